@@ -36,7 +36,7 @@ scribbles = st.text(st.sampled_from("ab \t\f\n\r\\=:#!éu0041"), max_size=60).fi
         ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
         ("a=1\\", {"a": "1"}),
         ("\\\n\\\na=1", {"a": "1"}),
-        ("\\\n#a=1", {"#a": "1"}),
+        ("\\\n#a=1\nb=2", {"b": "2"}),
         ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
         (r"a\ b\=c\:d=e", {"a b=c:d": "e"}),
         (r"path=C:\\store\tx\q", {"path": "C:\\store\txq"}),

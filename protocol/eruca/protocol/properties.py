@@ -103,20 +103,19 @@ def _natural_lines(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _logical_lines(text: str) -> Iterator[_LogicalLine]:
     """Lines that hold an entry: comments and blank lines left out, continuations joined."""
-    joined: str | None = None
+    joined = ""
     first = start = end = 0
     for number, (begins, ends, part) in enumerate(_natural_lines(text), 1):
-        if joined is None:
+        if not joined:
             if not part or part[0] in "#!":
                 continue
-            joined, first, start = "", number, begins
+            first, start = number, begins
         end = ends
         if _ends_open(part):
             joined += part[:-1]
             continue
-        if joined or part:
-            yield _LogicalLine(start, end, first, joined + part)
-        joined = None
+        yield _LogicalLine(start, end, first, joined + part)
+        joined = ""
     if joined:
         yield _LogicalLine(start, end, first, joined)
 
