@@ -1,0 +1,198 @@
+"""What a message carries beside its body: properties, tag hash, flag bits and ids.
+
+Owns the text form of properties, Java's String.hashCode, the sysFlag bits and both kinds of
+message id. Pure: the clock, the process id and the address are arguments.
+Facts: MessageDecoder, MessageSysFlag, MessageId and MessageClientIDSetter in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from operator import mul
+from typing import Final, NamedTuple
+
+from eruca.protocol.errors import ProtocolError
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+PROPERTIES_MAX_LENGTH: Final = 32767
+
+COMPRESSED: Final = 0x1
+MULTI_TAGS: Final = 0x2
+TRANSACTION_NONE: Final = 0x0
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+TRANSACTION_MASK: Final = 0xC
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+NEED_UNWRAP: Final = 0x40
+INNER_BATCH: Final = 0x80
+COMPRESSION_MASK: Final = 0x700
+COMPRESSION_LZ4: Final = 0x100
+COMPRESSION_ZSTD: Final = 0x200
+COMPRESSION_ZLIB: Final = 0x300
+
+
+def encode_properties(properties: Mapping[str, str | None]) -> bytes:
+    """The stored text of ``properties``: ``name 01 value`` joined by 02, none at the end.
+
+    A value of None is left out, as in Java (MessageDecoder.messageProperties2String in 4.9.7).
+
+    Raises:
+        ProtocolError: the text is longer than 32767 bytes or a part holds 01 or 02.
+    """
+    parts = []
+    for name, value in properties.items():
+        if value is None:
+            continue
+        pair = name + NAME_VALUE_SEPARATOR + value
+        if pair.count(NAME_VALUE_SEPARATOR) != 1 or PROPERTY_SEPARATOR in pair:
+            raise ProtocolError(f"property {name!r} holds a separator character (0x01 or 0x02)")
+        parts.append(pair)
+    data = PROPERTY_SEPARATOR.join(parts).encode("utf-8", "surrogatepass")
+    if len(data) > PROPERTIES_MAX_LENGTH:
+        raise ProtocolError(f"properties take {len(data)} bytes, at most 32767 are allowed")
+    return data
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """The properties of a stored text; a broken or empty pair is left out, as Java does.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+    result: dict[str, str] = {}
+    for pair in data.decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
+        name, _, value = pair.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            result[name] = value
+    return result
+
+
+def property_bytes(data: bytes, name: bytes) -> bytes | None:
+    """The raw value of one property of a stored text, without parsing the others.
+
+    Where a name occurs twice the last one holds, as in the parsed form.
+    """
+    wanted = name + b"\x01"
+    start = len(wanted) if data.startswith(wanted) else -1
+    later = data.rfind(b"\x02" + wanted)
+    if later >= 0:
+        start = later + len(wanted) + 1
+    if start < 0:
+        return None
+    end = data.find(b"\x02", start)
+    return (data[start:] if end < 0 else data[start:end]) or None
+
+
+_POWERS: Final[list[tuple[int, ...]]] = []
+
+
+def _powers(length: int) -> tuple[int, ...]:
+    """31**(length-1) … 31**0, each modulo 2**32; the short ones are kept."""
+    keep = 256
+    falling: list[int] = [pow(31, power, 1 << 32) for power in range(max(length, keep) - 1, -1, -1)]
+    if length > keep:
+        return tuple(falling)
+    _POWERS[:] = [tuple(falling[keep - size :]) for size in range(keep + 1)]
+    return _POWERS[length]
+
+
+def ascii_hash(data: bytes) -> int:
+    """String.hashCode of ASCII text as an unsigned 32-bit number.
+
+    Hashes join: ``ascii_hash(a + b) == ascii_hash(a) * 31 ** len(b) + ascii_hash(b)`` modulo 2**32.
+    """
+    length = len(data)
+    return sum(map(mul, data, _POWERS[length] if length < len(_POWERS) else _powers(length))) & 0xFFFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode()`` of ``text``: a signed 32-bit number over UTF-16 units."""
+    if text.isascii():
+        value = ascii_hash(text.encode("ascii"))
+    else:
+        data = text.encode("utf-16-be", "surrogatepass")
+        units = struct.unpack(f">{len(data) // 2}H", data)
+        value = sum(map(mul, units, _powers(len(units)))) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def tags_code(tags: str | None) -> int:
+    """What the consume queue stores for a tag: its hash code; 0 where there is no tag."""
+    return java_hash(tags) if tags else 0
+
+
+def is_compressed(sys_flag: int) -> bool:
+    """Whether the body is stored compressed."""
+    return sys_flag & COMPRESSED != 0
+
+
+def compression_type(sys_flag: int) -> int:
+    """One of the ``COMPRESSION_…`` values; old clients set none, which means ZLIB."""
+    return (sys_flag & COMPRESSION_MASK) or COMPRESSION_ZLIB
+
+
+def transaction_type(sys_flag: int) -> int:
+    """One of the ``TRANSACTION_…`` values."""
+    return sys_flag & TRANSACTION_MASK
+
+
+def offset_message_id(host: bytes, offset: int) -> str:
+    """The id a broker gives: ``host`` (address and 4-byte port) and commit log offset in hex."""
+    return (host + offset.to_bytes(8, "big")).hex().upper()
+
+
+def parse_offset_message_id(text: str) -> tuple[bytes, int]:
+    """Host (address and 4-byte port, 8 or 20 bytes) and commit log offset of a broker's id.
+
+    Raises:
+        ProtocolError: the text is not 32 or 56 hexadecimal digits.
+    """
+    data = _id_bytes(text)
+    return data[:-8], int.from_bytes(data[-8:], "big")
+
+
+class UniqueKey(NamedTuple):
+    """The parts of a client's message id (property UNIQ_KEY)."""
+
+    address: bytes
+    process: int
+    loader: int
+    elapsed: int
+    """Milliseconds since the current month began in the client's local time."""
+    counter: int
+
+
+def unique_key(address: bytes, process: int, loader: int, elapsed: int, counter: int) -> str:
+    """A client's message id: address (4 or 16 bytes), low 16 bits of the process id, a number
+    that is constant in the process, ms since the month began, and a counter that wraps."""
+    tail = struct.pack(
+        ">HIIH",
+        process & 0xFFFF,
+        loader & 0xFFFFFFFF,
+        elapsed & 0xFFFFFFFF,
+        counter & 0xFFFF,
+    )
+    return (address + tail).hex().upper()
+
+
+def parse_unique_key(text: str) -> UniqueKey:
+    """The parts of a client's message id.
+
+    Raises:
+        ProtocolError: the text is not 32 or 56 hexadecimal digits.
+    """
+    data = _id_bytes(text)
+    return UniqueKey(data[:-12], *struct.unpack(">HIIH", data[-12:]))
+
+
+def _id_bytes(text: str) -> bytes:
+    try:
+        data = bytes.fromhex(text) if text.isalnum() else b""
+    except ValueError:
+        data = b""
+    if len(data) not in (16, 28):
+        raise ProtocolError(f"a message id has 32 or 56 hexadecimal digits, not {text!r}")
+    return data
