@@ -1,0 +1,153 @@
+"""The JSON bodies of requests and answers, one struct each, and the files of the same form.
+
+Owns what each body is called and holds.  Names follow the Java classes.  Must not know
+who sends a body or what becomes of it.
+"""
+
+from eruca.protocol.bodies.access import (
+    AclConfig,
+    PlainAccessConfig,
+    decode_file_versions,
+    encode_file_versions,
+)
+from eruca.protocol.bodies.body import (
+    Body,
+)
+from eruca.protocol.bodies.clients import (
+    CheckClientRequestBody,
+    Connection,
+    ConsumeFromWhere,
+    ConsumerConnection,
+    ConsumerData,
+    ConsumerIdList,
+    ConsumeType,
+    HeartbeatData,
+    LockBatchAnswer,
+    LockBatchRequest,
+    MessageModel,
+    ProducerConnection,
+    ProducerData,
+    ProducerInfo,
+    ProducerTableInfo,
+    SubscriptionData,
+)
+from eruca.protocol.bodies.groups import (
+    GroupList,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from eruca.protocol.bodies.offsets import (
+    ConsumerOffsets,
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpans,
+    CorrectionOffsets,
+    DelayOffsets,
+    GetConsumerStatusBody,
+    LocalOffsets,
+    OffsetWrapper,
+    QueueTimeSpan,
+    ResetOffsetBody,
+)
+from eruca.protocol.bodies.register import (
+    RegisterBrokerBody,
+    body_crc32,
+)
+from eruca.protocol.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicRouteData,
+)
+from eruca.protocol.bodies.running import (
+    ConsumeMessageDirectlyResult,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    ProcessQueueInfo,
+)
+from eruca.protocol.bodies.stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeQueueData,
+    QueryConsumeQueueResponseBody,
+)
+from eruca.protocol.bodies.topics import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    KVConfig,
+    KVTable,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+    permission_text,
+)
+
+__all__ = [
+    "PERM_INHERIT",
+    "PERM_READ",
+    "PERM_WRITE",
+    "AclConfig",
+    "Body",
+    "BrokerData",
+    "BrokerStatsData",
+    "BrokerStatsItem",
+    "CheckClientRequestBody",
+    "ClusterInfo",
+    "Connection",
+    "ConsumeFromWhere",
+    "ConsumeMessageDirectlyResult",
+    "ConsumeQueueData",
+    "ConsumeResult",
+    "ConsumeStats",
+    "ConsumeStatsList",
+    "ConsumeStatus",
+    "ConsumeTimeSpans",
+    "ConsumeType",
+    "ConsumerConnection",
+    "ConsumerData",
+    "ConsumerIdList",
+    "ConsumerOffsets",
+    "ConsumerRunningInfo",
+    "CorrectionOffsets",
+    "DataVersion",
+    "DelayOffsets",
+    "GetConsumerStatusBody",
+    "GroupList",
+    "HeartbeatData",
+    "KVConfig",
+    "KVTable",
+    "LocalOffsets",
+    "LockBatchAnswer",
+    "LockBatchRequest",
+    "MessageModel",
+    "OffsetWrapper",
+    "PlainAccessConfig",
+    "ProcessQueueInfo",
+    "ProducerConnection",
+    "ProducerData",
+    "ProducerInfo",
+    "ProducerTableInfo",
+    "QueryConsumeQueueResponseBody",
+    "QueueData",
+    "QueueTimeSpan",
+    "RegisterBrokerBody",
+    "ResetOffsetBody",
+    "SubscriptionData",
+    "SubscriptionGroupConfig",
+    "SubscriptionGroupWrapper",
+    "TopicConfig",
+    "TopicConfigSerializeWrapper",
+    "TopicList",
+    "TopicOffset",
+    "TopicRouteData",
+    "TopicStatsTable",
+    "body_crc32",
+    "decode_file_versions",
+    "encode_file_versions",
+    "permission_text",
+]

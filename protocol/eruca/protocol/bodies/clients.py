@@ -1,0 +1,147 @@
+"""Clients as they present themselves to brokers and as brokers list them.
+
+Owns the text forms of heartbeats, subscriptions, connections, consumer id lists and queue
+locks.  Must not know who is connected.
+
+Enumerated values are texts, so that a name of a later version is kept rather than
+refused; the StrEnum classes hold the known names.
+"""
+
+import enum
+
+import msgspec
+
+from eruca.protocol.bodies.body import Body
+from eruca.protocol.queues import Int32, Int64, MessageQueue
+
+
+class ConsumeType(enum.StrEnum):
+    """How a consumer gets its messages: it pulls itself, or the library pulls for it."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+
+
+class MessageModel(enum.StrEnum):
+    """Whether every member of a group gets each message, or one of them."""
+
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+
+
+class ConsumeFromWhere(enum.StrEnum):
+    """Where a group without committed offsets starts."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class SubscriptionData(Body):
+    """What a group wants of one topic (``SubscriptionData`` in 4.9.7).
+
+    ``code_set`` holds the Java hash of each tag; ``sub_version`` is the time of the
+    subscription in ms and decides which of two is newer.
+    """
+
+    class_filter_mode: bool = False
+    code_set: set[Int32] = msgspec.field(default_factory=set)
+    expression_type: str = "TAG"
+    sub_string: str | None = None
+    sub_version: Int64 = 0
+    tags_set: set[str] = msgspec.field(default_factory=set)
+    topic: str = ""
+
+
+class ProducerData(Body):
+    """One producer group of a client."""
+
+    group_name: str = ""
+
+
+class ConsumerData(Body):
+    """One consumer group of a client; an unset enumeration is None."""
+
+    consume_from_where: str | None = None
+    consume_type: str | None = None
+    group_name: str = ""
+    message_model: str | None = None
+    subscription_data_set: list[SubscriptionData] = msgspec.field(default_factory=list)
+    unit_mode: bool = False
+
+
+class HeartbeatData(Body):
+    """All groups of a client, the body of 34; null or absent lists are empty."""
+
+    client_id: str = msgspec.field(default="", name="clientID")
+    consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
+    producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
+
+
+class ConsumerIdList(Body):
+    """Client ids of a group, the answer to 38."""
+
+    consumer_id_list: list[str] = msgspec.field(default_factory=list)
+
+
+class LockBatchRequest(Body):
+    """The queues a client wants to lock (41) or release (42)."""
+
+    client_id: str = ""
+    consumer_group: str = ""
+    mq_set: list[MessageQueue] = msgspec.field(default_factory=list)
+
+
+class LockBatchAnswer(Body):
+    """The queues that were locked, the answer to 41."""
+
+    locked: list[MessageQueue] = msgspec.field(default_factory=list, name="lockOKMQSet")
+
+
+class CheckClientRequestBody(Body):
+    """A subscription to be checked before a consumer starts, the body of 46."""
+
+    client_id: str = ""
+    group: str = ""
+    subscription_data: SubscriptionData = msgspec.field(default_factory=SubscriptionData)
+
+
+class Connection(Body):
+    """One connected client: ``client_addr`` is ``ip:port``, ``version`` its MQVersion."""
+
+    client_addr: str = ""
+    client_id: str = ""
+    language: str | None = None
+    version: Int32 = 0
+
+
+class ConsumerConnection(Body):
+    """The members of a consumer group and what they subscribe, the answer to 203."""
+
+    connection_set: list[Connection] = msgspec.field(default_factory=list)
+    consume_from_where: str | None = None
+    consume_type: str | None = None
+    message_model: str | None = None
+    subscription_table: dict[str, SubscriptionData] = msgspec.field(default_factory=dict)
+
+
+class ProducerConnection(Body):
+    """The members of a producer group, the answer to 204."""
+
+    connection_set: list[Connection] = msgspec.field(default_factory=list)
+
+
+class ProducerInfo(Body):
+    """One producer; ``last_update_timestamp`` in ms, ``remote_ip`` like ``/1.1.1.1:5``."""
+
+    client_id: str = ""
+    language: str | None = None
+    last_update_timestamp: Int64 = 0
+    remote_ip: str = msgspec.field(default="", name="remoteIP")
+    version: Int32 = 0
+
+
+class ProducerTableInfo(Body):
+    """All producers by group, the answer to 328."""
+
+    data: dict[str, list[ProducerInfo]] = msgspec.field(default_factory=dict)

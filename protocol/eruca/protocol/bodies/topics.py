@@ -1,0 +1,105 @@
+"""Topics as brokers keep, register and list them.
+
+Owns the text forms of topic settings, their version, lists of topics, key-value tables
+and the state of a topic's queues.  Must not know where topics are kept.
+"""
+
+from typing import Self
+
+import msgspec
+
+from eruca.protocol.bodies.body import Body
+from eruca.protocol.queues import Int32, Int64, MessageQueue
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+
+
+def permission_text(perm: int) -> str:
+    """``RW-`` for 6, ``R--`` for 4, ``-WX`` for 3, as tools print permissions."""
+    return (
+        ("R" if perm & PERM_READ else "-") + ("W" if perm & PERM_WRITE else "-") + ("X" if perm & PERM_INHERIT else "-")
+    )
+
+
+class DataVersion(Body):
+    """Which state of a table this is; ``timestamp`` in ms since the epoch.
+
+    Two versions are equal when both members are (``DataVersion`` in 4.9.7).
+    """
+
+    counter: Int64 = 0
+    timestamp: Int64 = 0
+
+    def following(self, now: int) -> Self:
+        """The version after a change made at ``now`` (ms)."""
+        return type(self)(counter=self.counter + 1, timestamp=now)
+
+
+class TopicConfig(Body):
+    """The settings of one topic on one broker (``TopicConfig`` in 4.9.7).
+
+    ``perm`` is the sum of 1 (inherit), 2 (write) and 4 (read).
+    """
+
+    order: bool = False
+    perm: Int32 = PERM_READ | PERM_WRITE
+    read_queue_nums: Int32 = 16
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_name: str = ""
+    topic_sys_flag: Int32 = 0
+    write_queue_nums: Int32 = 16
+
+    def __str__(self) -> str:
+        return (
+            f"TopicConfig [topicName={self.topic_name}, readQueueNums={self.read_queue_nums}, "
+            f"writeQueueNums={self.write_queue_nums}, perm={permission_text(self.perm)}, "
+            f"topicFilterType={self.topic_filter_type}, topicSysFlag={self.topic_sys_flag}, "
+            f"order={'true' if self.order else 'false'}]"
+        )
+
+
+class TopicConfigSerializeWrapper(Body):
+    """All topics of a broker: the answer to 21, part of 103, and ``topics.json``"""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_config_table: dict[str, TopicConfig] = msgspec.field(default_factory=dict)
+
+
+class TopicList(Body):
+    """Names of topics: the answers to 206, 224, 304, 305, 311, 312 and 313.
+
+    ``broker_addr`` is filled by 304 only.
+    """
+
+    broker_addr: str | None = None
+    topic_list: list[str] = msgspec.field(default_factory=list)
+
+
+class KVTable(Body):
+    """Texts by key: the answers to 28 and 219, and to 103 for the
+    ordered topics."""
+
+    table: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class KVConfig(Body):
+    """The nameserver's key-value settings by namespace, as filed in ``kvConfig.json``."""
+
+    config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+
+
+class TopicOffset(Body):
+    """Lowest and next offset of one queue; ``last_update_timestamp`` is the store time
+    of its last message in ms, 0 when it has none."""
+
+    last_update_timestamp: Int64 = 0
+    max_offset: Int64 = 0
+    min_offset: Int64 = 0
+
+
+class TopicStatsTable(Body):
+    """The state of all queues of a topic on a broker, the answer to 202."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = msgspec.field(default_factory=dict)

@@ -1,0 +1,235 @@
+"""Reads text of fastjson's dialect into plain Python values.
+
+Owns the grammar fastjson's readers accept beyond JSON: bare integer keys, bare object
+keys, unquoted names, single quotes, comments, stray commas, number suffixes, ``NaN`` and
+``$ref``.  Must not know what the values mean.
+
+Invariant: every map key in the result is text.  A bare integer key becomes its digits, a
+bare object key becomes its JSON text; those are also the quoted forms Java accepts for
+the same maps, so one rule turns either spelling back into the typed key.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.fastjson.references import Reference, resolve
+
+MAX_SIZE = 16 * 1024 * 1024
+"""Longest text read, in bytes: the greatest remoting frame."""
+
+MAX_DEPTH = 96
+"""Deepest nesting of objects and lists."""
+
+_DECODER = msgspec.json.Decoder()
+_KEY_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+_BLANK = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_COMMAS = re.compile(r"(?:[\s\ufeff,]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_NUMBER = re.compile(r"([-+]?\d++)(\.\d*+)?([eE][-+]?\d++)?([LSBFD]?)(?![\w$.])", re.A)
+_NAME = re.compile(r"[\w$]++")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
+_SINGLE_QUOTED = re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.S)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7])|(.))", re.S)
+_SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]|[\ud800-\udfff]")
+_SIMPLE_ESCAPES = {
+    "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "F": "\f", "r": "\r",
+    '"': '"', "'": "'", "/": "/", "\\": "\\",
+}  # fmt: skip
+_WORDS = {"true": True, "false": False, "null": None, "NaN": None, "undefined": None}
+_BARE_INTEGER_KEYS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([{,]\s*+)(-?\d++)(?=\s*+:)', re.S)
+_MAX_DIGITS = 400
+
+
+def loads(data: bytes | bytearray | memoryview | str) -> Any:
+    """Read one text of fastjson's dialect.
+
+    Standard JSON takes a fast path.  Null, ``NaN`` and ``undefined`` read as None; a
+    ``$ref`` to an earlier value reads as that value, one to an enclosing object as None.
+
+    Raises ProtocolError for anything that is not one complete text, is longer than
+    MAX_SIZE bytes or, outside standard JSON, nested deeper than MAX_DEPTH.
+    """
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+    if len(raw) > MAX_SIZE:
+        raise ProtocolError(f"JSON text of {len(raw)} bytes is longer than {MAX_SIZE}")
+    if b'"$ref"' not in raw:
+        try:
+            return _DECODER.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+            pass
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"JSON text is not UTF-8: {error.reason}") from None
+    return _Parser(text).read()
+
+
+def quote_integer_keys(raw: bytes) -> bytes:
+    """Put quotes around the bare integer keys of a text, leaving its strings alone.
+
+    Makes standard JSON of what fastjson writes for a map with integer keys.  Of a text
+    that uses more of the dialect it makes something that is no standard JSON either.
+    """
+    return _BARE_INTEGER_KEYS.sub(lambda found: b'%b"%b"' % found.groups() if found[2] is not None else found[0], raw)
+
+
+class _Parser:
+    """One pass over one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.path: list[str | int] = []
+        self.references: list[Reference] = []
+
+    def read(self) -> Any:
+        self.skip(_BLANK)
+        value = self.value()
+        self.skip(_BLANK)
+        if self.at != len(self.text):
+            raise self.wrong("text after the end of the value")
+        return resolve(value, self.references) if self.references else value
+
+    def wrong(self, what: str) -> ProtocolError:
+        return ProtocolError(f"malformed JSON text at character {self.at}: {what}")
+
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        found = pattern.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def value(self) -> Any:
+        first = self.peek()
+        if first == "{":
+            return self.object()
+        if first == "[":
+            return self.list()
+        if first == '"' or first == "'":
+            return self.string(first)
+        if first.isdigit() or first in ("-", "+"):
+            return self.number()
+        word = self.name()
+        if word not in _WORDS:
+            raise self.wrong(f"unknown word {word[:20]!r}")
+        return _WORDS[word]
+
+    def enter(self) -> None:
+        if len(self.path) >= MAX_DEPTH:
+            raise self.wrong(f"nested deeper than {MAX_DEPTH}")
+        self.at += 1
+
+    def object(self) -> dict[str, Any]:
+        self.enter()
+        result: dict[str, Any] = {}
+        while True:
+            self.skip(_COMMAS)
+            if self.peek() == "}":
+                self.at += 1
+                self.note_reference(result)
+                return result
+            self.path.append("")
+            key = self.key()
+            self.path[-1] = key
+            self.skip(_BLANK)
+            if self.peek() != ":":
+                raise self.wrong("a colon is missing after a key")
+            self.at += 1
+            self.skip(_BLANK)
+            result[key] = self.value()
+            self.path.pop()
+            self.end_of_member("}")
+
+    def list(self) -> list[Any]:
+        self.enter()
+        result: list[Any] = []
+        while True:
+            self.skip(_COMMAS)
+            if self.peek() == "]":
+                self.at += 1
+                return result
+            self.path.append(len(result))
+            result.append(self.value())
+            self.path.pop()
+            self.end_of_member("]")
+
+    def end_of_member(self, close: str) -> None:
+        self.skip(_BLANK)
+        if self.peek() not in (",", close):
+            raise self.wrong(f"',' or '{close}' expected")
+
+    def key(self) -> str:
+        first = self.peek()
+        if first == '"' or first == "'":
+            return self.string(first)
+        if first == "{" or first == "[":
+            held = self.references
+            self.references = []
+            value = self.value()
+            if self.references:
+                raise self.wrong("a $ref inside a key")
+            self.references = held
+            return _KEY_ENCODER.encode(value).decode()
+        if first.isdigit() or first == "-":
+            return str(self.number())
+        return self.name()
+
+    def name(self) -> str:
+        found = _NAME.match(self.text, self.at)
+        if found is None:
+            what = self.peek()
+            raise self.wrong(f"unexpected {what!r}" if what else "the text ends too early")
+        self.at = found.end()
+        return found[0]
+
+    def number(self) -> int | float:
+        found = _NUMBER.match(self.text, self.at)
+        if found is None or found.end() - self.at > _MAX_DIGITS:
+            raise self.wrong("not a number")
+        whole, fraction, exponent, suffix = found.groups()
+        if fraction or exponent or suffix in ("F", "D"):
+            value: int | float = float(whole + (fraction or "") + (exponent or ""))
+            if value - value != 0:
+                raise self.wrong("the number is out of range")
+        else:
+            value = int(whole)
+        self.at = found.end()
+        return value
+
+    def string(self, quote: str) -> str:
+        pattern = _DOUBLE_QUOTED if quote == '"' else _SINGLE_QUOTED
+        found = pattern.match(self.text, self.at)
+        if found is None:
+            raise self.wrong("a string is not closed")
+        text = found[1]
+        if "\\" in text:
+            text = _SURROGATES.sub(_join_surrogates, _ESCAPE.sub(self.unescape, text))
+        self.at = found.end()
+        return text
+
+    def unescape(self, found: re.Match[str]) -> str:
+        for group in (1, 2):
+            if found[group] is not None:
+                return chr(int(found[group], 16))
+        if found[3] is not None:
+            return chr(int(found[3]))
+        plain = _SIMPLE_ESCAPES.get(found[4])
+        if plain is None:
+            raise self.wrong(f"unknown escape \\{found[4]}")
+        return plain
+
+    def note_reference(self, value: dict[str, Any]) -> None:
+        if len(value) == 1 and isinstance(target := value.get("$ref"), str):
+            self.references.append(Reference(value, tuple(self.path), target))
+
+
+def _join_surrogates(found: re.Match[str]) -> str:
+    pair = found[0]
+    if len(pair) == 1:
+        return "\ufffd"
+    return chr(0x10000 + ((ord(pair[0]) - 0xD800) << 10) + (ord(pair[1]) - 0xDC00))

@@ -1,0 +1,34 @@
+"""The name of one queue: topic, broker name, queue id.
+
+Owns the value that clients balance over, lock and commit offsets for, and that fastjson
+writes as a bare object key of a map.  Knows nothing of addresses, routes or offsets.
+
+Invariant: a queue name never changes, so it may be a dictionary key, and it sorts as the
+Java class compares (topic, then broker name, then id), which is what makes every member
+of a consumer group arrive at the same assignment.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""A Java ``int``: readers refuse anything wider."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A Java ``long``: readers refuse anything wider."""
+
+
+class MessageQueue(msgspec.Struct, frozen=True, order=True, cache_hash=True, rename="camel"):
+    """One queue of one broker (``MessageQueue`` in 4.9.7).
+
+    Ordered by topic, broker name and queue id; hashable; ``str()`` gives the text that
+    Java's ``toString`` gives, which tools print.
+    """
+
+    topic: str = ""
+    broker_name: str = ""
+    queue_id: Int32 = 0
+
+    def __str__(self) -> str:
+        return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
