@@ -105,7 +105,8 @@ def ascii_hash(data: bytes) -> int:
     Hashes join: ``ascii_hash(a + b) == ascii_hash(a) * 31 ** len(b) + ascii_hash(b)`` modulo 2**32.
     """
     length = len(data)
-    return sum(map(mul, data, _POWERS[length] if length < len(_POWERS) else _powers(length))) & 0xFFFFFFFF
+    total: int = sum(map(mul, data, _POWERS[length] if length < len(_POWERS) else _powers(length)))
+    return total & 0xFFFFFFFF
 
 
 def java_hash(text: str) -> int:

@@ -1,0 +1,308 @@
+"""Frames: length, header word, header in one of three serializations, body.
+
+Owns the frame layout of the remoting protocol (RemotingCommand, RocketMQSerializable and NettyDecoder in 4.9.7) and
+Eruca's own third serialization (msgpack), which is only ever sent to a peer that asked for it. Pure: bytes to values
+and back. Reading raises ``ProtocolError`` for whatever is no frame; a header that is readable but wrong is told by the
+``Refused`` in ``Head.ext``'s place, since it can be answered.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgpack  # type: ignore[import-untyped]
+import msgspec
+
+from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Empty, Header, from_fields, read_binary_fields, write_binary_fields
+
+JSON: Final = 0
+"""Header serialization of every client's first word."""
+ROCKETMQ: Final = 1
+"""Apache's binary header serialization."""
+MSGPACK: Final = 2
+"""Eruca's own header serialization, between Eruca peers that agreed on it."""
+
+RESPONSE_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
+
+MAX_FRAME: Final = 16 * 1024 * 1024
+"""The longest frame in bytes, its length field included (frameMaxLength in 4.9.7)."""
+
+OFFER_FIELD: Final = "ErucaHeader"
+"""The field by which a peer offers, and its partner accepts, the msgpack serialization."""
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Header)
+
+
+class Head(msgspec.Struct, Generic[T]):
+    """What a header says apart from its fields; ``ext`` holds those, typed or as they came."""
+
+    code: int
+    flag: int = 0
+    opaque: int = 0
+    version: int = 0
+    language: str | int | None = None
+    remark: str | None = None
+    ext: T = msgspec.field(name="extFields", default=None)  # type: ignore[assignment]
+
+
+_raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
+_loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
+_binary_head = struct.Struct(">hBHiii")
+_prefix = struct.Struct(">II")
+_encode_json = msgspec.json.Encoder().encode
+_to_builtins = msgspec.to_builtins
+
+
+def split(data: bytes, start: int) -> tuple[int, int, int, int] | None:
+    """Find the frame at ``start``: (serialization, header start, body start, end), or None while it is incomplete.
+
+    Raises ProtocolError for lengths that no frame has, as soon as they are readable.
+    """
+    available = len(data) - start
+    if available < 8:
+        if available >= 4:
+            check_length(int.from_bytes(data[start : start + 4], "big"))
+        return None
+    length, word = _prefix.unpack_from(data, start)
+    check_length(length)
+    header_length = word & 0xFFFFFF
+    if header_length > length - 4:
+        raise ProtocolError(f"the frame says that its header has {header_length} bytes, but only {length - 4} follow")
+    if available < length + 4:
+        return None
+    header_start = start + 8
+    return word >> 24, header_start, header_start + header_length, start + 4 + length
+
+
+def check_length(length: int) -> None:
+    """Raise ProtocolError when a frame's length field cannot be right."""
+    if length < 4 or length > MAX_FRAME - 4:
+        raise ProtocolError(f"a frame of {length} bytes is refused: at most {MAX_FRAME - 4} may follow the length")
+
+
+class RequestReader:
+    """Reads headers of requests whose codes are known beforehand, straight into their types.
+
+    ``asks`` gives the header type of each request code. A frame with another code, and every response, keeps its
+    fields as they came (see ``typed``).
+    """
+
+    def __init__(self, asks: Mapping[int, type[Header]]) -> None:
+        self._asks = dict(asks)
+        # The three bytes after `{"code":` tell nearly every request apart before it is parsed.
+        self._json = {
+            (b"%d," % code)[:3]: (code, msgspec.json.Decoder(Head[kind | None], strict=False))  # type: ignore[valid-type]
+            for code, kind in asks.items()
+            if 10 <= code <= 999
+        }
+
+    def read(self, serialization: int, data: bytes) -> Head[Any]:
+        """Read a header; ``ext`` is of the declared type, or a Refused where the fields do not fit."""
+        if serialization == JSON:
+            known = self._json.get(data[8:11])
+            if known is not None:
+                try:
+                    head: Head[Any] = known[1].decode(data)
+                except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                    head = read(serialization, data)  # tells what is wrong, or is more lenient
+                else:
+                    if head.code == known[0] and not head.flag & RESPONSE_FLAG and head.ext is not None:
+                        return head
+                    head = read(serialization, data)
+            else:
+                head = read(serialization, data)
+        else:
+            head = read(serialization, data)
+        if not head.flag & RESPONSE_FLAG:
+            kind = self._asks.get(head.code)
+            if kind is not None:
+                try:
+                    head.ext = typed(kind, head)
+                except Refused as refused:
+                    head.ext = refused
+        return head
+
+
+def read(serialization: int, data: bytes) -> Head[Any]:
+    """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError."""
+    try:
+        if serialization == JSON:
+            return _raw_json.decode(data)
+        if serialization == ROCKETMQ:
+            return _read_binary(data)
+        if serialization == MSGPACK:
+            return _read_msgpack(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"the frame's header cannot be read: {error}") from None
+    raise ProtocolError(f"header serialization {serialization} is not known")
+
+
+def _read_binary(data: bytes) -> Head[dict[str, str]]:
+    if len(data) < 21:
+        raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
+    code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
+    fields_at = 17 + remark_length + 4
+    if remark_length < 0 or fields_at > len(data):
+        raise ProtocolError("a ROCKETMQ header is shorter than its remark")
+    remark = data[17 : 17 + remark_length].decode() if remark_length else None
+    length = int.from_bytes(data[fields_at - 4 : fields_at], "big", signed=True)
+    if length < 0 or fields_at + length > len(data):
+        raise ProtocolError("a ROCKETMQ header is shorter than its fields")
+    name = LANGUAGES[language] if language < len(LANGUAGES) else None
+    fields = read_binary_fields(data[fields_at : fields_at + length])
+    return Head(code, flag, opaque, version, name, remark, fields)
+
+
+def _read_msgpack(data: bytes) -> Head[dict[str, Any]]:
+    try:
+        code, flag, opaque, version, language, remark, fields = msgpack.unpackb(data)
+    except Exception as error:  # the library raises many kinds of its own for bad bytes
+        raise ProtocolError(f"the frame's msgpack header cannot be read: {error}") from None
+    try:
+        return msgspec.convert(
+            {
+                "code": code,
+                "flag": flag,
+                "opaque": opaque,
+                "version": version,
+                "language": language,
+                "remark": remark,
+                "extFields": fields,
+            },
+            Head[dict[str, str | int | bool]],
+        )
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"the frame's msgpack header cannot be read: {error}") from None
+
+
+def typed(kind: type[H], head: Head[Any]) -> H:
+    """The fields of a header as a header type. Raises Refused(1) when they do not fit."""
+    ext = head.ext
+    if isinstance(ext, Header):
+        raise TypeError("the fields of this header are typed already")
+    if kind is Empty:
+        return kind()
+    if isinstance(ext, msgspec.Raw):
+        try:
+            return _json_decoder(kind).decode(ext)  # type: ignore[no-any-return]
+        except (msgspec.DecodeError, RecursionError):
+            ext = _loose_json(ext)
+    return from_fields(kind, ext or {})
+
+
+_decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
+
+
+def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
+    return decoder
+
+
+def _loose_json(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        return _loose_fields.decode(raw) or {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
+
+
+def texts(serialization: int, data: bytes) -> dict[str, str]:
+    """All fields of a header as text, those that no type names included; signatures are computed over these."""
+    return fields_of(read(serialization, data))
+
+
+def fields_of(head: Head[Any]) -> dict[str, str]:
+    """All fields of a header that was left as it came, as text. Raises ProtocolError when they cannot be read."""
+    loose: Mapping[str, Any] = _loose_json(head.ext) if isinstance(head.ext, msgspec.Raw) else head.ext or {}
+    return {name: _text(value) for name, value in loose.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def encode(
+    serialization: int,
+    code: int,
+    opaque: int,
+    flag: int,
+    header: Header | None = None,
+    body_length: int = 0,
+    remark: str | None = None,
+    extra: Mapping[str, str] | None = None,
+    language: str = LANGUAGE,
+    version: int = VERSION,
+) -> bytes:
+    """Everything of a frame before its body: length, header word and header.
+
+    ``extra`` are fields beside the typed ones (access key, signature, an offer). Raises ProtocolError when the frame
+    would be longer than a peer accepts.
+    """
+    if serialization == JSON:
+        head = _json_head(code, opaque, flag, header, remark, extra, language, version)
+    elif serialization == ROCKETMQ:
+        head = _binary(code, opaque, flag, header, remark, extra, language, version)
+    else:
+        fields = {**(_to_builtins(header) if header is not None else {}), **(extra or {})}
+        present = {name: value for name, value in fields.items() if value is not None}
+        head = msgpack.packb((code, flag, opaque, version, language, remark, present))
+    length = 4 + len(head) + body_length
+    if length > MAX_FRAME - 4:
+        raise ProtocolError(f"a frame of {length} bytes is too long to send: at most {MAX_FRAME - 4} are accepted")
+    return _prefix.pack(length, serialization << 24 | len(head)) + head
+
+
+def _json_head(
+    code: int,
+    opaque: int,
+    flag: int,
+    header: Header | None,
+    remark: str | None,
+    extra: Mapping[str, str] | None,
+    language: str,
+    version: int,
+) -> bytes:
+    if extra:
+        ext = b'"extFields":%b,' % _encode_json({**(header.fields() if header is not None else {}), **extra})
+    elif header is not None:
+        ext = b'"extFields":%b,' % header.as_json()
+    else:
+        ext = b""
+    return b'{"code":%d,%b"flag":%d,"language":"%b","opaque":%d,%b"serializeTypeCurrentRPC":"JSON","version":%d}' % (
+        code,
+        ext,
+        flag,
+        language.encode(),
+        opaque,
+        b"" if remark is None else b'"remark":%b,' % _encode_json(remark),
+        version,
+    )
+
+
+def _binary(
+    code: int,
+    opaque: int,
+    flag: int,
+    header: Header | None,
+    remark: str | None,
+    extra: Mapping[str, str] | None,
+    language: str,
+    version: int,
+) -> bytes:
+    fields = header.as_binary() if header is not None else b""
+    if extra:
+        fields += write_binary_fields(extra)
+    text = remark.encode() if remark else b""
+    head = _binary_head.pack(code, LANGUAGE_CODES[language], version, opaque, flag, len(text))
+    return b"%b%b%b%b" % (head, text, len(fields).to_bytes(4, "big"), fields)

@@ -1,0 +1,30 @@
+"""The only transport: connections, the router of a server, servers, and channels to peers.
+
+Knows frames and the table of endpoints; knows nothing of brokers, nameservers and clients.
+"""
+
+from eruca.remoting.channels import Channels
+from eruca.remoting.connection import Answer, Connection, Signer
+from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
+from eruca.remoting.loop import run
+from eruca.remoting.router import Call, Reply, Result, Router, Routes
+from eruca.remoting.server import Limits, Server
+
+__all__ = [
+    "Answer",
+    "Call",
+    "CallTimedOut",
+    "Channels",
+    "ConnectFailed",
+    "Connection",
+    "ConnectionLost",
+    "Limits",
+    "RemotingError",
+    "Reply",
+    "Result",
+    "Router",
+    "Routes",
+    "Server",
+    "Signer",
+    "run",
+]

@@ -1,0 +1,156 @@
+"""Connections to many peers, made when they are needed and made again when they are lost.
+
+Owns one connection an address. A call to an address without a connection waits for one; callers that come meanwhile
+share the attempt. Nothing is retried here: whether a request may be sent twice is the caller's knowledge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from eruca.protocol import frame
+from eruca.protocol.api import Endpoint
+from eruca.protocol.header import Header
+from eruca.remoting.connection import Answer, Connection, Signer
+from eruca.remoting.errors import CallTimedOut, ConnectFailed
+from eruca.remoting.router import Router
+
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+
+class Channels:
+    """Connections by address (``host:port``).
+
+    ``router`` answers what peers ask over these connections; ``connect_timeout`` in seconds (connectTimeoutMillis in
+    4.9.7); ``serialization`` and ``offer`` as in Connection; ``on_lost`` is told of each connection that ends.
+    """
+
+    def __init__(
+        self,
+        router: Router[Any] | None = None,
+        *,
+        connect_timeout: float = 3.0,
+        serialization: int = frame.JSON,
+        offer: bool = True,
+        signer: Signer | None = None,
+        on_lost: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self._router = router
+        self._connect_timeout = connect_timeout
+        self._serialization = serialization
+        self._offer = offer
+        self._signer = signer
+        self._on_lost = on_lost
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to an address, if there is one now."""
+        return self._connections.get(address)
+
+    async def get(self, address: str, *, timeout: float | None = None) -> Connection:
+        """The connection to an address, made if there is none. Raises ConnectFailed."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise ConnectFailed(address, f"connect to <{address}> failed: this client is closed")
+        task = self._connecting.get(address)
+        if task is None:
+            task = self._connecting[address] = asyncio.ensure_future(self._connect(address))
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), timeout)
+        except TimeoutError:
+            raise ConnectFailed(address, f"connect to <{address}> failed: no connection in time") from None
+
+    async def _connect(self, address: str) -> Connection:
+        host, separator, port = address.rpartition(":")
+        if not separator or not port.isdecimal():
+            raise ConnectFailed(address, f'connect to <{address}> failed: an address looks like "host:port"')
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, connection = await loop.create_connection(self._make, host.strip("[]"), int(port))
+        except (OSError, OverflowError) as error:  # TimeoutError is an OSError
+            reason = "no connection in time" if isinstance(error, TimeoutError) else error.strerror or error  # type: ignore[union-attr]
+            raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
+        if self._closed:
+            connection.abort()
+            raise ConnectFailed(address, f"connect to <{address}> failed: this client is closed")
+        self._connections[address] = connection
+        connection.on_close(lambda ended: self._forget(address, ended))
+        return connection
+
+    def _make(self) -> Connection:
+        return Connection(
+            self._router,
+            on_lost=self._on_lost,
+            serialization=self._serialization,
+            offer=self._offer,
+            signer=self._signer,
+        )
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+    async def call(
+        self,
+        address: str,
+        endpoint: Endpoint[A, R],
+        ask: A | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float = 3.0,
+    ) -> Answer[R]:
+        """Ask a peer; ``timeout`` in seconds covers connecting too.
+
+        Raises Refused, ConnectFailed, ConnectionLost or CallTimedOut.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            connection = await self.get(address, timeout=timeout)
+            timeout -= loop.time() - start
+            if timeout <= 0:
+                raise CallTimedOut(address, f"<{address}> was not connected in time to ask {endpoint.code.name}")
+        return await connection.start_call(endpoint, ask, body, timeout=timeout)
+
+    async def oneway(self, address: str, endpoint: Endpoint[A, Any], ask: A | None = None, body: bytes = b"") -> None:
+        """Tell a peer something that needs no answer. Raises ConnectFailed."""
+        connection = self._connections.get(address) or await self.get(address)
+        connection.oneway(endpoint, ask, body)
+
+    def addresses(self) -> list[str]:
+        """The addresses that are connected now."""
+        return list(self._connections)
+
+    def drop(self, address: str) -> None:
+        """Close the connection to an address; the next call makes a new one."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        for task in tuple(self._connecting.values()):
+            task.cancel()
+        if self._connecting:
+            await asyncio.gather(*self._connecting.values(), return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        ended = []
+        for connection in tuple(self._connections.values()):
+            gone = loop.create_future()
+            connection.on_close(lambda _, gone=gone: gone.done() or gone.set_result(None))  # type: ignore[misc]
+            ended.append(gone)
+            connection.close()
+        if ended:
+            await asyncio.wait(ended, timeout=1.0)
+        self._connections.clear()

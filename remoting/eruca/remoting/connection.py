@@ -1,0 +1,362 @@
+"""One TCP connection, the same at both ends: requests and answers go both ways.
+
+Owns the bytes of a connection: every complete frame of a read is handled in one go, and what is to be sent leaves in
+one write at the end of it. Calls are matched by opaque. A peer that does not read is not read either. Malformed bytes
+end this connection and disturb nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from eruca.protocol import frame
+from eruca.protocol.api import Endpoint
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Header
+from eruca.remoting.errors import CallTimedOut, ConnectionLost
+from eruca.remoting.router import Call, Reply, Router
+
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
+"""Given all fields and the body of a request, the fields that sign it."""
+
+WRITE_HIGH_WATER = 4 * 1024 * 1024
+"""Bytes waiting to be sent above which a connection is not read any more."""
+_JOIN_UP_TO = 16 * 1024
+_MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
+
+log = structlog.get_logger("eruca.remoting")
+
+
+class Answer(Generic[R]):
+    """What a peer answered: one of the codes that the endpoint accepts."""
+
+    __slots__ = ("body", "code", "header", "language", "remark", "version")
+
+    def __init__(self, head: frame.Head[Any], header: R, body: bytes) -> None:
+        self.code = head.code
+        self.header = header
+        self.body = body
+        self.remark = head.remark
+        self.version = head.version
+        self.language = head.language
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a peer.
+
+    ``remote`` and ``local`` are ``ip:port``. With ``offer`` the first request offers Eruca's own header serialization,
+    and only a peer that accepts is spoken to in it; ``serialization`` is what is used otherwise.
+    """
+
+    def __init__(
+        self,
+        router: Router[Any] | None = None,
+        *,
+        on_made: Callable[[Connection], None] | None = None,
+        on_lost: Callable[[Connection], None] | None = None,
+        serialization: int = frame.JSON,
+        offer: bool = False,
+        signer: Signer | None = None,
+    ) -> None:
+        self.remote = ""
+        self.local = ""
+        self.closed = False
+        self.tasks: set[asyncio.Future[Any]] = set()
+        self.last_active = 0.0
+        self.partial_since: float | None = None
+        self._router: Router[Any] = router if router is not None else Router(None, ())
+        self._reader = self._router.reader
+        self._on_made = on_made
+        self._on_lost: list[Callable[[Connection], None]] = [on_lost] if on_lost is not None else []
+        self._serialization = serialization
+        self._offering = offer
+        self._offered: set[int] = set()
+        self._accepting = False
+        self._seen_first = False
+        self._signer = signer
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._rest = bytearray()
+        self._need = 0
+        self._out: list[bytes | memoryview] = []
+        self._out_size = 0
+        self._flushing = False
+        self._opaque = 0
+        self._calls: dict[int, tuple[asyncio.Future[Answer[Any]], Endpoint[Any, Any], float]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
+
+    # ------------------------------------------------------------------ calling
+
+    def start_call(
+        self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 3.0
+    ) -> asyncio.Future[Answer[R]]:
+        """Send a request; the future ends with the answer.
+
+        ``timeout`` in seconds. The future raises Refused when the peer answers with a code that the endpoint does not
+        accept, CallTimedOut, or ConnectionLost.
+        """
+        future: asyncio.Future[Answer[R]] = self._loop.create_future()
+        if self.closed:
+            future.set_exception(ConnectionLost(self.remote, f"the connection to <{self.remote}> is closed"))
+            return future
+        opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        self._send_request(endpoint, ask, body, opaque, 0)
+        deadline = self._loop.time() + timeout
+        self._calls[opaque] = (future, endpoint, deadline)
+        if self._sweep is None or deadline < self._sweep_at:
+            self._sweep_by(deadline)
+        return future
+
+    async def call(
+        self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 3.0
+    ) -> Answer[R]:
+        """Send a request and wait for its answer; errors as in ``start_call``."""
+        return await self.start_call(endpoint, ask, body, timeout=timeout)
+
+    def oneway(self, endpoint: Endpoint[A, Any], ask: A | None = None, body: bytes = b"") -> None:
+        """Send a request that wants no answer; it is dropped when the connection is closed."""
+        if not self.closed:
+            self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+            self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
+
+    def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
+        extra: Mapping[str, str] | None = None
+        serialization = self._serialization
+        if self._offering and not flag:
+            self._offering = False
+            self._offered.add(opaque)
+            extra, serialization = _MSGPACK_OFFER, frame.JSON
+        if self._signer is not None:
+            extra = {**(extra or {}), **self._signer({**(ask.fields() if ask else {}), **(extra or {})}, body)}
+        head = frame.encode(serialization, endpoint.code, opaque, flag, ask, len(body), None, extra)
+        self._out.append(head)
+        if body:
+            self._out.append(body)
+        self._out_size += len(head) + len(body)
+        self._flush_soon()
+
+    def _sweep_by(self, deadline: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = deadline
+        self._sweep = self._loop.call_at(deadline, self._expire_calls)
+
+    def _expire_calls(self) -> None:
+        self._sweep = None
+        now = self._loop.time()
+        late = [opaque for opaque, (_, _, deadline) in self._calls.items() if deadline <= now]
+        for opaque in late:
+            future, endpoint, _ = self._calls.pop(opaque)
+            if not future.done():
+                future.set_exception(
+                    CallTimedOut(self.remote, f"<{self.remote}> did not answer {endpoint.code.name} in time")
+                )
+        if self._calls:
+            self._sweep_by(min(deadline for _, _, deadline in self._calls.values()))
+
+    # ------------------------------------------------------------------ answering
+
+    def reply(self, call: Call[Any], reply: Reply) -> None:
+        """Send the answer to a request, unless it was a one-way one."""
+        if self.closed or call.oneway:
+            return
+        body = reply.body
+        pieces = (body,) if isinstance(body, bytes) else body
+        size = len(body) if isinstance(body, bytes) else sum(map(len, pieces))
+        extra = _MSGPACK_OFFER if self._accepting else None
+        self._accepting = False
+        try:
+            head = frame.encode(
+                call.serialization,
+                reply.code,
+                call.opaque,
+                frame.RESPONSE_FLAG,
+                reply.header,
+                size,
+                reply.remark,
+                extra,
+            )
+        except ProtocolError as error:
+            pieces, size = (), 0
+            code = ResponseCode.SYSTEM_ERROR
+            head = frame.encode(call.serialization, code, call.opaque, frame.RESPONSE_FLAG, None, 0, str(error))
+        self._out.append(head)
+        if size:
+            self._out.extend(pieces)
+        self._out_size += len(head) + size
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        out = self._out
+        if not out or self._transport is None:
+            return
+        self._out = []
+        size, self._out_size = self._out_size, 0
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size <= _JOIN_UP_TO or size <= len(out) * 512:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    # ------------------------------------------------------------------ reading
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
+        self._transport = transport  # type: ignore[assignment]
+        self.remote = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self.last_active = self._loop.time()
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)  # type: ignore[union-attr]
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        self.last_active = self._loop.time()
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < self._need:
+                return
+            data = bytes(rest)
+            rest.clear()
+        self._flushing = True  # replies of this read wait for its end
+        try:
+            used = self.process(data)
+        except ProtocolError as error:
+            log.warning("bad_frame", remote=self.remote, error=str(error))
+            self._flush()
+            self.abort()
+            return
+        if used < len(data):
+            rest += data[used:] if used else data
+            self._need = int.from_bytes(rest[:4], "big") + 4 if len(rest) >= 4 else 8
+            if self.partial_since is None or used:
+                self.partial_since = self.last_active
+        else:
+            self.partial_since = None
+        self._flush()
+
+    def process(self, data: bytes) -> int:
+        """Handle every complete frame in ``data`` and tell how many bytes that were. Raises ProtocolError."""
+        at = 0
+        reader, dispatch = self._reader, self._router.dispatch
+        if not self._seen_first:
+            self._look_at_first(data)
+        while True:
+            found = frame.split(data, at)
+            if found is None:
+                return at
+            serialization, header_start, body_start, at = found
+            header = data[header_start:body_start]
+            head = reader.read(serialization, header)
+            if head.flag & frame.RESPONSE_FLAG:
+                self._answered(head, data[body_start:at])
+            else:
+                dispatch(self, head, serialization, header, data[body_start:at])
+
+    def _look_at_first(self, data: bytes) -> None:
+        """Accept the msgpack serialization when the first request offers it."""
+        found = frame.split(data, 0)
+        if found is not None:
+            self._seen_first = True
+            serialization, start, stop, _ = found
+            if serialization == frame.JSON and b'"ErucaHeader":"msgpack"' in data[start:stop]:
+                head = frame.read(serialization, data[start:stop])
+                self._accepting = not head.flag
+
+    def _answered(self, head: frame.Head[Any], body: bytes) -> None:
+        waiting = self._calls.pop(head.opaque, None)
+        if waiting is None:
+            return  # came too late
+        future, endpoint, _ = waiting
+        if head.opaque in self._offered:
+            self._offered.discard(head.opaque)
+            if frame.fields_of(head).get(frame.OFFER_FIELD) == "msgpack":
+                self._serialization = frame.MSGPACK
+        if future.done():
+            return
+        if head.code not in endpoint.accepts:
+            future.set_exception(Refused(head.code, head.remark or ""))
+            return
+        try:
+            future.set_result(Answer(head, frame.typed(endpoint.answer, head), body))
+        except (Refused, ProtocolError) as error:
+            future.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
+
+    # ------------------------------------------------------------------ state
+
+    def pause_writing(self) -> None:
+        """Called by the event loop: the peer does not read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the event loop: the peer reads again."""
+        if self._transport is not None and not self.closed:
+            self._transport.resume_reading()
+
+    def on_close(self, callback: Callable[[Connection], None]) -> None:
+        """Call back once when the connection has ended."""
+        if self.closed:
+            self._loop.call_soon(callback, self)
+        else:
+            self._on_lost.append(callback)
+
+    @property
+    def waiting_calls(self) -> int:
+        """How many calls await their answer."""
+        return len(self._calls)
+
+    def close(self) -> None:
+        """End the connection after what is to be sent was sent."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        self.closed = True
+        self._out.clear()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        calls, self._calls = self._calls, {}
+        for future, endpoint, _ in calls.values():
+            if not future.done():
+                future.set_exception(
+                    ConnectionLost(self.remote, f"the connection to <{self.remote}> ended during {endpoint.code.name}")
+                )
+        for task in tuple(self.tasks):
+            task.cancel()
+        callbacks, self._on_lost = self._on_lost, []
+        for callback in callbacks:
+            callback(self)
+
+
+def _address(name: object) -> str:
+    if isinstance(name, tuple) and len(name) >= 2:
+        return f"{name[0]}:{name[1]}"
+    return str(name or "")

@@ -1,0 +1,23 @@
+"""What can go wrong between two peers, apart from what the other one answers (that is ``Refused``)."""
+
+from __future__ import annotations
+
+
+class RemotingError(Exception):
+    """A call had no answer. ``address`` is the peer's ``host:port``."""
+
+    def __init__(self, address: str, message: str) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class ConnectFailed(RemotingError):
+    """No connection could be made; the request was not sent."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection ended while an answer was awaited; the request may have been carried out."""
+
+
+class CallTimedOut(RemotingError):
+    """No answer came in time; the request may have been carried out."""

@@ -1,0 +1,22 @@
+"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on the best loop there is."""
+    return asyncio.Runner(loop_factory=_new_loop).run(main)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

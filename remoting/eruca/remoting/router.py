@@ -1,0 +1,209 @@
+"""From a request's code to the function that answers it.
+
+``Routes`` collects handlers by entries of the endpoint table, typed by them; a ``Router`` is the whole table of a
+server for one service object. A handler is a plain function wherever it need not wait: it returns its ``Reply``, None
+for no answer at all, or an awaitable of either. No task or future is made for a request that does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+import structlog
+
+from eruca.protocol import frame
+from eruca.protocol.api import Endpoint
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.header import Empty, Header
+
+if TYPE_CHECKING:
+    from eruca.remoting.connection import Connection
+
+S = TypeVar("S")
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+Body = bytes | Sequence[bytes | memoryview]
+"""A body in one piece, or in pieces that are sent one after the other without being copied together."""
+
+log = structlog.get_logger("eruca.remoting")
+
+
+class Reply:
+    """The answer to a request."""
+
+    __slots__ = ("body", "code", "header", "remark")
+
+    def __init__(
+        self, code: int = 0, header: Header | None = None, body: Body = b"", remark: str | None = None
+    ) -> None:
+        self.code = code
+        self.header = header
+        self.body = body
+        self.remark = remark
+
+
+class Call(Generic[A]):
+    """One request: its typed header, its body, who sent it."""
+
+    __slots__ = ("_data", "_head", "body", "connection", "header", "serialization")
+
+    def __init__(
+        self,
+        header: A,
+        body: bytes,
+        connection: Connection,
+        head: frame.Head[Any],
+        serialization: int,
+        data: bytes,
+    ) -> None:
+        self.header = header
+        self.body = body
+        self.connection = connection
+        self.serialization = serialization
+        self._head = head
+        self._data = data
+
+    @property
+    def code(self) -> int:
+        """The request code."""
+        return self._head.code
+
+    @property
+    def opaque(self) -> int:
+        """The requester's number of this request."""
+        return self._head.opaque
+
+    @property
+    def version(self) -> int:
+        """The requester's MQVersion ordinal."""
+        return self._head.version
+
+    @property
+    def language(self) -> str:
+        """The requester's language; OTHER where it is not known."""
+        language = self._head.language
+        return language if isinstance(language, str) else "OTHER"
+
+    @property
+    def remark(self) -> str | None:
+        """The requester's remark."""
+        return self._head.remark
+
+    @property
+    def oneway(self) -> bool:
+        """Whether no answer is wanted."""
+        return bool(self._head.flag & frame.ONEWAY_FLAG)
+
+    def texts(self) -> dict[str, str]:
+        """All fields of the header as they came, unknown ones included."""
+        return frame.texts(self.serialization, self._data)
+
+
+Result = Reply | Awaitable[Reply | None] | None
+Handler = Callable[[S, Call[A]], Result]
+Guard = Callable[[Call[Any]], None]
+"""Looks at each request before its handler; refuses it by raising Refused."""
+
+
+class Routes(Generic[S]):
+    """Handlers for a service of type S, declared one by one: ``@routes.on(api.PULL_MESSAGE)``."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[int, tuple[Endpoint[Any, Any], Handler[S, Any]]] = {}
+
+    def on(
+        self, *endpoints: Endpoint[A, Any]
+    ) -> Callable[[Callable[[S, Call[A]], Result]], Callable[[S, Call[A]], Result]]:
+        """Register a handler for one or more requests. Raises ValueError when one has a handler already."""
+
+        def register(handler: Callable[[S, Call[A]], Result]) -> Callable[[S, Call[A]], Result]:
+            for endpoint in endpoints:
+                if endpoint.code in self.handlers:
+                    raise ValueError(f"{endpoint.code.name} has a handler already")
+                self.handlers[endpoint.code] = (endpoint, handler)
+            return handler
+
+        return register
+
+
+class Router(Generic[S]):
+    """The whole table of a server.
+
+    ``without`` are request codes that this server does not answer (the VIP port serves no pulls), ``guards`` look at
+    every request first. A code without a handler is answered with 3, as Apache's broker does.
+    """
+
+    def __init__(
+        self,
+        service: S,
+        routes: Iterable[Routes[S]],
+        *,
+        without: Collection[int] = (),
+        guards: Sequence[Guard] = (),
+    ) -> None:
+        self._service = service
+        self._guards = tuple(guards)
+        self._handlers: dict[int, Handler[S, Any]] = {}
+        asks: dict[int, type[Header]] = {}
+        for table in routes:
+            for code, (endpoint, handler) in table.handlers.items():
+                if code in self._handlers:
+                    raise ValueError(f"{endpoint.code.name} has a handler already")
+                if code not in without:
+                    self._handlers[code] = handler
+                    asks[code] = endpoint.ask
+        self.reader = frame.RequestReader(asks)
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that have a handler."""
+        return frozenset(self._handlers)
+
+    def dispatch(
+        self, connection: Connection, head: frame.Head[Any], serialization: int, data: bytes, body: bytes
+    ) -> None:
+        """Answer one request, now or when its handler is done waiting."""
+        ext: Any = head.ext
+        handler = self._handlers.get(head.code)
+        call = Call(ext, body, connection, head, serialization, data)
+        try:
+            if handler is None:
+                call.header = Empty()
+                raise Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {head.code} not supported")
+            if isinstance(ext, Refused):
+                raise ext
+            for guard in self._guards:
+                guard(call)
+            result = handler(self._service, call)
+        except Exception as error:
+            connection.reply(call, _answer_to(error, call))
+            return
+        if type(result) is Reply:
+            connection.reply(call, result)
+        elif result is not None:
+            task = asyncio.ensure_future(_finish(call, cast(Awaitable[Reply | None], result)))
+            connection.tasks.add(task)
+            self.tasks.add(task)
+            task.add_done_callback(connection.tasks.discard)
+            task.add_done_callback(self.tasks.discard)
+
+
+async def _finish(call: Call[Any], waiting: Awaitable[Reply | None]) -> None:
+    try:
+        reply = await waiting
+    except Exception as error:
+        reply = _answer_to(error, call)
+    if reply is not None:
+        call.connection.reply(call, reply)
+
+
+def _answer_to(error: Exception, call: Call[Any]) -> Reply:
+    if isinstance(error, Refused):
+        return Reply(error.code, error.header, b"", error.remark)
+    log.exception("request_failed", request_code=call.code, opaque=call.opaque, remote=call.connection.remote)
+    return Reply(ResponseCode.SYSTEM_ERROR, None, b"", f"{type(error).__name__}: {error}")
