@@ -55,6 +55,7 @@ _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
 _loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
 _binary_head = struct.Struct(">hBHiii")
 _prefix = struct.Struct(">II")
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _encode_json = msgspec.json.Encoder().encode
 _to_builtins = msgspec.to_builtins
 
@@ -109,7 +110,7 @@ class RequestReader:
             if known is not None:
                 try:
                     head: Head[Any] = known[1].decode(data)
-                except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                except _UNREADABLE:
                     head = read(serialization, data)  # tells what is wrong, or is more lenient
                 else:
                     if head.code == known[0] and not head.flag & RESPONSE_FLAG and head.ext is not None:
@@ -138,7 +139,7 @@ def read(serialization: int, data: bytes) -> Head[Any]:
             return _read_binary(data)
         if serialization == MSGPACK:
             return _read_msgpack(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"the frame's header cannot be read: {error}") from None
     raise ProtocolError(f"header serialization {serialization} is not known")
 
@@ -191,7 +192,7 @@ def typed(kind: type[H], head: Head[Any]) -> H:
     if isinstance(ext, msgspec.Raw):
         try:
             return _json_decoder(kind).decode(ext)  # type: ignore[no-any-return]
-        except (msgspec.DecodeError, RecursionError):
+        except _UNREADABLE:
             ext = _loose_json(ext)
     return from_fields(kind, ext or {})
 
@@ -209,7 +210,7 @@ def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
 def _loose_json(raw: msgspec.Raw) -> dict[str, Any]:
     try:
         return _loose_fields.decode(raw) or {}
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
 
 

@@ -53,7 +53,8 @@ class Empty(Header):
 def from_fields(kind: type[H], fields: Mapping[str, Any]) -> H:
     """Read a header from loose fields.
 
-    Any scalar is accepted for its text, nulls are dropped, a boolean is true only for the text ``true`` in any case.
+    Any scalar is accepted for its text, nulls are dropped. A boolean is true for the word ``true`` in any case, and
+    for the ``1`` of the C++ client; everything else is false.
     Raises Refused(1) for a missing required field or a number that cannot be read.
     """
     try:
@@ -79,7 +80,7 @@ def _from_loose_fields(kind: type[H], fields: Mapping[str, Any]) -> H:
 def _read_value(kind: type[Header], field: _Field, value: object) -> Any:
     text = value if isinstance(value, str) else "true" if value is True else "false" if value is False else str(value)
     if field.base is bool:
-        return text.lower() == "true"
+        return text.lower() in ("true", "1")
     if field.base is int:
         try:
             return int(text)
