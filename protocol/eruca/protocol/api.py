@@ -94,9 +94,7 @@ PUSH_REPLY_MESSAGE_TO_CLIENT = Endpoint(_C.PUSH_REPLY_MESSAGE_TO_CLIENT, send.Pu
 
 # Offsets of groups, by admins
 INVOKE_BROKER_TO_RESET_OFFSET = Endpoint(_C.INVOKE_BROKER_TO_RESET_OFFSET, offsets.ResetOffset, Empty)
-INVOKE_BROKER_TO_GET_CONSUMER_STATUS = Endpoint(
-    _C.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, offsets.ConsumerStatus, Empty
-)
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS = Endpoint(_C.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, offsets.ConsumerStatus, Empty)
 QUERY_CORRECTION_OFFSET = Endpoint(_C.QUERY_CORRECTION_OFFSET, offsets.CorrectionOffset, Empty)
 CLONE_GROUP_OFFSET = Endpoint(_C.CLONE_GROUP_OFFSET, offsets.CloneGroupOffset, Empty)
 GET_CONSUME_STATS = Endpoint(_C.GET_CONSUME_STATS, topics.ConsumeStatsOf, Empty)
@@ -128,9 +126,7 @@ RESUME_CHECK_HALF_MESSAGE = Endpoint(_C.RESUME_CHECK_HALF_MESSAGE, topics.Resume
 UPDATE_AND_CREATE_ACL_CONFIG = Endpoint(_C.UPDATE_AND_CREATE_ACL_CONFIG, access.UpdateAccessConfig, Empty)
 DELETE_ACL_CONFIG = Endpoint(_C.DELETE_ACL_CONFIG, access.DeleteAccessConfig, Empty)
 GET_BROKER_CLUSTER_ACL_INFO = Endpoint(_C.GET_BROKER_CLUSTER_ACL_INFO, Empty, access.AccessConfigVersion)
-UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = Endpoint(
-    _C.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.UpdateGlobalWhiteAddrs, Empty
-)
+UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = Endpoint(_C.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, access.UpdateGlobalWhiteAddrs, Empty)
 GET_BROKER_CLUSTER_ACL_CONFIG = Endpoint(_C.GET_BROKER_CLUSTER_ACL_CONFIG, Empty, Empty)
 
 # Nameserver

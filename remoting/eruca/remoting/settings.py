@@ -120,9 +120,7 @@ def setting(
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
-    rules = _Rules(
-        key, live, important, secret, path, at_least, at_most, tuple(one_of), environment
-    )
+    rules = _Rules(key, live, important, secret, path, at_least, at_most, tuple(one_of), environment)
     return dataclasses.field(default=default, metadata={_MARK: rules})
 
 
@@ -275,10 +273,7 @@ def command_line(
     )
     shown = None
     if options.all or options.important:
-        shown = "".join(
-            f"{key}={text}\n"
-            for key, text in values(start.config, important=not options.all).items()
-        )
+        shown = "".join(f"{key}={text}\n" for key, text in values(start.config, important=not options.all).items())
     return dataclasses.replace(start, file=file, shown=shown)
 
 
@@ -295,8 +290,7 @@ def change(config: object, changes: Mapping[str, str]) -> dict[str, str]:
             raise BadSetting(_unknown(key, known))
         if not known[key].rules.live:
             raise BadSetting(
-                f"{key} cannot be changed while the daemon runs; "
-                "set it in the configuration file and restart"
+                f"{key} cannot be changed while the daemon runs; set it in the configuration file and restart"
             )
         new.append((known[key], known[key].value(text)))
     for item, value in new:
@@ -369,16 +363,10 @@ def _own_variables(known: Mapping[str, Setting], environment: Mapping[str, str])
     }
 
 
-def _prefixed_variables(
-    known: Mapping[str, Setting], environment: Mapping[str, str]
-) -> dict[str, str]:
+def _prefixed_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
     """Keys by variable; a variable that is no key's stays under its own name, to be warned of."""
     keys = {ENVIRONMENT_PREFIX + item.place[-1].upper(): key for key, item in known.items()}
-    return {
-        keys.get(name, name): text
-        for name, text in environment.items()
-        if name.startswith(ENVIRONMENT_PREFIX)
-    }
+    return {keys.get(name, name): text for name, text in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _doubts(item: Setting, text: str) -> Iterator[str]:
@@ -388,9 +376,7 @@ def _doubts(item: Setting, text: str) -> Iterator[str]:
 
 def _unknown(key: str, known: Mapping[str, Setting]) -> str:
     folded = {
-        name.lower(): item.key
-        for item in known.values()
-        for name in (item.key, ENVIRONMENT_PREFIX + item.place[-1])
+        name.lower(): item.key for item in known.values() for name in (item.key, ENVIRONMENT_PREFIX + item.place[-1])
     }
     close = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=0.75)
     hint = f" (did you mean {folded[close[0]]}?)" if close else ""
@@ -408,9 +394,7 @@ def _parser(program: str, with_nameserver: bool) -> argparse.ArgumentParser:
             metavar="ADDRESSES",
             help="nameservers: host:port;host:port",
         )
-    parser.add_argument(
-        "-p", "--printConfigItem", dest="all", action="store_true", help="print every setting"
-    )
+    parser.add_argument("-p", "--printConfigItem", dest="all", action="store_true", help="print every setting")
     parser.add_argument(
         "-m",
         "--printImportantConfig",
@@ -418,9 +402,7 @@ def _parser(program: str, with_nameserver: bool) -> argparse.ArgumentParser:
         action="store_true",
         help="print the important settings",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="set any key, repeatable"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set any key, repeatable")
     return parser
 
 
