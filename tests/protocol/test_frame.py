@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from eruca.protocol import api, frame
 from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import from_fields, read_binary_fields, write_binary_fields
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
 from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.repeats import read_send
 
 READER = frame.RequestReader({endpoint.code: endpoint.ask for endpoint in api.ENDPOINTS})
 
@@ -220,3 +222,32 @@ def test_a_damaged_header_is_a_protocol_error_or_a_header(serialization: int, at
 def test_deep_json_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError):
         READER.read(frame.JSON, b'{"code":30,"extFields":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@given(sends, st.sampled_from(["a", "b", "i", "x"]), st.binary(max_size=30))
+def test_sends_are_read_alike_the_quick_way_and_the_ordinary_way(ask: SendMessageV2, name: str, noise: bytes) -> None:
+    ask.born_timestamp = 1_700_000_000_000 + ask.born_timestamp % 1000
+    # Values that look like the entries of a header must not mislead the quick way.
+    tricky = ask.as_binary() + write_binary_fields({name: (b"\0\1g\0\0\0\x0d1700000000000" + noise).decode("latin1")})
+    for fields in (ask.as_binary(), tricky, ask.as_binary() + noise):
+        quick = read_send(fields)
+        try:
+            ordinary = from_fields(SendMessageV2, read_binary_fields(fields))
+        except (ProtocolError, Refused):
+            assert quick is None
+        else:
+            assert quick is None or quick == ordinary
+
+
+def test_the_quick_way_is_taken() -> None:
+    ask = SendMessageV2(
+        producer_group="g",
+        topic="T",
+        queue_id=1,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000,
+        flag=0,
+        properties="A\1b",
+    )
+    assert read_send(ask.as_binary()) == ask
+    assert read_send(ask.as_binary()) == ask  # and again, from memory

@@ -9,7 +9,7 @@ and back. Reading raises ``ProtocolError`` for whatever is no frame; a header th
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
@@ -18,6 +18,8 @@ import msgspec
 from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty, Header, from_fields, read_binary_fields, write_binary_fields
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.repeats import read_send
 
 JSON: Final = 0
 """Header serialization of every client's first word."""
@@ -96,6 +98,7 @@ class RequestReader:
 
     def __init__(self, asks: Mapping[int, type[Header]]) -> None:
         self._asks = dict(asks)
+        self._sends = frozenset(code for code, kind in asks.items() if kind is SendMessageV2)
         # The three bytes after `{"code":` tell nearly every request apart before it is parsed.
         self._json = {
             (b"%d," % code)[:3]: (code, msgspec.json.Decoder(Head[kind | None], strict=False))  # type: ignore[valid-type]
@@ -109,18 +112,13 @@ class RequestReader:
             known = self._json.get(data[8:11])
             if known is not None:
                 try:
-                    head: Head[Any] = known[1].decode(data)
+                    quick: Head[Any] = known[1].decode(data)
+                    if quick.code == known[0] and not quick.flag & RESPONSE_FLAG and quick.ext is not None:
+                        return quick
                 except _UNREADABLE:
-                    head = read(serialization, data)  # tells what is wrong, or is more lenient
-                else:
-                    if head.code == known[0] and not head.flag & RESPONSE_FLAG and head.ext is not None:
-                        return head
-                    head = read(serialization, data)
-            else:
-                head = read(serialization, data)
-        else:
-            head = read(serialization, data)
-        if not head.flag & RESPONSE_FLAG:
+                    pass  # the lenient way below reads it, or tells what is wrong
+        head = read(serialization, data, self._sends)
+        if not head.flag & RESPONSE_FLAG and not isinstance(head.ext, Header):
             kind = self._asks.get(head.code)
             if kind is not None:
                 try:
@@ -130,13 +128,16 @@ class RequestReader:
         return head
 
 
-def read(serialization: int, data: bytes) -> Head[Any]:
-    """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError."""
+def read(serialization: int, data: bytes, sends: Collection[int] = ()) -> Head[Any]:
+    """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError.
+
+    ``sends`` are codes of requests whose binary fields may be read at once, as ``SendMessageV2``.
+    """
     try:
         if serialization == JSON:
             return _raw_json.decode(data)
         if serialization == ROCKETMQ:
-            return _read_binary(data)
+            return _read_binary(data, sends)
         if serialization == MSGPACK:
             return _read_msgpack(data)
     except _UNREADABLE as error:
@@ -144,7 +145,7 @@ def read(serialization: int, data: bytes) -> Head[Any]:
     raise ProtocolError(f"header serialization {serialization} is not known")
 
 
-def _read_binary(data: bytes) -> Head[dict[str, str]]:
+def _read_binary(data: bytes, sends: Collection[int]) -> Head[Any]:
     if len(data) < 21:
         raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
     code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
@@ -156,8 +157,12 @@ def _read_binary(data: bytes) -> Head[dict[str, str]]:
     if length < 0 or fields_at + length > len(data):
         raise ProtocolError("a ROCKETMQ header is shorter than its fields")
     name = LANGUAGES[language] if language < len(LANGUAGES) else None
-    fields = read_binary_fields(data[fields_at : fields_at + length])
-    return Head(code, flag, opaque, version, name, remark, fields)
+    entries = data[fields_at : fields_at + length]
+    if code in sends and not flag & RESPONSE_FLAG:
+        send = read_send(entries)
+        if send is not None:
+            return Head(code, flag, opaque, version, name, remark, send)
+    return Head(code, flag, opaque, version, name, remark, read_binary_fields(entries))
 
 
 def _read_msgpack(data: bytes) -> Head[dict[str, Any]]:

@@ -123,43 +123,50 @@ class _Codec(NamedTuple):
     binary: Callable[[Any], bytes]
 
 
-@cache
+_codecs: dict[type[Header], _Codec] = {}
+
+
 def _codec(kind: type[Header]) -> _Codec:
-    """Compile the writers of a header type: straight-line code without a loop over fields."""
-    plan = _plan(kind)
-    lines = ["def texts(h):", " out = {}"]
-    lines += _guarded(plan, {str: "v", int: "str(v)", bool: "'true' if v else 'false'"}, "out[{wire!r}] = {value}")
-    lines += [" return out", "def json(h):", " out = b''"]
-    lines += _guarded(
-        plan,
-        {str: "encode(v)", int: "b'\"%d\"' % v", bool: "b'\"true\"' if v else b'\"false\"'"},
-        "out += {json_name!r} + ({value})",
-    )
-    lines += [" return b'{' + out[1:] + b'}'", "def binary(h):", " out = b''"]
-    lines += _guarded(
-        plan,
-        {str: "v.encode()", int: "b'%d' % v", bool: "b'true' if v else b'false'"},
-        "t = {value}; out += {binary_name!r} + pack(len(t)) + t",
-    )
-    lines += [" return out"]
+    codec = _codecs.get(kind)
+    if codec is None:
+        codec = _codecs[kind] = _compile(_plan(kind))
+    return codec
+
+
+def _compile(plan: tuple[_Field, ...]) -> _Codec:
+    """Write the writers of a header type: straight-line code, one template for all fields that are always sent."""
+    always = [field for field in plan if not field.optional]
+    perhaps = [field for field in plan if field.optional]
+    texts = ["def texts(h):", " out = {" + ", ".join(f"{f.wire!r}: {_as(_TEXT, f)}" for f in always) + "}"]
+    texts += [f" if h.{f.name} is not None: out[{f.wire!r}] = {_as(_TEXT, f)}" for f in perhaps]
+    json = ["def json(h):", f" out = {b''.join(map(_in_json, always))!r}"]
+    json[-1] += " % (" + "".join(f"{_as(_JSON, f)}," for f in always) + ")"
+    json += [f" if h.{f.name} is not None: out += {_in_json(f)!r} % ({_as(_JSON, f)},)" for f in perhaps]
+    binary = ["def binary(h):", " out = []"]
+    for f in plan:
+        name = len(f.wire.encode()).to_bytes(2, "big") + f.wire.encode()
+        write = f"t = {_as(_BINARY, f)}; out += ({name!r}, pack(len(t)), t)"
+        binary.append(f" if h.{f.name} is not None: {write}" if f.optional else f" {write}")
+    lines = [*texts, " return out", *json, " return b'{' + out[1:] + b'}'", *binary, " return b''.join(out)"]
     scope: dict[str, Any] = {"encode": _encode_json, "pack": _length.pack}
     exec("\n".join(lines), scope)  # the text is made of field names of this package's own types
     return _Codec(scope["texts"], scope["json"], scope["binary"])
 
 
-def _guarded(plan: tuple[_Field, ...], forms: Mapping[type, str], statement: str) -> list[str]:
-    lines = []
-    for field in plan:
-        name = field.wire.encode()
-        text = statement.format(
-            wire=field.wire,
-            json_name=b',"%b":' % name,
-            binary_name=len(name).to_bytes(2, "big") + name,
-            value=forms[field.base],
-        )
-        lines.append(f" v = h.{field.name}")
-        lines.append(f" if v is not None: {text}" if field.optional else f" {text}")
-    return lines
+# How a value is written, by its type: an expression of the value.
+_TEXT = {str: "{}", int: "str({})", bool: "('true' if {} else 'false')"}
+_JSON = {str: "encode({})", int: "{}", bool: "(b'true' if {} else b'false')"}
+_BINARY = {str: "{}.encode()", int: "b'%d' % {}", bool: "(b'true' if {} else b'false')"}
+# And what stands in its place in a template: texts bring their own quotation marks.
+_PLACES = {str: b"%b", int: b'"%d"', bool: b'"%b"'}
+
+
+def _as(forms: Mapping[type, str], field: _Field) -> str:
+    return forms[field.base].format(f"h.{field.name}")
+
+
+def _in_json(field: _Field) -> bytes:
+    return b',"%b":%b' % (field.wire.encode(), _PLACES[field.base])
 
 
 def write_binary_fields(fields: Mapping[str, str]) -> bytes:
