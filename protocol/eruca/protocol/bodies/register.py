@@ -17,6 +17,7 @@ from eruca.protocol import fastjson
 from eruca.protocol.bodies.body import Body
 from eruca.protocol.bodies.topics import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.errors import ProtocolError
+from eruca.protocol.queues import Int32
 
 MAX_INFLATED = 64 * 1024 * 1024
 """Longest content accepted from a compressed body, in bytes."""
@@ -118,10 +119,10 @@ def _parse_line(line: bytes) -> TopicConfig:
         name, read, write, perm, filter_type = line.decode().split(" ", 5)[:5]
         return TopicConfig(
             topic_name=name,
-            read_queue_nums=int(read),
-            write_queue_nums=int(write),
-            perm=int(perm),
+            read_queue_nums=fastjson.fit(Int32, int(read)),
+            write_queue_nums=fastjson.fit(Int32, int(write)),
+            perm=fastjson.fit(Int32, int(perm)),
             topic_filter_type=filter_type,
         )
-    except ValueError:
+    except (ValueError, ProtocolError):
         raise ProtocolError(f"malformed topic in a register body: {line[:80]!r}") from None

@@ -7,7 +7,7 @@ import msgspec
 
 from eruca.protocol.bodies.body import Body
 from eruca.protocol.bodies.clients import SubscriptionData
-from eruca.protocol.queues import Int64
+from eruca.protocol.queues import Int32, Int64
 
 
 class BrokerStatsItem(Body):
@@ -35,7 +35,7 @@ class ConsumeQueueData(Body):
     extend_data_json: str | None = None
     msg: str | None = None
     physic_offset: Int64 = 0
-    physic_size: Int64 = 0
+    physic_size: Int32 = 0
     tags_code: Int64 = 0
 
 

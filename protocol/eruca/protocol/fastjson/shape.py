@@ -8,6 +8,8 @@ particular body.
 Invariant: a reader returns a value of its type or raises ProtocolError.
 """
 
+import math
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -27,6 +29,8 @@ Fit = Callable[[Any], Any]
 _TRUE_TEXTS = frozenset({"true", "1", "y", "t"})
 _FALSE_TEXTS = frozenset({"false", "0", "n", "f"})
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
+_INTEGER_TEXT = re.compile(r"[-+]?[0-9]{1,19}")
+_NUMBER_TEXT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _NULL_TEXTS = frozenset({"", "null", "NULL"})
 
 
@@ -64,20 +68,25 @@ def reader(kind: type[T]) -> Read[T]:
 
 def fit(kind: type[T], value: Any) -> T:
     """Make a ``kind`` of a value from ``loads``; raises ProtocolError if it does not fit."""
-    rule = _RULES.get(kind)
-    if rule is None:
-        rule = _RULES[kind] = _plan(inspect.type_info(kind))
     try:
         if value is None:
             raise _Misfit("a value", "null")
-        fitted: T = rule(value)
+        fitted: T = _rule(kind)(value)
     except _Misfit as misfit:
         where = ".".join(misfit.path) or "the text"
         raise ProtocolError(f"{where}: {misfit.what}") from None
     return fitted
 
 
+def _rule(kind: Any) -> Fit:
+    found = _RULES.get(kind)
+    if found is None:
+        found = _RULES[kind] = _plan(inspect.type_info(kind))
+    return found
+
+
 def _make_reader(kind: type[T]) -> Read[T]:
+    _rule(kind)  # a kind without a rule is a mistake to be seen at once
     try:
         decoder = msgspec.json.Decoder(kind)
     except TypeError:  # maps keyed by objects, which JSON does not have
@@ -210,10 +219,9 @@ def _integer(value: Any, low: int, high: int) -> int | None:
     if isinstance(value, str):
         if value in _NULL_TEXTS:
             return None
-        try:
-            number = int(value)
-        except ValueError:
-            raise _Misfit("an integer", value) from None
+        if not _INTEGER_TEXT.fullmatch(value):
+            raise _Misfit("an integer", value)
+        number = int(value)
     elif isinstance(value, float):
         number = int(value)
     elif not isinstance(value, int):
@@ -227,12 +235,17 @@ def _double(value: Any) -> float | None:
     if isinstance(value, str):
         if value in _NULL_TEXTS:
             return None
+        if not _NUMBER_TEXT.fullmatch(value):
+            raise _Misfit("a number", value)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise _Misfit("a number", value)
     try:
-        return float(value)
-    except (ValueError, OverflowError):
+        number = float(value)
+    except OverflowError:
         raise _Misfit("a number", value) from None
+    if not math.isfinite(number):
+        raise _Misfit("a number", value)
+    return number
 
 
 def _boolean(value: Any) -> bool | None:

@@ -5,7 +5,8 @@ particular body.
 
 A struct is written as a bean: members in the order of their names, those that are None
 left out.  A map keeps its order (STANDARD sorts it), loses its None values, and has bare
-keys where they are numbers or structs.  Sets are written in their own order.
+keys where they are numbers or structs.  A set is written in the order of its values,
+where Java's order is arbitrary.
 """
 
 import enum
@@ -201,7 +202,7 @@ class _Writer:
 
     def set(self, value: "set[Any] | frozenset[Any]", depth: int) -> None:
         self.put("[")
-        for index, member in enumerate(value):
+        for index, member in enumerate(sorted(value)):
             if index:
                 self.put(",")
             self.value(member, depth + 1)

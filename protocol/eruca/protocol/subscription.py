@@ -1,0 +1,82 @@
+"""Subscriptions: made from an expression, and asked whether a message passes.
+
+Owns the meaning of tag expressions.  Must not know SQL92 expressions beyond that they are
+not tags (``sql92`` compiles them), nor queues or offsets.
+
+A broker compares hashes of tags only, so it lets a few other messages through; a client
+compares the tags themselves.
+"""
+
+from eruca.protocol.bodies.clients import SubscriptionData
+from eruca.protocol.message import java_hash
+
+TAG = "TAG"
+SQL92 = "SQL92"
+ALL = "*"
+
+_SEPARATOR = "||"
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+
+
+def build_subscription(
+    topic: str, expression: str | None, *, version: int, expression_type: str | None = TAG
+) -> SubscriptionData:
+    """What ``expression`` asks of ``topic`` (``FilterAPI`` in 4.9.7).
+
+    A tag expression is ``TagA || TagB``; None, empty and ``*`` ask for everything.
+    ``version`` is the time of the subscription in ms.  Raises ValueError for a tag
+    expression of separators alone and for an empty expression of another type.
+    """
+    if not is_tag_type(expression_type):
+        if not expression:
+            raise ValueError(f"A subscription of type {expression_type} needs an expression.")
+        return SubscriptionData(
+            topic=topic,
+            sub_string=expression,
+            expression_type=expression_type or TAG,
+            sub_version=version,
+        )
+    if not expression or expression == ALL:
+        return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version)
+    parts = expression.split(_SEPARATOR)
+    if not any(parts):
+        raise ValueError(f"The tag expression '{expression}' names no tag; use '*' for all.")
+    tags = {tag for part in parts if (tag := part.strip(_JAVA_BLANKS))}
+    return SubscriptionData(
+        topic=topic,
+        sub_string=expression,
+        sub_version=version,
+        tags_set=tags,
+        code_set={java_hash(tag) for tag in tags},
+    )
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """Whether expressions of this type are tags; None and the empty text mean tags."""
+    return not expression_type or expression_type == TAG
+
+
+def passes_hash(subscription: SubscriptionData, tags_code: int) -> bool:
+    """Whether a broker hands out a message of this tag hash.
+
+    True for expressions that are not tags: those need the message itself.
+    """
+    return (
+        not subscription.sub_string
+        or subscription.sub_string == ALL
+        or subscription.class_filter_mode
+        or not is_tag_type(subscription.expression_type)
+        or _signed(tags_code) in subscription.code_set
+    )
+
+
+def passes_tag(subscription: SubscriptionData, tag: str | None) -> bool:
+    """Whether a client keeps a message with this tag, None for a message without one."""
+    if not subscription.tags_set or subscription.class_filter_mode:
+        return True
+    return tag in subscription.tags_set
+
+
+def _signed(tags_code: int) -> int:
+    """The low 32 bits of a consume queue's tag code, as Java's ``intValue``."""
+    return ((tags_code + 2**31) & 0xFFFFFFFF) - 2**31
