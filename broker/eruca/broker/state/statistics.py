@@ -1,0 +1,308 @@
+"""How much goes through the broker: counted on the hot path, sampled by a timer, summed up when asked.
+
+Owns the counters of every queue put to and of every queue a group gets from, and snapshots of them over a minute, an
+hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), figures of the store are
+handed in.
+
+Invariant: ``put`` and ``got`` touch one list and nothing else; whatever is summed (topic, group, broker) is summed when
+sampled or asked for.
+
+Names and windows are those of BrokerStatsManager, StatsItem, StoreStatsService and BrokerStats in 4.9.7: every 10 s for
+the minute (7 samples kept), 10 minutes for the hour (7), hour for the day (25), second for the rates (601).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+SECOND = 1000
+MINUTE_SAMPLE = 10 * SECOND
+HOUR_SAMPLE = 600 * SECOND
+DAY_SAMPLE = 3600 * SECOND
+
+_SLOW_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+_SLOW_NAMES = (
+    *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
+    *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
+)
+
+
+class Tally(NamedTuple):
+    """Messages, their bytes, and the requests that brought or took them."""
+
+    messages: int = 0
+    size: int = 0
+    times: int = 0
+
+
+class Span(NamedTuple):
+    """What a counter did within a window: the sum, the sum per second, the sum per request."""
+
+    sum: int = 0
+    tps: float = 0.0
+    average: float = 0.0
+
+
+class Moment(NamedTuple):
+    """Totals of the store at one time (ms)."""
+
+    time: int
+    puts: int
+    found: int
+    missed: int
+    transferred: int
+
+
+_NOTHING = Tally()
+_Table = dict[str, Tally]
+
+
+class Snapshot(NamedTuple):
+    """All counters at one time, by the keys that tools ask with."""
+
+    time: int
+    tables: dict[str, _Table]
+
+
+class Statistics:
+    """The broker's counters. ``cluster`` is the key of the broker's own totals, ``now`` the time in ms."""
+
+    def __init__(self, cluster: str, now: int) -> None:
+        self.booted = now
+        self._cluster = cluster
+        self._puts: dict[tuple[str, int], list[int]] = {}
+        self._gets: dict[tuple[str, str, int], list[int]] = {}
+        self._sent_back: dict[tuple[str, str], list[int]] = {}
+        self._slow: dict[int, int] = {}
+        self._slow_before: dict[int, int] | None = None
+        self._slow_since = Moment(now, 0, 0, 0, 0)
+        self._puts_before = 0
+        self.slowest_put = 0
+        self.slowest_get = 0
+        self._moments: deque[Moment] = deque(maxlen=601)
+        first = Snapshot(now, {})
+        self._minute = deque([first], maxlen=7)
+        self._hour = deque([first], maxlen=7)
+        self._day = deque([first], maxlen=25)
+        self._due = {MINUTE_SAMPLE: now, HOUR_SAMPLE: now, DAY_SAMPLE: now}
+        self._today = time.localtime(now / 1000)[:3]
+        self.put_yesterday = self.put_today = self.got_yesterday = self.got_today = 0
+
+    # ------------------------------------------------------------------ counting
+
+    def put(self, topic: str, queue_id: int, count: int, size: int) -> None:
+        """Count one send that stored ``count`` messages of ``size`` bytes together."""
+        try:
+            tally = self._puts[topic, queue_id]
+        except KeyError:
+            tally = self._puts[topic, queue_id] = [0, 0, 0]
+        tally[0] += count
+        tally[1] += size
+        tally[2] += 1
+
+    def got(self, group: str, topic: str, queue_id: int, count: int, size: int) -> None:
+        """Count one pull that was answered with ``count`` messages of ``size`` bytes together."""
+        try:
+            tally = self._gets[group, topic, queue_id]
+        except KeyError:
+            tally = self._gets[group, topic, queue_id] = [0, 0, 0]
+        tally[0] += count
+        tally[1] += size
+        tally[2] += 1
+
+    def sent_back(self, group: str, topic: str) -> None:
+        """Count a message that a consumer sent back."""
+        tally = self._sent_back.setdefault((topic, group), [0, 0, 0])
+        tally[0] += 1
+        tally[2] += 1
+
+    def put_took(self, millis: int) -> None:
+        """Note a put that took a millisecond or more; all others count as quicker."""
+        self._slow[millis] = self._slow.get(millis, 0) + 1
+        self.slowest_put = max(self.slowest_put, millis)
+
+    def get_took(self, millis: int) -> None:
+        """Note a read that took a millisecond or more."""
+        self.slowest_get = max(self.slowest_get, millis)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop what was counted of a topic that was deleted."""
+        self._puts = {key: tally for key, tally in self._puts.items() if key[0] != topic}
+        self._gets = {key: tally for key, tally in self._gets.items() if key[1] != topic}
+        self._sent_back = {key: tally for key, tally in self._sent_back.items() if key[0] != topic}
+        self._forget(lambda parts: parts[0] == topic)
+
+    def forget_group(self, group: str) -> None:
+        """Drop what was counted of a group that was deleted."""
+        self._gets = {key: tally for key, tally in self._gets.items() if key[0] != group}
+        self._sent_back = {key: tally for key, tally in self._sent_back.items() if key[1] != group}
+        self._forget(lambda parts: len(parts) > 1 and parts[-1] == group)
+
+    def _forget(self, gone: Callable[[list[str]], bool]) -> None:
+        seen: set[int] = set()
+        for window in (self._minute, self._hour, self._day):
+            for snapshot in window:
+                if id(snapshot) in seen:
+                    continue
+                seen.add(id(snapshot))
+                for name, table in snapshot.tables.items():
+                    if not name.startswith("BROKER"):
+                        for key in [key for key in table if gone(key.split("@"))]:
+                            del table[key]
+
+    # ------------------------------------------------------------------ sampling
+
+    def sample(self, moment: Moment) -> None:
+        """Take the sample of a second; to be called every second with the store's totals."""
+        self._moments.append(moment)
+        today = time.localtime(moment.time / 1000)[:3]
+        if today != self._today:
+            self._today = today
+            self.put_yesterday, self.put_today = self.put_today, moment.puts
+            self.got_yesterday, self.got_today = self.got_today, moment.transferred
+        if moment.time - self._slow_since.time >= 60 * SECOND:
+            self._slow_before, self._slow = self._slow, {}
+            self._puts_before = moment.puts - self._slow_since.puts
+            self._slow_since = moment
+        snapshot: Snapshot | None = None
+        for every, window in ((MINUTE_SAMPLE, self._minute), (HOUR_SAMPLE, self._hour), (DAY_SAMPLE, self._day)):
+            if moment.time - self._due[every] >= every:
+                self._due[every] = moment.time
+                snapshot = snapshot or Snapshot(moment.time, self._tables())
+                window.append(snapshot)
+
+    def _tables(self) -> dict[str, _Table]:
+        last = self._minute[-1].tables
+        tables: dict[str, _Table] = {
+            "QUEUE_PUT": _frozen(last.get("QUEUE_PUT"), ((f"{t}@{q}", v) for (t, q), v in self._puts.items())),
+            "QUEUE_GET": _frozen(last.get("QUEUE_GET"), ((f"{t}@{q}@{g}", v) for (g, t, q), v in self._gets.items())),
+            "SNDBCK_PUT": _frozen(last.get("SNDBCK_PUT"), ((f"{t}@{g}", v) for (t, g), v in self._sent_back.items())),
+            "TOPIC_PUT": _summed((topic, tally) for (topic, _), tally in self._puts.items()),
+            "GROUP_GET": _summed((f"{topic}@{group}", tally) for (group, topic, _), tally in self._gets.items()),
+        }
+        for name, source in (("BROKER_PUT", self._puts.values()), ("BROKER_GET", self._gets.values())):
+            if source:
+                tables[name] = {self._cluster: Tally(sum(tally[0] for tally in source))}
+        return tables
+
+    # ------------------------------------------------------------------ answering
+
+    def spans(self, name: str, key: str) -> tuple[Span, Span, Span] | None:
+        """A counter over the last minute, hour and day; None where there is no such counter.
+
+        ``name`` and ``key`` as in BrokerStatsManager: ``TOPIC_PUT_NUMS`` by topic, ``GROUP_GET_NUMS`` and
+        ``SNDBCK_PUT_NUMS`` by ``topic@group``, ``QUEUE_PUT_NUMS`` by ``topic@queue``, ``QUEUE_GET_NUMS`` by
+        ``topic@queue@group``, ``BROKER_PUT_NUMS`` and ``BROKER_GET_NUMS`` by the cluster; ``…_SIZE`` likewise, but not
+        of the broker or of what was sent back.
+        """
+        table, _, unit = name.rpartition("_")
+        sized = not table.startswith(("BROKER", "SNDBCK"))
+        if unit not in ("NUMS", "SIZE") or (unit == "SIZE" and not sized) or not self._counted(table, key):
+            return None
+        field = 0 if unit == "NUMS" else 1
+        return (
+            _span(self._minute, table, key, field),
+            _span(self._hour, table, key, field),
+            _span(self._day, table, key, field),
+        )
+
+    def _counted(self, table: str, key: str) -> bool:
+        parts = key.split("@")
+        match table, parts:
+            case "TOPIC_PUT", [topic]:
+                return any(topic == put for put, _ in self._puts)
+            case "QUEUE_PUT", [topic, queue] if queue.isdecimal():
+                return (topic, int(queue)) in self._puts
+            case "QUEUE_GET", [topic, queue, group] if queue.isdecimal():
+                return (group, topic, int(queue)) in self._gets
+            case "GROUP_GET", [topic, group]:
+                return any(key[:2] == (group, topic) for key in self._gets)
+            case "SNDBCK_PUT", [topic, group]:
+                return (topic, group) in self._sent_back
+            case "BROKER_PUT" | "BROKER_GET", [cluster]:
+                return cluster == self._cluster and bool(self._puts if table == "BROKER_PUT" else self._gets)
+        return False
+
+    def consume_tps(self, group: str, topic: str) -> float:
+        """Messages a second that ``group`` got of ``topic`` over the last minute."""
+        return _span(self._minute, "GROUP_GET", f"{topic}@{group}", 0).tps
+
+    def rates(self, pick: Callable[[Moment], int]) -> list[float | None]:
+        """What ``pick`` takes of the totals, per second over the last 10, 60 and 600 seconds; None where the broker
+        has not run that long."""
+        return [self._rate(pick, seconds) for seconds in (10, 60, 600)]
+
+    def _rate(self, pick: Callable[[Moment], int], seconds: int) -> float | None:
+        if len(self._moments) <= seconds:
+            return None
+        last, before = self._moments[-1], self._moments[-1 - seconds]
+        elapsed = last.time - before.time
+        return (pick(last) - pick(before)) * 1000.0 / elapsed if elapsed > 0 else 0.0
+
+    def put_times(self) -> list[tuple[str, int]]:
+        """How many puts of the last full minute took how long, by the names of StoreStatsService."""
+        puts, slow = self._last_minute()
+        counts = [0] * len(_SLOW_NAMES)
+        for millis, times in slow.items():
+            counts[bisect_right(_SLOW_BOUNDS, millis)] += times
+        counts[0] = max(puts - sum(counts), 0)
+        return list(zip(_SLOW_NAMES, counts, strict=True))
+
+    def put_latency(self, share: float) -> float:
+        """The ms within which ``share`` of the puts of the last full minute were done; 0.0 where less than one."""
+        puts, slow = self._last_minute()
+        rank = min(int(puts * share), puts - 1) - max(puts - sum(slow.values()), 0)
+        if rank < 0:
+            return 0.0
+        for millis in sorted(slow):
+            rank -= slow[millis]
+            if rank < 0:
+                return float(millis)
+        return 0.0
+
+    def _last_minute(self) -> tuple[int, dict[int, int]]:
+        if self._slow_before is not None:
+            return self._puts_before, self._slow_before
+        return (self._moments[-1].puts if self._moments else 0), self._slow
+
+
+def _frozen(last: _Table | None, counters: Iterable[tuple[str, list[int]]]) -> _Table:
+    """The counters as they are now; those that stood still since ``last`` share its values."""
+    table: _Table = {}
+    for key, tally in counters:
+        before = last.get(key) if last else None
+        table[key] = before if before is not None and before[2] == tally[2] else Tally(*tally)
+    return table
+
+
+def _summed(counters: Iterable[tuple[str, list[int]]]) -> _Table:
+    table: dict[str, list[int]] = {}
+    for key, tally in counters:
+        total = table.setdefault(key, [0, 0, 0])
+        total[0] += tally[0]
+        total[1] += tally[1]
+        total[2] += tally[2]
+    return {key: Tally(*total) for key, total in table.items()}
+
+
+def _span(window: deque[Snapshot], table: str, key: str, field: int) -> Span:
+    """From the oldest sample that knows the counter (or the one just before it began) to the newest."""
+    first, before = None, Tally()
+    for snapshot in window:
+        tally = snapshot.tables.get(table, {}).get(key)
+        if tally is not None:
+            if first is None:
+                first, before = snapshot, tally
+            break
+        first, before = snapshot, _NOTHING
+    last = window[-1]
+    after = last.tables.get(table, {}).get(key)
+    if first is None or after is None or last.time <= first.time:
+        return Span()
+    total = after[field] - before[field]
+    times = after.times - before.times
+    return Span(total, total * 1000.0 / (last.time - first.time), total / times if times > 0 else 0.0)
