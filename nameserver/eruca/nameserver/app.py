@@ -1,0 +1,131 @@
+"""The nameserver as a whole: tables, key-value file, port; and the command ``mqnamesrv``.
+
+Owns the order of start and stop, and the scan for brokers that went silent. Decides nothing about routes itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import structlog
+
+from eruca.nameserver.config import NamesrvConfig
+from eruca.nameserver.handlers import routes
+from eruca.nameserver.kv import BadKVFile, KVStore
+from eruca.nameserver.routes import RouteTable
+from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting.settings import BadSetting, command_line
+
+SCAN_EVERY = 10.0
+"""Seconds between two scans for silent brokers; the first comes after half of it."""
+
+log = structlog.get_logger("eruca.nameserver")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Nameserver:
+    """A nameserver in this process.
+
+    ``config`` as read from namesrv.conf, ``clock`` gives ms since 1970. Raises BadKVFile when its key-value file is
+    damaged.
+    """
+
+    def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = _now) -> None:
+        self.config = config if config is not None else NamesrvConfig()
+        self.table = RouteTable()
+        self.kv = KVStore(self.config.kv_file())
+        self.now = clock
+        limits = Limits(idle=float(self.config.server_channel_max_idle_time_seconds))
+        self._server = Server(Router(self, [routes]), limits=limits, on_lost=self._lost)
+        self._scan: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the port is taken."""
+        await self._server.start(self.config.bind_address, self.config.listen_port)
+        if self.kv.from_backup:
+            log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
+        self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY / 2, self._scan_silent)
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients on this machine."""
+        host = self.config.bind_address
+        if host in ("", "0.0.0.0"):
+            host = "127.0.0.1"
+        elif ":" in host:
+            host = "[::1]" if host == "::" else f"[{host}]"
+        return f"{host}:{self._server.port}"
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    async def stop(self) -> None:
+        """Stop listening, answer what was asked, close every connection."""
+        if self._scan is not None:
+            self._scan.cancel()
+            self._scan = None
+        await self._server.stop()
+
+    def _lost(self, connection: Connection) -> None:
+        for live in self.table.lost(connection):
+            log.warning("broker_lost", address=live.address, reason="connection closed")
+
+    def _scan_silent(self) -> None:
+        self.expire(self.now())
+        self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY, self._scan_silent)
+
+    def expire(self, now: int) -> None:
+        """Forget the brokers that were silent for too long, and close their connections."""
+        for live in self.table.expire(now):
+            log.warning("broker_lost", address=live.address, reason="silent", last_seen=live.seen)
+            if isinstance(live.connection, Connection):
+                live.connection.close()
+
+
+async def serve(server: Nameserver) -> None:
+    """Run until SIGTERM or SIGINT."""
+    await server.start()
+    print("The Name Server boot success. serializeType=JSON", flush=True)
+    print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    try:
+        await end.wait()
+    finally:
+        await server.stop()
+
+
+def main() -> None:
+    """The command ``mqnamesrv``: exits with 1 and one sentence when it cannot start."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
+        if start.shown is not None:
+            print(start.shown, end="")
+            return
+        for warning in start.warnings:
+            log.warning("configuration", warning=warning)
+        if start.file is not None and not start.config.config_store_path:
+            start.config.config_store_path = str(start.file)
+        run(serve(Nameserver(start.config)))
+    except (BadSetting, BadKVFile) as fault:
+        sys.exit(f"mqnamesrv: {fault}")
+    except OSError as fault:
+        port = start.config.listen_port
+        sys.exit(f"mqnamesrv: cannot listen on port {port}: {fault.strerror}; stop what holds it or set listenPort")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""What brokers, clients and admins ask a nameserver: from a request to the tables and back.
+
+Owns the codes, remarks and body forms of DefaultRequestProcessor in 4.9.7. Thin: the tables decide. Where Apache
+answers nothing at all (a code it does not know), this answers 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import structlog
+
+from eruca.nameserver.config import NamesrvConfig
+from eruca.nameserver.kv import ORDER_TOPIC_CONFIG, KVStore
+from eruca.nameserver.routes import UNIT, UNIT_SUB, RouteTable
+from eruca.protocol import api, properties
+from eruca.protocol.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    body_crc32,
+)
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.fastjson import Style
+from eruca.protocol.header import Empty
+from eruca.protocol.headers import routes as headers
+from eruca.protocol.headers import topics as topic_headers
+from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.files import replace_file
+from eruca.remoting.settings import BadSetting, change, settings_of, values
+
+STANDARD_JSON_VERSION = 401
+"""Clients from this version on (V4_9_4) get routes as standard JSON."""
+_BODY_VERSION = 37
+"""Brokers from this version on (V3_0_11) send a RegisterBrokerBody."""
+_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+log = structlog.get_logger("eruca.nameserver")
+
+
+class Tables(Protocol):
+    """What the handlers need of a nameserver."""
+
+    config: NamesrvConfig
+    table: RouteTable
+    kv: KVStore
+
+    def now(self) -> int:
+        """The time in ms."""
+
+
+routes: Routes[Tables] = Routes()
+
+# ------------------------------------------------------------------ brokers
+
+
+@routes.on(api.REGISTER_BROKER)
+def register(server: Tables, call: Call[headers.RegisterBroker]) -> Reply:
+    """103: take a broker's word; answer with the order configuration, and a slave's master."""
+    ask = call.header
+    if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
+        log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
+        raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    is_new = server.table.version_of(ask.broker_addr) is None
+    answer = server.table.register(ask, _registered_topics(call), call.connection, server.now())
+    if is_new:
+        log.info("broker_registered", broker=ask.broker_name, address=ask.broker_addr, cluster=ask.cluster_name)
+    order = server.kv.list(ORDER_TOPIC_CONFIG)
+    return Reply(header=answer, body=KVTable(table=order).encode() if order else b"")
+
+
+def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSerializeWrapper:
+    if not call.body:
+        return TopicConfigSerializeWrapper()
+    try:
+        if call.version < _BODY_VERSION:
+            return TopicConfigSerializeWrapper.decode(call.body)
+        if call.header.compressed:
+            return RegisterBrokerBody.decompress(call.body).topic_config_serialize_wrapper
+        return RegisterBrokerBody.decode(call.body).topic_config_serialize_wrapper
+    except ProtocolError as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the body of this registration cannot be read: {fault}") from None
+
+
+@routes.on(api.UNREGISTER_BROKER)
+def unregister(server: Tables, call: Call[headers.UnregisterBroker]) -> Reply:
+    """104: a broker leaves."""
+    server.table.unregister(call.header)
+    log.info("broker_unregistered", broker=call.header.broker_name, address=call.header.broker_addr)
+    return Reply()
+
+
+@routes.on(api.QUERY_DATA_VERSION)
+def compare_version(server: Tables, call: Call[headers.UnregisterBroker]) -> Reply:
+    """322: does the broker need to register again? If not, it counts as a sign of life."""
+    address = call.header.broker_addr
+    try:
+        version = DataVersion.decode(call.body)
+    except ProtocolError as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the data version cannot be read: {fault}") from None
+    changed = server.table.is_changed(address, version)
+    if not changed:
+        server.table.touch(address, server.now())
+    known = server.table.version_of(address)
+    return Reply(header=headers.DataVersionReply(changed=changed), body=known.encode() if known else b"")
+
+
+# ------------------------------------------------------------------ routes and overviews
+
+
+@routes.on(api.GET_ROUTEINFO_BY_TOPIC)
+def route(server: Tables, call: Call[headers.RouteOf]) -> Reply:
+    """105: where a topic is, as standard JSON or in fastjson's form by the client's version."""
+    topic = call.header.topic
+    found = server.table.route(topic)
+    if found is None:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}{_FAQ}")
+    if server.config.order_message_enable:
+        found.order_topic_conf = server.kv.get(ORDER_TOPIC_CONFIG, topic)
+    standard = call.version >= STANDARD_JSON_VERSION or call.header.accept_standard_json_only
+    return Reply(body=found.encode(Style.STANDARD if standard else Style.COMPACT))
+
+
+@routes.on(api.GET_BROKER_CLUSTER_INFO)
+def clusters(server: Tables, call: Call[Empty]) -> Reply:
+    """106: all brokers and clusters."""
+    return Reply(body=server.table.clusters().encode())
+
+
+@routes.on(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+def all_topics(server: Tables, call: Call[Empty]) -> Reply:
+    """206: the names of all topics."""
+    return _listed(server.table.topics())
+
+
+@routes.on(api.GET_TOPICS_BY_CLUSTER)
+def topics_of_cluster(server: Tables, call: Call[headers.OfCluster]) -> Reply:
+    """224: the topics of a cluster; none for an unknown one."""
+    return _listed(server.table.topics(call.header.cluster))
+
+
+@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+def system_topics(server: Tables, call: Call[Empty]) -> Reply:
+    """304: clusters and brokers, whose names are topics."""
+    return _listed(server.table.system_topics())
+
+
+@routes.on(api.GET_UNIT_TOPIC_LIST)
+def unit_topics(server: Tables, call: Call[Empty]) -> Reply:
+    """311: the topics of units."""
+    return _listed(server.table.topics_by_flag(has=UNIT))
+
+
+@routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST)
+def unit_sub_topics(server: Tables, call: Call[Empty]) -> Reply:
+    """312: the topics that units subscribe."""
+    return _listed(server.table.topics_by_flag(has=UNIT_SUB))
+
+
+@routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
+def unit_sub_of_no_unit(server: Tables, call: Call[Empty]) -> Reply:
+    """313: the topics that units subscribe and that are of no unit."""
+    return _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
+
+
+def _listed(topics: TopicList) -> Reply:
+    return Reply(body=topics.encode())
+
+
+# ------------------------------------------------------------------ changes by admins
+
+
+@routes.on(api.DELETE_TOPIC_IN_NAMESRV)
+def delete_topic(server: Tables, call: Call[topic_headers.DeleteTopicInNamesrv]) -> Reply:
+    """216: forget a topic until a broker registers it with a new data version."""
+    server.table.delete_topic(call.header.topic, call.header.cluster_name)
+    return Reply()
+
+
+@routes.on(api.WIPE_WRITE_PERM_OF_BROKER)
+def wipe_write_permission(server: Tables, call: Call[headers.OfBroker]) -> Reply:
+    """205: no more writing to a broker."""
+    count = server.table.wipe_write_permission(call.header.broker_name)
+    return Reply(header=headers.WipeReply(wipe_topic_count=count))
+
+
+@routes.on(api.ADD_WRITE_PERM_OF_BROKER)
+def add_write_permission(server: Tables, call: Call[headers.OfBroker]) -> Reply:
+    """327: writing to a broker again."""
+    count = server.table.add_write_permission(call.header.broker_name)
+    return Reply(header=headers.AddReply(add_topic_count=count))
+
+
+@routes.on(api.PUT_KV_CONFIG)
+def put_value(server: Tables, call: Call[headers.PutKVConfig]) -> Reply:
+    """100: store a value."""
+    ask = call.header
+    return _kept(server.kv.put, ask.namespace, ask.key, ask.value)
+
+
+@routes.on(api.DELETE_KV_CONFIG)
+def delete_value(server: Tables, call: Call[headers.KVConfigKey]) -> Reply:
+    """102: remove a value."""
+    return _kept(server.kv.delete, call.header.namespace, call.header.key)
+
+
+def _kept(change_file: Any, *arguments: Any) -> Reply:
+    try:
+        change_file(*arguments)
+    except OSError as fault:
+        log.error("file_not_written", file=fault.filename, error=fault.strerror)
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault.filename} cannot be written ({fault.strerror})"
+        ) from None
+    return Reply()
+
+
+@routes.on(api.GET_KV_CONFIG)
+def get_value(server: Tables, call: Call[headers.KVConfigKey]) -> Reply:
+    """101: one value."""
+    namespace, key = call.header.namespace, call.header.key
+    value = server.kv.get(namespace, key)
+    if value is None:
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+    return Reply(header=headers.KVConfigReply(value=value))
+
+
+@routes.on(api.GET_KVLIST_BY_NAMESPACE)
+def list_values(server: Tables, call: Call[headers.OfNamespace]) -> Reply:
+    """219: all values of a namespace."""
+    table = server.kv.list(call.header.namespace)
+    if table is None:
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {call.header.namespace}")
+    return Reply(body=KVTable(table=table).encode())
+
+
+@routes.on(api.GET_NAMESRV_CONFIG)
+def show_settings(server: Tables, call: Call[Empty]) -> Reply:
+    """319: all settings as properties."""
+    return Reply(body="".join(f"{key}={text}\n" for key, text in values(server.config).items()).encode())
+
+
+@routes.on(api.UPDATE_NAMESRV_CONFIG)
+def change_settings(server: Tables, call: Call[Empty]) -> Reply:
+    """318: change settings that may change at run time, all or none, and keep them."""
+    try:
+        asked = properties.parse(properties.decode(call.body))
+    except ProtocolError as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the settings cannot be read: {fault}") from None
+    _refuse_fixed(asked)
+    before = values(server.config)
+    try:
+        changed = change(server.config, asked)
+    except BadSetting as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None
+    try:
+        return _kept(_amend_file, server.config, changed)
+    except Refused:
+        change(server.config, {key: before[key] for key in changed})
+        raise
+
+
+def _refuse_fixed(asked: dict[str, str]) -> None:
+    known = settings_of(NamesrvConfig)
+    for key in asked:
+        if key in ("kvConfigPath", "configStorePath"):
+            raise Refused(ResponseCode.NO_PERMISSION, "Can not update config path")
+        if key in known and not known[key].rules.live:
+            raise Refused(
+                ResponseCode.NO_PERMISSION,
+                f"{key} cannot be changed while the nameserver runs; set it in the configuration file and restart",
+            )
+
+
+def _amend_file(config: NamesrvConfig, changed: dict[str, str]) -> None:
+    path = config.settings_file()
+    text = properties.decode(path.read_bytes()) if path.exists() else ""
+    replace_file(path, properties.amend(text, changed).encode())

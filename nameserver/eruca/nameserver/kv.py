@@ -1,0 +1,78 @@
+"""The key-value configuration, kept in ``kvConfig.json``.
+
+Owns the values by namespace and key, and their file (KVConfigManager in 4.9.7: compact JSON, the content before in
+``.bak``). Must not know what a value means. Invariant: what a reader sees is on disk; a change that cannot be written
+has not happened.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eruca.protocol.bodies import KVConfig
+from eruca.protocol.errors import ProtocolError
+from eruca.remoting.files import backup_of, replace_file
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The namespace of the queues of ordered topics."""
+
+
+class BadKVFile(Exception):
+    """The file and its backup are both unreadable; the message says what to do."""
+
+
+class KVStore:
+    """All values, read from ``path`` once and written at each change.
+
+    Raises BadKVFile when the file is damaged and there is no sound backup.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.from_backup = False
+        self._table = self._load()
+
+    def _load(self) -> dict[str, dict[str, str]]:
+        backup = backup_of(self._path)
+        if not self._path.exists() and not backup.exists():
+            return {}
+        try:
+            return _read(self._path)
+        except (ProtocolError, OSError) as fault:
+            try:
+                table = _read(backup)
+            except (ProtocolError, OSError):
+                raise BadKVFile(
+                    f"{self._path} cannot be read ({fault}) and has no sound backup; repair it, or move it away to "
+                    "start with an empty configuration"
+                ) from None
+            self.from_backup = True
+            return table
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """One value; None when there is none."""
+        return self._table.get(namespace, {}).get(key)
+
+    def list(self, namespace: str) -> dict[str, str] | None:
+        """All values of a namespace; None when nothing was ever put there."""
+        table = self._table.get(namespace)
+        return dict(table) if table is not None else None
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Store a value. Raises OSError when it cannot be written."""
+        self._change(namespace, {**self._table.get(namespace, {}), key: value})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a value, if there is one; its namespace stays. Raises OSError."""
+        table = self._table.get(namespace)
+        if table is not None and key in table:
+            self._change(namespace, {k: v for k, v in table.items() if k != key})
+
+    def _change(self, namespace: str, table: dict[str, str]) -> None:
+        changed = {**self._table, namespace: table}
+        replace_file(self._path, KVConfig(config_table=changed).encode())
+        self._table = changed
+
+
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    return KVConfig.decode(path.read_bytes()).config_table

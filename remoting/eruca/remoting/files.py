@@ -1,0 +1,51 @@
+"""Replacing a small file whole, so that a crash leaves the old one or the new one.
+
+Owns the order of steps: write aside, fsync, keep the old content as ``.bak``, rename, fsync the directory. Must not
+know what the files hold. Invariant: whatever happens, ``path`` or its ``.bak`` holds a content that was complete.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def backup_of(path: Path) -> Path:
+    """Where the content before the last replacement is kept: ``kvConfig.json.bak``."""
+    return path.with_name(path.name + ".bak")
+
+
+def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
+    """Make ``content`` the content of ``path``, durably; directories on the way are made. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".tmp")
+    _write_durably(aside, content)
+    if backup and path.exists():
+        _keep(path)
+    os.replace(aside, path)
+    _sync_directory(path.parent)
+
+
+def _keep(path: Path) -> None:
+    old = path.with_name(path.name + ".bak.tmp")
+    old.unlink(missing_ok=True)
+    try:
+        os.link(path, old)
+    except OSError:  # a file system without hard links
+        _write_durably(old, path.read_bytes())
+    os.replace(old, backup_of(path))
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

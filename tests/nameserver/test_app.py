@@ -1,0 +1,55 @@
+"""The command mqnamesrv as an operator starts and stops it."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {"PYTHONPATH": ":".join(str(ROOT / part) for part in ("protocol", "remoting", "nameserver"))}
+
+
+def mqnamesrv(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "eruca.nameserver", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def test_it_says_that_it_runs_and_stops_when_told(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text(f"listenPort=0\nrocketmqHome={tmp_path}\nserverWorkerThreads=8\n")
+    with mqnamesrv("-c", str(conf), "-n", "127.0.0.1:9876") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "The Name Server boot success. serializeType=JSON\n"
+        assert process.stdout.readline().startswith("listening on 0.0.0.0:")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "unknown key serverWorkerThreads" in errors
+
+
+def test_it_prints_its_settings(tmp_path: Path) -> None:
+    with mqnamesrv("-p") as process:
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "listenPort=9876" in output.splitlines()
+
+
+def test_it_says_in_one_sentence_why_it_does_not_start(tmp_path: Path) -> None:
+    damaged = tmp_path / "kv.json"
+    damaged.write_text("{")
+    cases = {
+        ("--set", "listenPort=x"): "listenPort: 'x' is not allowed",
+        ("-c", str(tmp_path / "none.conf")): "cannot read",
+        ("--set", f"kvConfigPath={damaged}"): "cannot be read",
+        ("--set", f"rocketmqHome={tmp_path}", "--set", "bindAddress=192.0.2.1"): "cannot listen on",
+    }
+    for arguments, words in cases.items():
+        with mqnamesrv(*arguments) as process:
+            output, errors = process.communicate(timeout=20)
+        assert (process.returncode, output) == (1, ""), arguments
+        assert errors.startswith("mqnamesrv: ") and words in errors and errors.count("\n") == 1, errors
