@@ -1,0 +1,1 @@
+"""The broker: keeps messages, serves producers and consumers."""

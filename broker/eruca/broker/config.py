@@ -1,0 +1,326 @@
+"""What an operator may set of a broker: RocketMQ's BrokerConfig, MessageStoreConfig and NettyServerConfig.
+
+Names and defaults are those of 4.9.7; units are in the comments, times are ms unless said. Keys that tune Java's
+thread pools and buffers are accepted, so that an existing broker.conf starts without a warning, and have no effect
+here. Knows no file and no socket.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
+from eruca.protocol.names import TRACE_TOPIC
+from eruca.remoting.settings import setting
+
+
+class BrokerRole(StrEnum):
+    """What this broker is to the others of its name."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class FlushDiskType(StrEnum):
+    """Whether a send is answered before or after it is on disk."""
+
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+    SYNC_FLUSH = "SYNC_FLUSH"
+
+
+@dataclass(kw_only=True)
+class ServerSettings:
+    """The listening side (NettyServerConfig); ports other than 10911 move the VIP (-2) and HA (+1) ports along."""
+
+    listen_port: int = setting(10911, important=True, at_least=0, at_most=65535)
+    """0 takes free ports for all three."""
+    bind_address: str = "0.0.0.0"
+    server_channel_max_idle_time_seconds: int = setting(120, at_least=1)
+    server_max_connections: int = setting(20_000, at_least=1)
+    server_max_connections_per_address: int = setting(20_000, at_least=1)
+    # Java's tuning, without effect here.
+    server_worker_threads: int = 8
+    server_callback_executor_threads: int = 0
+    server_selector_threads: int = 3
+    server_oneway_semaphore_value: int = 256
+    server_async_semaphore_value: int = 64
+    server_socket_snd_buf_size: int = 0
+    server_socket_rcv_buf_size: int = 0
+    write_buffer_high_water_mark: int = 0
+    write_buffer_low_water_mark: int = 0
+    server_socket_backlog: int = 1024
+    server_pooled_byte_buf_allocator_enable: bool = True
+    use_epoll_native_selector: bool = False
+
+
+@dataclass(kw_only=True)
+class StoreSettings:
+    """What concerns messages on disk (MessageStoreConfig)."""
+
+    store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
+    store_path_commit_log: str | None = setting(None, path=True)
+    mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096)
+    mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20)
+    max_hash_slot_num: int = setting(5_000_000, at_least=1)
+    max_index_num: int = setting(20_000_000, at_least=2)
+    message_index_enable: bool = True
+    max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
+    flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)  # noqa: RUF009
+    sync_flush_timeout: int = setting(5000, at_least=1)
+    flush_interval_commit_log: int = setting(500, at_least=1)
+    flush_commit_log_thorough_interval: int = setting(10_000, at_least=1)
+    flush_commit_log_least_pages: int = setting(4, at_least=0)
+    flush_interval_consume_queue: int = setting(1000, at_least=1)
+    flush_consume_queue_thorough_interval: int = setting(60_000, at_least=1)
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, live=True)
+    max_transfer_count_on_message_in_memory: int = setting(32, at_least=1, live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(65_536, at_least=1, live=True)
+    max_transfer_count_on_message_in_disk: int = setting(8, at_least=1, live=True)
+    access_message_in_memory_max_ratio: int = setting(40, at_least=0, at_most=100, live=True)
+    max_msgs_num_batch: int = setting(64, at_least=1, live=True)
+    default_query_max_num: int = setting(32, at_least=1, live=True)
+    file_reserved_time: int = setting(72, at_least=0, live=True)
+    """Hours."""
+    delete_when: str = setting("04", live=True)
+    disk_max_used_space_ratio: int = setting(75, at_least=10, at_most=95, live=True)
+    disk_space_clean_forcibly_ratio: float = setting(0.85, at_least=0, at_most=1)
+    disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
+    clean_file_forcibly_enable: bool = setting(True, live=True)
+    clean_resource_interval: int = setting(10_000, at_least=1)
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
+    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)  # noqa: RUF009
+    ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
+    """Without effect, as in RocketMQ: the HA port is the listening port and one."""
+    ha_send_heartbeat_interval: int = 5000
+    ha_housekeeping_interval: int = 20_000
+    ha_transfer_batch_size: int = 32_768
+    ha_master_address: str | None = None
+    ha_slave_fallbehind_max: int = 268_435_456
+    slave_timeout: int = 3000
+    flush_delay_offset_interval: int = setting(10_000, at_least=1)
+    offset_check_in_slave: bool = False
+    message_index_safe: bool = False
+    duplication_enable: bool = False
+    # Java's tuning and features that are off by default, without effect here.
+    enable_consume_queue_ext: bool = False
+    mapped_file_size_consume_queue_ext: int = 50_331_648
+    bit_map_length_consume_queue_ext: int = 64
+    commit_interval_commit_log: int = 200
+    use_reentrant_lock_when_put_message: bool = True
+    flush_commit_log_timed: bool = True
+    delete_commit_log_files_interval: int = 100
+    delete_consume_queue_files_interval: int = 100
+    destroy_maped_file_interval_forcibly: int = 120_000
+    redelete_hanged_file_interval: int = 120_000
+    put_msg_index_hight_water: int = 600_000
+    commit_commit_log_least_pages: int = 4
+    flush_least_pages_when_warm_maped_file: int = 4096
+    flush_consume_queue_least_pages: int = 2
+    commit_commit_log_thorough_interval: int = 200
+    warm_maped_file_enable: bool = False
+    debug_lock_enable: bool = False
+    disk_fall_recorded: bool = True
+    os_page_cache_busy_time_out_mills: int = 1000
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: int = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog")
+    d_leger_group: str | None = setting(None, key="dLegerGroup")
+    d_leger_peers: str | None = setting(None, key="dLegerPeers")
+    d_leger_self_id: str | None = setting(None, key="dLegerSelfId")
+    preferred_leader_id: str | None = None
+    enable_batch_push: bool = False
+    enable_schedule_message_stats: bool = True
+    enable_lmq: bool = False
+    enable_multi_dispatch: bool = False
+    max_lmq_consume_queue_num: int = 20_000
+    enable_schedule_async_deliver: bool = False
+    schedule_async_deliver_max_pending_limit: int = 2000
+    schedule_async_deliver_max_resend_num2_blocked: int = 3
+    read_only_commit_log_store_paths: str | None = setting(None, path=True)
+    store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", path=True)
+
+
+@dataclass(kw_only=True)
+class BrokerConfig:
+    """Everything that can be set of a broker, in one object."""
+
+    namesrv_addr: str | None = setting(None, environment="NAMESRV_ADDR", important=True)
+    """Addresses of all nameservers, joined by ``;``."""
+    broker_ip1: str = setting("", key="brokerIP1", important=True)
+    """The address that clients use; empty takes the address of this machine."""
+    broker_ip2: str = setting("", key="brokerIP2")
+    """The address that slaves use; empty as above."""
+    broker_name: str = setting("", important=True)
+    """Empty takes the name of this machine."""
+    broker_cluster_name: str = setting("DefaultCluster", important=True)
+    broker_id: int = setting(0, at_least=0, important=True)
+    """0 is the master of its name, more than 0 a slave."""
+    broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
+    """2 write, 4 read."""
+    default_topic_queue_nums: int = setting(8, at_least=1, live=True, important=True)
+    auto_create_topic_enable: bool = setting(True, live=True, important=True)
+    auto_create_subscription_group: bool = setting(True, live=True, important=True)
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = TRACE_TOPIC
+    trace_on: bool = setting(True, live=True)
+    region_id: str = "DefaultRegion"
+    reject_transaction_message: bool = setting(False, live=True)
+    notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    long_polling_enable: bool = setting(True, live=True)
+    short_polling_time_mills: int = setting(1000, at_least=0, live=True)
+    flush_consumer_offset_interval: int = setting(5000, at_least=10)
+    broker_fast_failure_enable: bool = setting(True, live=True)
+    wait_time_mills_in_send_queue: int = setting(200, at_least=1, live=True)
+    wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, live=True)
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, live=True)
+    wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, live=True)
+    start_accept_send_request_time_stamp: int = setting(0, at_least=0, live=True)
+    slave_read_enable: bool = setting(False, live=True)
+    disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)
+    consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0, live=True)
+    enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    compressed_register: bool = False
+    force_register: bool = True
+    register_broker_timeout_mills: int = setting(6000, at_least=1)
+    register_name_server_period: int = 30_000
+    """Taken between 10000 and 60000."""
+    fetch_namesrv_addr_by_address_server: bool = False
+    transaction_time_out: int = 6000
+    transaction_check_max: int = 15
+    transaction_check_interval: int = 60_000
+    store_reply_message_enable: bool = True
+    acl_enable: bool = False
+    rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")
+    max_delay_time: int = 40
+    # Java's tuning, without effect here.
+    message_store_plug_in: str = ""
+    send_message_thread_pool_nums: int = 4
+    put_message_future_thread_pool_nums: int = 4
+    pull_message_thread_pool_nums: int = 20
+    process_reply_message_thread_pool_nums: int = 20
+    query_message_thread_pool_nums: int = 10
+    admin_broker_thread_pool_nums: int = 16
+    client_manage_thread_pool_nums: int = 32
+    consumer_manage_thread_pool_nums: int = 32
+    heartbeat_thread_pool_nums: int = 2
+    end_transaction_thread_pool_nums: int = 16
+    flush_consumer_offset_history_interval: int = 60_000
+    send_thread_pool_queue_capacity: int = 10_000
+    put_thread_pool_queue_capacity: int = 10_000
+    pull_thread_pool_queue_capacity: int = 100_000
+    reply_thread_pool_queue_capacity: int = 10_000
+    query_thread_pool_queue_capacity: int = 20_000
+    client_manager_thread_pool_queue_capacity: int = 1_000_000
+    consumer_manager_thread_pool_queue_capacity: int = 1_000_000
+    heartbeat_thread_pool_queue_capacity: int = 50_000
+    end_transaction_pool_queue_capacity: int = 100_000
+    filter_server_nums: int = 0
+    high_speed_mode: bool = False
+    commercial_enable: bool = True
+    commercial_timer_count: int = 1
+    commercial_trans_count: int = 1
+    commercial_big_count: int = 1
+    commercial_base_count: int = 1
+    transfer_msg_by_heap: bool = True
+    enable_calc_filter_bit_map: bool = False
+    expect_consumer_num_use_filter: int = 32
+    max_error_rate_of_bloom_filter: int = 20
+    filter_data_clean_time_span: int = 86_400_000
+    enable_detail_stat: bool = True
+    auto_delete_unused_stats: bool = False
+    isolate_log_enable: bool = False
+    server: ServerSettings = field(default_factory=ServerSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+
+    @property
+    def nameservers(self) -> list[str]:
+        """The addresses of all nameservers."""
+        return [part for part in (piece.strip() for piece in (self.namesrv_addr or "").split(";")) if part]
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether this broker follows a master."""
+        return self.store.broker_role is BrokerRole.SLAVE
+
+    @property
+    def config_folder(self) -> Path:
+        """Where the JSON files are."""
+        return Path(self.store.store_path_root_dir) / "config"
+
+
+def complete(config: BrokerConfig) -> BrokerConfig:
+    """Fill in what depends on the machine: name and addresses. A master has the id 0, as in BrokerStartup."""
+    config.broker_name = config.broker_name or socket.gethostname() or "DEFAULT_BROKER"
+    config.broker_ip1 = config.broker_ip1 or local_address()
+    config.broker_ip2 = config.broker_ip2 or config.broker_ip1
+    if not config.is_slave:
+        config.broker_id = 0
+    return config
+
+
+def local_address() -> str:
+    """The address by which others reach this machine: that of the way out, or 127.0.0.1 where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+            address: str = probe.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+    return address
+
+
+_STORE_FIELDS = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "message_index_enable",
+    "max_message_size",
+    "sync_flush_timeout",
+    "flush_interval_commit_log",
+    "flush_commit_log_thorough_interval",
+    "flush_commit_log_least_pages",
+    "flush_interval_consume_queue",
+    "flush_consume_queue_thorough_interval",
+    "max_transfer_bytes_on_message_in_memory",
+    "max_transfer_count_on_message_in_memory",
+    "max_transfer_bytes_on_message_in_disk",
+    "max_transfer_count_on_message_in_disk",
+    "access_message_in_memory_max_ratio",
+    "max_msgs_num_batch",
+    "file_reserved_time",
+    "delete_when",
+    "disk_max_used_space_ratio",
+    "disk_space_clean_forcibly_ratio",
+    "disk_space_warning_level_ratio",
+    "clean_file_forcibly_enable",
+    "clean_resource_interval",
+    "message_delay_level",
+    "check_crc_on_recover",
+)
+
+
+def store_config(settings: StoreSettings) -> StoreConfig:
+    """The store's own configuration. Raises ValueError for values that do not fit together."""
+    first_path = (settings.store_path_commit_log or "").split(",")[0]
+    return StoreConfig(
+        store_path_root_dir=Path(settings.store_path_root_dir),
+        store_path_commit_log=Path(first_path) if first_path else None,
+        flush_disk_type=settings.flush_disk_type.value,
+        **{name: getattr(settings, name) for name in _STORE_FIELDS},
+    )
+
+
+def apply_live(settings: StoreSettings, config: StoreConfig) -> None:
+    """Hand what was changed at run time on to the store."""
+    for name in _STORE_FIELDS:
+        setattr(config, name, getattr(settings, name))

@@ -1,0 +1,1 @@
+"""What happens in time: held pulls, registration, notifications, resets, statistics."""

@@ -1,0 +1,229 @@
+"""The broker at its nameservers: registered with every one, at the start, every period, and on each change.
+
+Owns what is told to nameservers and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A
+nameserver that could not be reached, or whose connection was lost, is tried again soon. Must not know clients.
+Invariant: nobody waits for a nameserver that does not answer, except who asked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from eruca.broker.config import BrokerConfig
+from eruca.broker.state.topics import READ_WRITE, Topics
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+)
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.headers.routes import RegisterBroker, UnregisterBroker
+from eruca.remoting import Channels, Connection, RemotingError
+
+RETRY_AFTER = 2.0
+"""Seconds until a nameserver that failed is tried again."""
+FIRST_ROUND = 2.0
+"""Seconds that the start waits for nameservers at most."""
+UNREGISTER_TIMEOUT = 3.0
+"""Seconds."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class Registration:
+    """Keeps one broker registered; ``advertise`` tells under which addresses."""
+
+    def __init__(self, config: BrokerConfig, topics: Topics) -> None:
+        self._config = config
+        self._topics = topics
+        self._address = ""
+        self._ha_address = ""
+        self._channels: Channels | None = None
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[str, asyncio.Event] = {}
+        self._registered: set[str] = set()
+        self._announcing = False
+        self._encoded: tuple[tuple[DataVersion, int], bytes] | None = None
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """The nameservers that answered the last registration."""
+        return frozenset(self._registered)
+
+    def advertise(self, address: str, ha_address: str) -> None:
+        """Set the addresses that are told from now on."""
+        self._address, self._ha_address = address, ha_address
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Register with every nameserver and keep that up; waits for the first answers, but not long."""
+        self._channels = Channels(on_lost=self._lost)
+        first = []
+        for nameserver in dict.fromkeys(self._config.nameservers):
+            self._due[nameserver] = asyncio.Event()
+            ready = asyncio.get_running_loop().create_future()
+            self._keepers[nameserver] = asyncio.create_task(self._keep(nameserver, ready))
+            first.append(ready)
+        if first:
+            await asyncio.wait(first, timeout=FIRST_ROUND)
+
+    async def stop(self) -> None:
+        """Unregister at every nameserver that can be reached, and tell them nothing more."""
+        for task in self._keepers.values():
+            task.cancel()
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        self._keepers.clear()
+        if self._channels is not None:
+            await asyncio.gather(*(self._unregister(nameserver) for nameserver in self._channels.addresses()))
+            await self._channels.close()
+            self._channels = None
+        self._registered.clear()
+
+    async def _keep(self, nameserver: str, ready: asyncio.Future[None]) -> None:
+        period = min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
+        forced = True
+        while True:
+            self._due[nameserver].clear()
+            done = await self._refresh(nameserver, forced)
+            forced = self._config.force_register or not done
+            if not ready.done():
+                ready.set_result(None)
+            try:
+                async with asyncio.timeout(period if done else RETRY_AFTER):
+                    await self._due[nameserver].wait()
+                    forced = True
+            except TimeoutError:
+                pass
+
+    def _lost(self, connection: Connection) -> None:
+        """A nameserver forgets a broker whose connection ends, so register again soon."""
+        for nameserver, due in self._due.items():
+            if nameserver.rpartition(":")[2] == connection.remote.rpartition(":")[2]:
+                due.set()
+
+    # ------------------------------------------------------------------ telling
+
+    def announce(self) -> None:
+        """Tell every nameserver the whole table soon, without waiting for an answer (topics that came by sending)."""
+        if not self._announcing and self._keepers:
+            self._announcing = True
+            asyncio.get_running_loop().call_soon(self._announce)
+
+    def _announce(self) -> None:
+        self._announcing = False
+        body = self._body()
+        for nameserver, due in self._due.items():
+            connection = self._channels.ready(nameserver) if self._channels is not None else None
+            if connection is None:
+                due.set()
+            else:
+                connection.oneway(api.REGISTER_BROKER, self._header(body), body)
+
+    async def register_topics(self, names: Iterable[str]) -> None:
+        """Tell every nameserver these topics only, and wait for the answers (requests 17)."""
+        found = [config for config in map(self._topics.get, names) if config is not None]
+        body = self._encode({config.topic_name: config for config in found})
+        await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
+
+    async def register_all(self) -> None:
+        """Tell every nameserver the whole table, and wait for the answers."""
+        body = self._body()
+        await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
+
+    async def _refresh(self, nameserver: str, forced: bool) -> bool:
+        if not forced and not await self._is_outdated(nameserver):
+            return True
+        return await self._tell(nameserver, self._body())
+
+    async def _tell(self, nameserver: str, body: bytes) -> bool:
+        assert self._channels is not None
+        timeout = self._config.register_broker_timeout_mills / 1000
+        try:
+            answer = await self._channels.call(
+                nameserver, api.REGISTER_BROKER, self._header(body), body, timeout=timeout
+            )
+            if answer.body:
+                self._topics.set_order(KVTable.decode(answer.body).table)
+        except (RemotingError, Refused, ProtocolError) as error:
+            if nameserver in self._registered or not self._registered:
+                log.warning("registration_failed", nameserver=nameserver, error=str(error))
+            self._registered.discard(nameserver)
+            return False
+        if nameserver not in self._registered:
+            log.info("registered", nameserver=nameserver, address=self._address)
+            self._registered.add(nameserver)
+        return True
+
+    async def _is_outdated(self, nameserver: str) -> bool:
+        assert self._channels is not None
+        try:
+            answer = await self._channels.call(
+                nameserver, api.QUERY_DATA_VERSION, self._identity(), self._topics.version.encode()
+            )
+        except (RemotingError, Refused, ProtocolError):
+            return True
+        return answer.header.changed
+
+    async def _unregister(self, nameserver: str) -> None:
+        assert self._channels is not None
+        try:
+            await self._channels.call(nameserver, api.UNREGISTER_BROKER, self._identity(), timeout=UNREGISTER_TIMEOUT)
+        except (RemotingError, Refused, ProtocolError) as error:
+            log.warning("unregistration_failed", nameserver=nameserver, error=str(error))
+
+    # ------------------------------------------------------------------ what is told
+
+    def _identity(self) -> UnregisterBroker:
+        config = self._config
+        return UnregisterBroker(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+
+    def _header(self, body: bytes) -> RegisterBroker:
+        config = self._config
+        return RegisterBroker(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=config.broker_id,
+            compressed=config.compressed_register,
+            body_crc32=body_crc32(body),
+        )
+
+    def _body(self) -> bytes:
+        state = (self._topics.version, self._config.broker_permission)
+        if self._encoded is None or self._encoded[0] != state:
+            self._encoded = (state, self._encode(self._topics.table))
+        return self._encoded[1]
+
+    def _encode(self, table: Mapping[str, TopicConfig]) -> bytes:
+        permission = self._config.broker_permission
+        if permission & READ_WRITE != READ_WRITE:
+            table = {name: _with_permission(config, permission) for name, config in table.items()}
+        body = RegisterBrokerBody(
+            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+                data_version=self._topics.version, topic_config_table=dict(table)
+            )
+        )
+        return body.compress() if self._config.compressed_register else body.encode()
+
+
+def _with_permission(config: TopicConfig, permission: int) -> TopicConfig:
+    return TopicConfig(
+        topic_name=config.topic_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=permission,
+    )

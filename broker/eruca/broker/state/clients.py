@@ -1,0 +1,185 @@
+"""Who is connected: consumers and producers by group, and what each consumer group subscribes.
+
+Owns the tables that heartbeats fill (ConsumerManager and ProducerManager in 4.9.7). Must not send anything: a change
+that members must hear of is returned to the caller. A client is known by its connection, not by its id; two
+connections may show the same id. Invariant: a group without members is not in the table. Times in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from eruca.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
+from eruca.remoting import Connection
+
+EXPIRE_AFTER = 120_000
+"""Silence in ms after which a client is dropped (CHANNEL_EXPIRED_TIMEOUT in 4.9.7)."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One client in one group."""
+
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+    last_seen: int
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """The members of a consumer group that are online, and what they last said of the group."""
+
+    name: str
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    members: dict[Connection, Member] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        """The client ids of all members, one a connection, in the order in which they came."""
+        return [member.client_id for member in self.members.values()]
+
+    @property
+    def broadcasting(self) -> bool:
+        """Whether every member gets each message."""
+        return self.message_model == MessageModel.BROADCASTING
+
+    def member(self, client_id: str) -> Member | None:
+        """The member with this client id, None where there is none."""
+        return next((member for member in self.members.values() if member.client_id == client_id), None)
+
+
+class Clients:
+    """All clients that are online."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Connection, Member]] = {}
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def consumers(self) -> Mapping[str, ConsumerGroup]:
+        """The consumer groups that are online, by name."""
+        return self._consumers
+
+    @property
+    def producers(self) -> Mapping[str, Mapping[Connection, Member]]:
+        """The members of the producer groups that are online, by group name."""
+        return self._producers
+
+    def consumer(self, group: str) -> ConsumerGroup | None:
+        """A consumer group that is online, None where none of it is."""
+        return self._consumers.get(group)
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What a group that is online subscribes of a topic."""
+        found = self._consumers.get(group)
+        return None if found is None else found.subscriptions.get(topic)
+
+    def subscribers(self, topic: str) -> set[str]:
+        """The groups that are online and subscribe a topic."""
+        return {name for name, group in self._consumers.items() if topic in group.subscriptions}
+
+    def producer(self, client_id: str) -> Member | None:
+        """A producer by its client id, whatever its group."""
+        return next(
+            (
+                member
+                for members in self._producers.values()
+                for member in members.values()
+                if member.client_id == client_id
+            ),
+            None,
+        )
+
+    # ------------------------------------------------------------------ changing
+
+    def register_consumer(self, data: ConsumerData, member: Member) -> bool:
+        """Take over what a heartbeat says of one consumer group; whether the other members must hear of it.
+
+        They must when a connection is new or the topics changed; not when only an expression did.
+        """
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+        group.consume_type = data.consume_type
+        group.message_model = data.message_model
+        group.consume_from_where = data.consume_from_where
+        changed = _touch(group.members, member)
+        return _subscribe(group.subscriptions, data.subscription_data_set) or changed
+
+    def register_producer(self, group: str, member: Member) -> None:
+        """Take over what a heartbeat says of one producer group."""
+        _touch(self._producers.setdefault(group, {}), member)
+
+    def unregister_consumer(self, group: str, connection: Connection) -> bool:
+        """A client leaves a consumer group; whether it was in it."""
+        found = self._consumers.get(group)
+        if found is None or found.members.pop(connection, None) is None:
+            return False
+        if not found.members:
+            del self._consumers[group]
+        return True
+
+    def unregister_producer(self, group: str, connection: Connection) -> bool:
+        """A client leaves a producer group; whether it was in it."""
+        members = self._producers.get(group)
+        if members is None or members.pop(connection, None) is None:
+            return False
+        if not members:
+            del self._producers[group]
+        return True
+
+    def lost(self, connection: Connection) -> list[str]:
+        """A connection ended; the consumer groups that it was in."""
+        for name in [name for name, members in self._producers.items() if connection in members]:
+            self.unregister_producer(name, connection)
+        left = [name for name, group in self._consumers.items() if connection in group.members]
+        for name in left:
+            self.unregister_consumer(name, connection)
+        return left
+
+    def silent(self, now: int) -> set[Connection]:
+        """The connections of members that were not heard of for EXPIRE_AFTER."""
+        return {member.connection for member in self._all() if now - member.last_seen > EXPIRE_AFTER}
+
+    def _all(self) -> Iterator[Member]:
+        for members in self._producers.values():
+            yield from members.values()
+        for group in self._consumers.values():
+            yield from group.members.values()
+
+
+def _touch(members: dict[Connection, Member], seen: Member) -> bool:
+    """Add a member or renew it; whether its connection is new."""
+    known = members.get(seen.connection)
+    if known is None:
+        members[seen.connection] = seen
+        return True
+    known.client_id = seen.client_id
+    known.last_seen = seen.last_seen
+    return False
+
+
+def _subscribe(known: dict[str, SubscriptionData], wanted: Iterable[SubscriptionData]) -> bool:
+    """Take over the subscriptions of a heartbeat, each only when it is newer; whether topics came or went."""
+    changed = False
+    topics = set()
+    for subscription in wanted:
+        topics.add(subscription.topic)
+        former = known.get(subscription.topic)
+        if former is None:
+            changed = True
+            known[subscription.topic] = subscription
+        elif subscription.sub_version > former.sub_version:
+            known[subscription.topic] = subscription
+    for topic in [topic for topic in known if topic not in topics]:
+        del known[topic]
+        changed = True
+    return changed

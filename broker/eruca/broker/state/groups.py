@@ -1,0 +1,98 @@
+"""The consumer groups that operators set up or that came by themselves, and ``subscriptionGroup.json``.
+
+Owns the table and its DataVersion (SubscriptionGroupManager in 4.9.7). Must not know who is online or what is
+committed. Invariant: every change raises the version and is on disk once ``saved`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol import names
+from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from eruca.protocol.fastjson import Style
+
+
+class Groups:
+    """Group settings by name.
+
+    ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` gives ms; ``auto_create`` tells whether a group that is
+    asked for is created (autoCreateSubscriptionGroup).
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], int], auto_create: Callable[[], bool]) -> None:
+        self.version = DataVersion(timestamp=clock())
+        self._clock = clock
+        self._auto_create = auto_create
+        self._table = {
+            name: SubscriptionGroupConfig(group_name=name, consume_broadcast_enable=True)
+            for name in names.SYSTEM_GROUPS
+        }
+        self._saver = Saver(path, self._encode)
+
+    @property
+    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """All groups by name; not to be changed but through the methods here."""
+        return self._table
+
+    def get(self, name: str) -> SubscriptionGroupConfig | None:
+        """The settings of a group as they are, None where there is no such group."""
+        return self._table.get(name)
+
+    def find(self, name: str) -> SubscriptionGroupConfig | None:
+        """The settings of a group, created where that is allowed; None where it does not exist and may not."""
+        config = self._table.get(name)
+        if config is None and (self._auto_create() or names.is_system_group(name)):
+            if names.group_fault(name) is not None:
+                return None
+            config = SubscriptionGroupConfig(group_name=name)
+            self.put(config)
+        return config
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """All groups with their version: the answer to 201."""
+        return SubscriptionGroupWrapper(data_version=self.version, subscription_group_table=dict(self._table))
+
+    def load(self) -> None:
+        """Read ``subscriptionGroup.json`` over the built-in groups. Raises StateUnreadable."""
+        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode)
+        if stored is not None:
+            for name, config in stored.subscription_group_table.items():
+                if names.group_fault(name) is None:
+                    config.group_name = name
+                    self._table[name] = config
+            self.version = stored.data_version
+
+    def put(self, config: SubscriptionGroupConfig) -> None:
+        """Create a group or replace its settings."""
+        self._table[config.group_name] = config
+        self._change()
+
+    def remove(self, name: str) -> SubscriptionGroupConfig | None:
+        """Forget a group; its offsets stay. None where there was no such group."""
+        config = self._table.pop(name, None)
+        if config is not None:
+            self._change()
+        return config
+
+    def _change(self) -> None:
+        self.version = self.version.following(self._clock())
+        self._saver.changed()
+
+    async def saved(self) -> None:
+        """Wait until every change so far is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes that are not on disk."""
+        return self._saver.dirty
+
+    def save(self) -> None:
+        """Write ``subscriptionGroup.json`` now if anything changed. Raises OSError."""
+        self._saver.save()
+
+    def _encode(self) -> bytes:
+        return self.wrapper().encode(Style.PRETTY)

@@ -1,0 +1,131 @@
+"""How far each consumer group has come in each queue, and ``consumerOffset.json``.
+
+Owns the table (ConsumerOffsetManager in 4.9.7). Must not know messages, requests or who is online. Offsets count
+messages of a queue; -1 stands for none. Commits are on disk after the next save (each 5 s, and at the stop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol.bodies import ConsumerOffsets
+from eruca.protocol.fastjson import Style
+
+_SEPARATOR = "@"
+
+
+class Offsets:
+    """Committed offsets by group, topic and queue; ``path`` is ``…/config/consumerOffset.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self._table: dict[str, dict[int, int]] = {}
+        self._saver = Saver(path, self.encode)
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def table(self) -> Mapping[str, Mapping[int, int]]:
+        """Everything, by ``topic@group`` and queue id."""
+        return self._table
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, -1 where there is none."""
+        queues = self._table.get(f"{topic}@{group}")
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def of(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offsets of a group in a topic by queue id; a copy, empty where there are none."""
+        return dict(self._table.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics in which a group has committed offsets."""
+        return {topic for topic, other in map(_split, self._table) if other == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have committed offsets in a topic."""
+        return {group for other, group in map(_split, self._table) if other == topic}
+
+    def least(self, topic: str, without: Collection[str] = ()) -> dict[int, int]:
+        """The least committed offset of each queue over all groups but those in ``without``."""
+        least: dict[int, int] = {}
+        for key, queues in self._table.items():
+            other, group = _split(key)
+            if other == topic and group not in without:
+                for queue_id, offset in queues.items():
+                    least[queue_id] = min(offset, least.get(queue_id, offset))
+        return least
+
+    def encode(self) -> bytes:
+        """The whole table as ``consumerOffset.json`` holds it."""
+        return self._body().encode(Style.PRETTY)
+
+    def body(self) -> bytes:
+        """The whole table as the answer to 43."""
+        return self._body().encode()
+
+    def _body(self) -> ConsumerOffsets:
+        return ConsumerOffsets(offset_table=self._table)
+
+    # ------------------------------------------------------------------ changing
+
+    def load(self) -> None:
+        """Read ``consumerOffset.json``. Raises StateUnreadable."""
+        stored = read_state(self._saver.path, ConsumerOffsets.decode)
+        if stored is not None:
+            self._table = stored.offset_table
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store an offset; it may go back."""
+        key = f"{topic}@{group}"
+        queues = self._table.get(key)
+        if queues is None:
+            queues = self._table[key] = {}
+        queues[queue_id] = offset
+        self._saver.changed()
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Give group ``target`` the offsets that group ``source`` has in a topic."""
+        offsets = self._table.get(f"{topic}@{source}")
+        if offsets is not None:
+            self._table[f"{topic}@{target}"] = dict(offsets)
+            self._saver.changed()
+
+    def remove_group(self, group: str) -> None:
+        """Forget every offset of a group."""
+        self._remove([key for key in self._table if _split(key)[1] == group])
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget every offset in a topic."""
+        self._remove([key for key in self._table if _split(key)[0] == topic])
+
+    def remove(self, group: str, topic: str) -> None:
+        """Forget the offsets of a group in a topic."""
+        self._remove([key for key in (f"{topic}@{group}",) if key in self._table])
+
+    def _remove(self, keys: list[str]) -> None:
+        for key in keys:
+            del self._table[key]
+        if keys:
+            self._saver.changed()
+
+    # ------------------------------------------------------------------ keeping
+
+    async def saved(self) -> None:
+        """Wait until every change so far is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes that are not on disk."""
+        return self._saver.dirty
+
+    def save(self) -> None:
+        """Write ``consumerOffset.json`` now if anything changed. Raises OSError."""
+        self._saver.save()
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group

@@ -1,0 +1,180 @@
+"""The topics of this broker: their settings, who may be created how, and ``topics.json``.
+
+Owns the table and its DataVersion (TopicConfigManager in 4.9.7). Must not know requests, connections or nameservers.
+Invariant: every change raises the version, is told to the watchers, and is on disk once ``saved`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol import names
+from eruca.protocol.bodies import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from eruca.protocol.fastjson import Style
+
+READ_WRITE = PERM_READ | PERM_WRITE
+
+UNIT = 1
+"""topicSysFlag of a topic made in unit mode."""
+UNIT_SUB = 2
+"""topicSysFlag of a retry topic made in unit mode."""
+
+Clock = Callable[[], int]
+
+
+class Topics:
+    """Topic settings by name.
+
+    ``path`` is ``…/config/topics.json``; ``clock`` gives ms. ``watchers`` are called with the name after each change.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.version = DataVersion(timestamp=clock())
+        self.watchers: list[Callable[[str], None]] = []
+        self._clock = clock
+        self._table: dict[str, TopicConfig] = {}
+        self._system: set[str] = set(names.SYSTEM_TOPICS)
+        self._saver = Saver(path, self._encode)
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """All topics by name; not to be changed but through the methods here."""
+        return self._table
+
+    def get(self, name: str) -> TopicConfig | None:
+        """The settings of a topic, None where there is no such topic."""
+        return self._table.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def is_system(self, name: str) -> bool:
+        """Whether operators may neither change nor delete this topic."""
+        return name in self._system or names.is_system_topic(name)
+
+    @property
+    def system_names(self) -> frozenset[str]:
+        """The system topics of this broker, its own name and its cluster's among them."""
+        return frozenset(self._system)
+
+    def is_order(self, name: str) -> bool:
+        """Whether a topic is configured as an ordered one."""
+        config = self._table.get(name)
+        return config is not None and config.order
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """All topics with their version: the answer to 21 and the body of a registration."""
+        return TopicConfigSerializeWrapper(data_version=self.version, topic_config_table=dict(self._table))
+
+    # ------------------------------------------------------------------ changing
+
+    def load(self) -> None:
+        """Read ``topics.json`` over the system topics. Raises StateUnreadable."""
+        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode)
+        if stored is not None:
+            for name, config in stored.topic_config_table.items():
+                if names.topic_fault(name) is None:
+                    config.topic_name = name
+                    self._table[name] = config
+            self.version = stored.data_version
+
+    def add_system(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> None:
+        """Have a system topic, in memory until another change is saved; an existing one stays as it is."""
+        self._system.add(name)
+        if name not in self._table:
+            self._table[name] = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    def put(self, config: TopicConfig) -> None:
+        """Create a topic or replace its settings."""
+        self._table[config.topic_name] = config
+        self._change(config.topic_name)
+
+    def remove(self, name: str) -> TopicConfig | None:
+        """Forget a topic; its queues in the store are not touched. None where there was no such topic."""
+        config = self._table.pop(name, None)
+        if config is not None:
+            self._change(name)
+        return config
+
+    def create_for_send(self, name: str, template: str, queues: int, *, sys_flag: int = 0) -> TopicConfig | None:
+        """Create the topic of a first message after ``template``, which must hand on its settings (INHERIT).
+
+        ``queues`` is what the sender wishes, bounded by the template. None where the template does not allow it.
+        """
+        model = self._table.get(template)
+        if model is None or not model.perm & PERM_INHERIT:
+            return None
+        count = max(0, min(queues, model.write_queue_nums))
+        config = TopicConfig(
+            topic_name=name,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=model.perm & ~PERM_INHERIT,
+            topic_sys_flag=sys_flag,
+            topic_filter_type=model.topic_filter_type,
+        )
+        self.put(config)
+        return config
+
+    def create_if_absent(self, name: str, queues: int, perm: int = READ_WRITE, *, sys_flag: int = 0) -> TopicConfig:
+        """The topic, created with these settings where it does not exist (retry and dead letter topics)."""
+        config = self._table.get(name)
+        if config is None:
+            config = TopicConfig(
+                topic_name=name,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+            )
+            self.put(config)
+        return config
+
+    def set_order(self, ordered: Mapping[str, str]) -> None:
+        """Take over a nameserver's ORDER_TOPIC_CONFIG: its topics are ordered ones, all others are not."""
+        for name, config in self._table.items():
+            wanted = name in ordered
+            if config.order != wanted:
+                config.order = wanted
+                self._change(name)
+
+    def _change(self, name: str) -> None:
+        self.version = self.version.following(self._clock())
+        self._saver.changed()
+        for watch in self.watchers:
+            watch(name)
+
+    # ------------------------------------------------------------------ keeping
+
+    async def saved(self) -> None:
+        """Wait until every change so far is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes that are not on disk."""
+        return self._saver.dirty
+
+    def save(self) -> None:
+        """Write ``topics.json`` now if anything changed. Raises OSError."""
+        self._saver.save()
+
+    def _encode(self) -> bytes:
+        return self.wrapper().encode(Style.PRETTY)
