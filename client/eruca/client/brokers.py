@@ -1,0 +1,101 @@
+"""What is asked of brokers about one queue: its offsets, a group's offsets, and messages.
+
+Owns the requests and what their answers mean. Each function asks once and waits for the answer; several may be under
+way on one connection. Raises ClientError. Offsets count messages, times are ms since 1970.
+"""
+
+from __future__ import annotations
+
+from eruca.client.errors import BrokerRefused
+from eruca.client.session import Session
+from eruca.protocol import api
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.headers import offsets, pull, send
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+from eruca.remoting import Answer
+
+OFFSET_TIMEOUT = 5.0
+"""Seconds for a group's offsets (RemoteBrokerOffsetStore in 4.9.7)."""
+SEND_BACK_TIMEOUT = 5.0
+
+
+async def min_offset(session: Session, queue: MessageQueue) -> int:
+    """The offset of the oldest message that is there."""
+    return await _offset(session, queue, api.GET_MIN_OFFSET)
+
+
+async def max_offset(session: Session, queue: MessageQueue) -> int:
+    """The offset that the next message will get."""
+    return await _offset(session, queue, api.GET_MAX_OFFSET)
+
+
+async def _offset(
+    session: Session, queue: MessageQueue, endpoint: api.Endpoint[offsets.QueueOf, offsets.OffsetReply]
+) -> int:
+    address = await session.master(queue.broker_name, queue.topic)
+    answer = await session.call(address, endpoint, offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id))
+    return answer.header.offset
+
+
+async def offset_by_time(session: Session, queue: MessageQueue, timestamp: int) -> int:
+    """The offset of the message stored nearest to ``timestamp``, by the broker's rule."""
+    address = await session.master(queue.broker_name, queue.topic)
+    ask = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    return (await session.call(address, api.SEARCH_OFFSET_BY_TIMESTAMP, ask)).header.offset
+
+
+async def earliest_store_time(session: Session, queue: MessageQueue) -> int:
+    """When the oldest message was stored; -1 in an empty queue."""
+    address = await session.master(queue.broker_name, queue.topic)
+    ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
+    return (await session.call(address, api.GET_EARLIEST_MSG_STORETIME, ask)).header.timestamp
+
+
+async def group_offset(session: Session, group: str, queue: MessageQueue) -> int | None:
+    """Where the group goes on in the queue; None where the broker refuses to say, normally since it has none.
+
+    A broker answers a new group 0 as long as the queue's first message is there and in memory.
+    """
+    address = await session.reader(queue.broker_name, queue.topic)
+    ask = offsets.QueryConsumerOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    try:
+        answer = await session.call(address, api.QUERY_CONSUMER_OFFSET, ask, timeout=OFFSET_TIMEOUT)
+    except BrokerRefused as error:
+        if error.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        raise
+    return answer.header.offset
+
+
+async def store_group_offset(session: Session, group: str, queue: MessageQueue, offset: int) -> None:
+    """Store where the group goes on; returns when the broker has confirmed it."""
+    address = await session.reader(queue.broker_name, queue.topic)
+    ask = offsets.UpdateConsumerOffset(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    await session.call(address, api.UPDATE_CONSUMER_OFFSET, ask, timeout=OFFSET_TIMEOUT)
+
+
+async def pull_messages(
+    session: Session, queue: MessageQueue, ask: pull.PullMessage, *, broker_id: int = 0, timeout: float = 10.0
+) -> Answer[pull.PullReply]:
+    """Pull once from the suggested broker id; ``timeout`` in seconds must outlast the time the broker may hold it."""
+    address = await session.reader(queue.broker_name, queue.topic, broker_id)
+    return await session.call(address, api.PULL_MESSAGE, ask, timeout=timeout)
+
+
+async def send_back(
+    session: Session, group: str, queue: MessageQueue, record: Record, *, delay_level: int, max_reconsume_times: int
+) -> None:
+    """Let the broker deliver a message again later (36); ``delay_level`` 0 leaves the delay to it."""
+    address = await session.master(queue.broker_name, queue.topic)
+    ask = send.ConsumerSendMsgBack(
+        offset=record.physical_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=record.unique_key or record.offset_message_id,
+        origin_topic=record.topic,
+        max_reconsume_times=max_reconsume_times,
+    )
+    await session.call(address, api.CONSUMER_SEND_MSG_BACK, ask, timeout=SEND_BACK_TIMEOUT)

@@ -1,0 +1,111 @@
+"""Settings that all clients share, and where they come from.
+
+Owns the names, units, defaults and checks of the shared settings, and the rule by which the nameservers are found:
+argument, then ROCKETMQ_NAMESRV_ADDR, then NAMESRV_ADDR. Reads the environment when a client is made, never on import.
+Facts: ClientConfig in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from eruca.client.errors import BadConfig, BadName, NoNameserver
+from eruca.protocol import names
+
+NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
+DEFAULT_NAMESERVER_PORT = 9876
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientSettings:
+    """What producers and consumers have in common. All times in seconds.
+
+    Clients with equal settings on one event loop share connections, routes and heartbeats.
+
+    Args:
+        nameserver: ``host:port`` addresses, joined by ``;`` or as a sequence; None reads the environment.
+        client_ip: the address that the client id names; None takes this machine's.
+        instance_name: part of the client id; ``DEFAULT`` is replaced by process id and a number.
+        unit_name: appended to the client id.
+        connect_timeout: for one connection.
+        request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
+        route_interval: how often routes are asked for again (pollNameServerInterval).
+        heartbeat_interval: how often brokers are told of this client (heartbeatBrokerInterval).
+    """
+
+    nameserver: str | tuple[str, ...] | None = None
+    client_ip: str | None = None
+    instance_name: str = "DEFAULT"
+    unit_name: str | None = None
+    connect_timeout: float = 3.0
+    request_timeout: float = 3.0
+    route_interval: float = 30.0
+    heartbeat_interval: float = 30.0
+
+    @classmethod
+    def choose(cls, settings: ClientSettings | None, nameserver: str | Sequence[str] | None) -> ClientSettings:
+        """``settings`` (or the defaults), with the nameservers that were given beside them or by the environment.
+
+        Raises NoNameserver and BadConfig.
+        """
+        chosen = settings if settings is not None else cls()
+        return replace(chosen, nameserver=find_nameservers(nameserver or chosen.nameserver))
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and not value > 0:
+                raise BadConfig(f"{field.name}={value} is not allowed: a number of seconds above 0 is expected")
+
+
+def find_nameservers(
+    given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The nameserver addresses ``host:port``, from the argument or the environment.
+
+    Raises NoNameserver when there are none and BadConfig for an address that cannot be one.
+    """
+    variables = os.environ if environment is None else environment
+    if not given:
+        given = next((variables[name] for name in NAMESERVER_VARIABLES if variables.get(name, "").strip()), None)
+    if not given:
+        raise NoNameserver()
+    parts = given.replace(",", ";").split(";") if isinstance(given, str) else list(given)
+    addresses = tuple(_address(part) for part in map(str.strip, parts) if part)
+    if not addresses:
+        raise NoNameserver()
+    return addresses
+
+
+def _address(text: str) -> str:
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]"):
+        host, port = text, str(DEFAULT_NAMESERVER_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
+        raise BadConfig(f'the nameserver address "{text}" cannot be read: "host:port" is expected, such as "mq1:9876"')
+    return f"{host}:{port}"
+
+
+def check_group(group: str, kind: str) -> None:
+    """Raise BadName unless ``group`` is legal for a ``kind`` (producer, consumer) and not that kind's default.
+
+    Facts: Validators.checkGroup in 4.9.7.
+    """
+    fault = names.group_fault(group)
+    if fault is not None:
+        raise BadName(fault)
+    reserved = f"DEFAULT_{kind.upper()}"
+    if group == reserved:
+        raise BadName(f"{kind}Group can not equal {reserved}, please specify another one.")
+
+
+def check_topic(topic: str) -> None:
+    """Raise BadName unless ``topic`` is legal (Validators.checkTopic in 4.9.7)."""
+    if not topic or topic.isspace():
+        raise BadName("The specified topic is blank")
+    if len(topic) > names.TOPIC_MAX_LENGTH:
+        raise BadName(f"The specified topic is longer than topic max length {names.TOPIC_MAX_LENGTH}.")
+    if not names.is_legal(topic):
+        raise BadName(f"The specified topic[{topic}] contains illegal characters, allowing only {names.NAME_PATTERN}")

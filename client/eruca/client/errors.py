@@ -1,0 +1,152 @@
+"""What can go wrong for a user of the client: one tree, each error with ``retriable``.
+
+Owns the classes and the sentences. Everything that the client raises to its user is a ``ClientError``; errors of the
+wire (``Refused``, ``RemotingError``) are translated by ``translate``. The words in RocketMQ's own sentences are kept,
+since people search for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
+
+RETRIABLE_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Answers to a send after which another broker is asked (retryResponseCodes in 4.9.7)."""
+
+
+class ClientError(Exception):
+    """Base of all errors of the client. ``retriable``: the same call may succeed a little later or elsewhere."""
+
+    retriable: bool = False
+
+
+class UsageError(ClientError, ValueError):
+    """The call itself is wrong: a name, a body, an option. Nothing was sent."""
+
+
+class BadName(UsageError):
+    """A topic or group that RocketMQ does not allow."""
+
+
+class BadMessage(UsageError):
+    """A message that RocketMQ does not take."""
+
+
+class BadConfig(UsageError):
+    """A setting that is missing or out of its range."""
+
+
+class StateError(ClientError, RuntimeError):
+    """The client is not started, started twice, or closed already."""
+
+
+class ForkedClient(StateError):
+    """The client was made before a fork and is used in the child process."""
+
+
+class NoNameserver(BadConfig):
+    """No nameserver address was given by argument or environment."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No name server address, please set it. "
+            'Pass nameserver="host:9876" or set the environment variable ROCKETMQ_NAMESRV_ADDR.'
+        )
+
+
+class NameserverUnreachable(ClientError):
+    """None of the nameservers answered."""
+
+    retriable = True
+
+
+class TopicNotFound(ClientError):
+    """No nameserver knows a route to the topic."""
+
+    retriable = True
+
+    def __init__(self, topic: str, hint: str = "") -> None:
+        super().__init__(f"No route info of this topic: {topic}{'. ' + hint if hint else ''}")
+        self.topic = topic
+
+
+class BrokerNotFound(ClientError):
+    """The route names no address for the broker (its master may be away)."""
+
+    retriable = True
+
+    def __init__(self, broker: str) -> None:
+        super().__init__(f"The broker[{broker}] not exist")
+        self.broker = broker
+
+
+class BrokerUnreachable(ClientError):
+    """No connection to the peer, or it ended before the answer came."""
+
+    retriable = True
+
+
+class CallTimeout(ClientError, TimeoutError):
+    """No answer came in time; what was asked may have been done."""
+
+    retriable = True
+
+
+class BrokerRefused(ClientError):
+    """The peer answered with an error. ``code`` is its response code, ``remark`` its sentence."""
+
+    def __init__(self, code: int, remark: str, text: str | None = None) -> None:
+        super().__init__(text or str(Refused(code, remark)))
+        self.code = code
+        self.remark = remark
+        self.retriable = code in RETRIABLE_CODES or code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+
+
+class BadAnswer(ClientError):
+    """The peer's answer, or a stored message, does not follow the protocol."""
+
+
+class SendFailed(ClientError):
+    """Every attempt of a send failed. ``__cause__`` is the error of the last one.
+
+    ``attempts`` were made within ``seconds``, at ``brokers`` in this order.
+    """
+
+    retriable = True
+
+    def __init__(self, topic: str, attempts: int, seconds: float, brokers: Sequence[str]) -> None:
+        super().__init__(
+            f"Send [{attempts}] times, still failed, cost [{round(seconds * 1000)}]ms, "
+            f"Topic: {topic}, BrokersSent: [{', '.join(brokers)}]"
+        )
+        self.topic = topic
+        self.attempts = attempts
+        self.seconds = seconds
+        self.brokers = tuple(brokers)
+
+
+def translate(error: Exception) -> ClientError:
+    """The client's form of an error of the wire."""
+    if isinstance(error, ClientError):
+        return error
+    if isinstance(error, Refused):
+        return BrokerRefused(error.code, error.remark)
+    if isinstance(error, CallTimedOut):
+        return CallTimeout(str(error))
+    if isinstance(error, ConnectFailed | RemotingError):
+        return BrokerUnreachable(str(error))
+    if isinstance(error, ProtocolError):
+        return BadAnswer(str(error))
+    return ClientError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,87 @@
+"""Who this client is: its address, client ids and the unique ids of its messages.
+
+Owns the forms ``ip@pid#nanos[@unit]`` and UNIQ_KEY. Invariant: no two messages of a process get the same id within a
+month, and a forked child does not repeat its parent's.
+Facts: ClientConfig.buildMQClientId and MessageClientIDSetter in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from ipaddress import ip_address
+
+from eruca.protocol import message
+
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+    if _keys is not None:
+        _keys.restart()
+
+
+def fork_count() -> int:
+    """How many forks lie between the first process and this one; a client remembers it to notice a fork."""
+    return _forks
+
+
+def local_address() -> str:
+    """This machine's address: the one that faces outward, else the loopback. Sends nothing."""
+    for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((outside, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"
+
+
+def client_id(address: str, instance_name: str, unit_name: str | None) -> str:
+    """A client id; the instance name ``DEFAULT`` becomes process id and nanoseconds, so each is new."""
+    instance = f"{os.getpid()}#{time.monotonic_ns()}" if instance_name == "DEFAULT" else instance_name
+    return "@".join(part for part in (address, instance, unit_name) if part)
+
+
+class UniqueKeys:
+    """The unique ids of one process, made fast: all but time and counter is text already."""
+
+    def __init__(self, address: str) -> None:
+        self._address = ip_address(address).packed
+        self.restart()
+
+    def restart(self) -> None:
+        """Take the process id anew (after a fork)."""
+        key = message.unique_key(self._address, os.getpid(), time.monotonic_ns() >> 8, 0, 0)
+        self._prefix = key[:-12]
+        self._counter = 0
+        self._start_of_month(time.time())
+
+    def _start_of_month(self, now: float) -> None:
+        local = time.localtime(now)
+        year, month = local.tm_year, local.tm_mon
+        self._month = time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))
+        self._month_end = time.mktime((year + month // 12, month % 12 + 1, 1, 0, 0, 0, 0, 0, -1))
+
+    def next(self, now: float) -> str:
+        """The id of a message made at ``now`` (seconds since 1970)."""
+        if not self._month <= now < self._month_end:
+            self._start_of_month(now)
+        self._counter = counter = (self._counter + 1) & 0xFFFF
+        return "%s%08X%04X" % (self._prefix, int((now - self._month) * 1000) & 0xFFFFFFFF, counter)  # noqa: UP031
+
+
+_keys: UniqueKeys | None = None
+os.register_at_fork(after_in_child=_forked)
+
+
+def unique_keys() -> UniqueKeys:
+    """The ids of this process."""
+    global _keys
+    if _keys is None:
+        _keys = UniqueKeys(local_address())
+    return _keys

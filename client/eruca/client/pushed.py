@@ -1,0 +1,101 @@
+"""What brokers ask of this client, on its own connections: 40, 220, 221, 307, 309.
+
+Owns the requests and the form of the answers; a ``Reachable`` consumer knows what is true and does the work.
+Facts: ClientRemotingProcessor in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from eruca.client.log import log
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    ResetOffsetBody,
+)
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.headers import clients, offsets
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, decode_record
+from eruca.remoting import Call, Reply, Routes
+
+if TYPE_CHECKING:
+    from eruca.client.session import Session
+
+
+class Reachable(Protocol):
+    """A consumer that brokers can ask and tell things."""
+
+    def members_changed(self) -> None:
+        """Another member joined or left the group."""
+
+    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
+        """Go on from these offsets."""
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The offsets in memory."""
+
+    async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
+        """What the consumer is doing."""
+
+    async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
+        """Let the listener have one message, outside all queues."""
+
+
+routes: Routes[Session] = Routes()
+
+
+def _member(session: Session, group: str) -> Reachable:
+    member = session.consumers.get(group)
+    if member is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
+    return member
+
+
+@routes.on(api.NOTIFY_CONSUMER_IDS_CHANGED)
+def members_changed(session: Session, call: Call[clients.OfConsumerGroup]) -> None:
+    """40: the group has other members now."""
+    member = session.consumers.get(call.header.consumer_group)
+    if member is not None:
+        member.members_changed()
+
+
+@routes.on(api.RESET_CONSUMER_CLIENT_OFFSET)
+def reset(session: Session, call: Call[offsets.ResetOffset]) -> None:
+    """220: an admin moved the group."""
+    header = call.header
+    member = session.consumers.get(header.group)
+    if member is None:
+        log.warning("a reset of group %s came, but it has no consumer here", header.group)
+        return
+    table = ResetOffsetBody.decode(call.body).offset_table
+    log.info("reset of %s in group %s to time %s: %s", header.topic, header.group, header.timestamp, table)
+    member.reset(header.topic, table)
+
+
+@routes.on(api.GET_CONSUMER_STATUS_FROM_CLIENT)
+def status(session: Session, call: Call[offsets.ConsumerStatus]) -> Reply:
+    """221: which offsets are in memory."""
+    member = session.consumers.get(call.header.group)
+    table = member.positions(call.header.topic) if member is not None else {}
+    return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
+
+
+@routes.on(api.GET_CONSUMER_RUNNING_INFO)
+async def running_info(session: Session, call: Call[clients.ConsumerRunningInfoOf]) -> Reply:
+    """307: what a consumer is doing."""
+    member = _member(session, call.header.consumer_group)
+    return Reply(body=(await member.running_info(call.header.jstack_enable)).encode())
+
+
+@routes.on(api.CONSUME_MESSAGE_DIRECTLY)
+async def consume_directly(session: Session, call: Call[clients.ConsumeMessageDirectly]) -> Reply:
+    """309: let the listener have a message now."""
+    member = _member(session, call.header.consumer_group)
+    result = await member.consume_directly(decode_record(call.body), call.header.broker_name or "")
+    return Reply(body=result.encode())

@@ -1,0 +1,391 @@
+"""What the clients of one event loop share: connections, routes, heartbeats, and the client id that names them.
+
+Owns who of this process is a member of which group, and tells brokers of it: every ``heartbeat_interval``, and at once
+whenever a connection to a broker is new, so that a restarted broker knows its clients before they ask it anything.
+Knows nothing of messages. Invariant: the members of one consumer group in a process never share a client id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from eruca.client import identity, pushed
+from eruca.client.config import ClientSettings, find_nameservers
+from eruca.client.errors import (
+    BrokerNotFound,
+    ClientError,
+    ForkedClient,
+    StateError,
+    TopicNotFound,
+    translate,
+)
+from eruca.client.log import log
+from eruca.client.nameservers import Nameservers
+from eruca.client.routes import MASTER, Route, address_to_read, build_provisional_route, build_route
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    ClusterInfo,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    ProducerData,
+    TopicRouteData,
+)
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Header
+from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.protocol.headers.routes import RouteOf
+from eruca.protocol.names import DEFAULT_TOPIC
+from eruca.remoting import Answer, Channels, Connection, RemotingError, Router
+
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+
+class ConsumerMember(pushed.Reachable, Protocol):
+    """A consumer as its session sees it: what heartbeats say of it, and what brokers may ask it."""
+
+    def describe(self) -> ConsumerData:
+        """What the heartbeat says of this consumer."""
+
+    def topics(self) -> set[str]:
+        """The topics whose routes it needs."""
+
+    def routes_changed(self, topic: str) -> None:
+        """A route it needs is another one now."""
+
+
+_open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
+
+
+class Session:
+    """The shared part of the clients with equal settings on one event loop. Use ``Session.join`` and ``leave``."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.address = settings.client_ip or identity.local_address()
+        self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
+        self.channels = Channels(Router(self, [pushed.routes]), connect_timeout=settings.connect_timeout)
+        self.nameservers = Nameservers(
+            find_nameservers(settings.nameserver), self.channels, timeout=settings.request_timeout
+        )
+        self.routes: dict[str, Route] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.forks = identity.fork_count()
+        self._producers: dict[str, int] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
+        self._fetching: dict[str, asyncio.Task[Route]] = {}
+        self._greeted: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._greeting: dict[str, asyncio.Task[None]] = {}
+        self._users = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ------------------------------------------------------------------ joining and leaving
+
+    @classmethod
+    def join(cls, settings: ClientSettings, consumer_group: str | None = None) -> Session:
+        """The session for ``settings`` on the running loop; another one where the group has a member already."""
+        sessions = _open.setdefault(asyncio.get_running_loop(), [])
+        for session in sessions:
+            if session.settings == settings and session.forks == identity.fork_count():
+                if consumer_group is None or consumer_group not in session.consumers:
+                    break
+                if settings.instance_name != "DEFAULT":
+                    raise StateError(
+                        f"The consumer group[{consumer_group}] has been created before under the instance name "
+                        f"{settings.instance_name}: leave instance_name out, so that each member gets its own."
+                    )
+        else:
+            session = cls(settings)
+            sessions.append(session)
+            session.spawn(session._refresh_routes())
+            session.spawn(session._beat())
+        session._users += 1
+        return session
+
+    async def leave(self) -> None:
+        """End the use of this session; the last one to leave closes the connections."""
+        self._users -= 1
+        if self._users:
+            return
+        sessions = _open.get(asyncio.get_running_loop(), [])
+        if self in sessions:
+            sessions.remove(self)
+        tasks = [*self._tasks, *self._fetching.values(), *self._greeting.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.channels.close()
+
+    def check_fork(self) -> None:
+        """Raise ForkedClient in a child of the process that made this session."""
+        if self.forks != identity.fork_count():
+            raise ForkedClient(
+                "This client was made before a fork: its connections belong to the parent process. "
+                "Make the client in the process that uses it (in the worker, not in the module that forks)."
+            )
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something in the background until this session closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background task of the client failed", exc_info=task.exception())
+
+    # ------------------------------------------------------------------ members
+
+    async def add_producer(self, group: str) -> None:
+        """Make this client a member of a producer group."""
+        self._producers[group] = self._producers.get(group, 0) + 1
+        if self._producers[group] == 1:
+            await self.beat()
+
+    async def remove_producer(self, group: str) -> None:
+        """End the membership and tell the brokers."""
+        self._producers[group] -= 1
+        if not self._producers[group]:
+            del self._producers[group]
+            await self._unregister(producer_group=group)
+
+    async def add_consumer(self, group: str, member: ConsumerMember) -> None:
+        """Make ``member`` this client's member of a consumer group; every broker of its topics is told."""
+        self.consumers[group] = member
+        for topic in sorted(member.topics()):
+            with contextlib.suppress(TopicNotFound):
+                await self.route(topic)
+        await self.beat()
+
+    async def remove_consumer(self, group: str) -> None:
+        """End the membership and tell the brokers."""
+        if self.consumers.pop(group, None) is not None:
+            await self._unregister(consumer_group=group)
+
+    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        ask = UnregisterClient(client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group)
+        calls = [
+            connection.start_call(api.UNREGISTER_CLIENT, ask, timeout=self.settings.request_timeout)
+            for address in self._addresses(with_slaves=True)
+            if (connection := self.channels.ready(address)) is not None
+        ]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _heartbeat(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producers)],
+            consumer_data_set=[member.describe() for _, member in sorted(self.consumers.items())],
+        )
+
+    def _addresses(self, *, with_slaves: bool) -> list[str]:
+        return sorted(
+            {
+                address
+                for brokers in self._brokers.values()
+                for number, address in brokers.items()
+                if with_slaves or number == MASTER
+            }
+        )
+
+    async def beat(self) -> None:
+        """Tell every known broker of this client's groups, now; one that cannot be reached is left out."""
+        if self._producers or self.consumers:
+            addresses = self._addresses(with_slaves=bool(self.consumers))
+            await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
+
+    async def _greet(self, address: str) -> None:
+        connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
+        self._greeted.add(connection)
+        try:
+            await connection.call(
+                api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
+            )
+        except (Refused, RemotingError, ProtocolError) as error:
+            self._greeted.discard(connection)
+            log.warning("heartbeat to %s failed: %s", address, error)
+            raise
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat_interval)
+            await self.beat()
+
+    # ------------------------------------------------------------------ asking brokers
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to a broker that knows this client already, if there is one."""
+        connection = self.channels.ready(address)
+        if connection is None or connection in self._greeted or not (self._producers or self.consumers):
+            return connection
+        return None
+
+    async def connection(self, address: str) -> Connection:
+        """A connection to a broker that has been told of this client's groups. Raises ClientError."""
+        connection = self.ready(address)
+        if connection is not None:
+            return connection
+        self.check_fork()
+        try:
+            if self._producers or self.consumers:
+                task = self._greeting.get(address)
+                if task is None:
+                    task = self._greeting[address] = asyncio.ensure_future(self._greet(address))
+                    task.add_done_callback(lambda done: _forget(self._greeting, address, done))
+                await asyncio.shield(task)
+            return await self.channels.get(address, timeout=self.settings.connect_timeout)
+        except (Refused, RemotingError, ProtocolError) as error:
+            raise translate(error) from error
+
+    async def call(
+        self, address: str, endpoint: api.Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 0
+    ) -> Answer[R]:
+        """Ask a broker; ``timeout`` in seconds, 0 for the request_timeout of the settings. Raises ClientError."""
+        connection = await self.connection(address)
+        try:
+            return await connection.call(endpoint, ask, body, timeout=timeout or self.settings.request_timeout)
+        except (Refused, RemotingError, ProtocolError) as error:
+            raise translate(error) from error
+
+    async def master(self, broker: str, topic: str | None = None) -> str:
+        """The address of a broker's master; its topic's route is asked for when it is not known.
+
+        Raises BrokerNotFound.
+        """
+        return await self._address(broker, topic, lambda addresses: addresses.get(MASTER))
+
+    async def reader(self, broker: str, topic: str | None = None, broker_id: int = MASTER) -> str:
+        """The address to read from: the suggested broker id, else another of that name. Raises BrokerNotFound."""
+        return await self._address(broker, topic, lambda addresses: address_to_read(addresses, broker_id))
+
+    async def _address(self, broker: str, topic: str | None, choose: Callable[[dict[int, str]], str | None]) -> str:
+        found = choose(self._brokers.get(broker, {}))
+        if found is None and topic is not None:
+            with contextlib.suppress(TopicNotFound):
+                await self.refresh(topic)
+            found = choose(self._brokers.get(broker, {}))
+        if found is None:
+            raise BrokerNotFound(broker)
+        return found
+
+    async def members(self, group: str, topic: str) -> list[str]:
+        """The client ids of a consumer group, by a broker of the topic (38). Raises ClientError."""
+        route = await self.route(topic)
+        failed: ClientError = BrokerNotFound(topic)
+        for broker in route.brokers:
+            try:
+                address = await self.reader(broker)
+                answer = await self.call(address, api.GET_CONSUMER_LIST_BY_GROUP, OfConsumerGroup(consumer_group=group))
+            except ClientError as error:
+                failed = error
+            else:
+                return ConsumerIdList.decode(answer.body).consumer_id_list
+        raise failed
+
+    # ------------------------------------------------------------------ routes
+
+    def known_route(self, topic: str) -> Route | None:
+        """The route as it was last seen, without asking."""
+        return self.routes.get(topic)
+
+    async def route(self, topic: str) -> Route:
+        """The route of a topic, asked for once. Raises TopicNotFound or NameserverUnreachable."""
+        known = self.routes.get(topic)
+        if known is not None and not known.provisional:
+            return known
+        return await self.refresh(topic)
+
+    async def route_to_send(self, topic: str, queue_count: int) -> Route:
+        """As ``route``; a topic that is not there yet gets the template topic's brokers, which will create it."""
+        try:
+            return await self.refresh(topic)
+        except TopicNotFound:
+            if known := self.routes.get(topic):
+                return known
+            try:
+                data = await self._ask_route(DEFAULT_TOPIC)
+            except TopicNotFound:
+                raise TopicNotFound(
+                    topic, "Create it with mqadmin updateTopic, or let the broker do so (autoCreateTopicEnable=true)."
+                ) from None
+            route = build_provisional_route(topic, data, queue_count)
+            self._keep(route)
+            return route
+
+    async def refresh(self, topic: str) -> Route:
+        """Ask for a route now; callers that come meanwhile share the answer."""
+        self.check_fork()
+        task = self._fetching.get(topic)
+        if task is None:
+            task = self._fetching[topic] = asyncio.ensure_future(self._fetch(topic))
+            task.add_done_callback(lambda done: _forget(self._fetching, topic, done))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, topic: str) -> Route:
+        route = build_route(topic, await self._ask_route(topic))
+        self._keep(route)
+        return route
+
+    async def _ask_route(self, topic: str) -> TopicRouteData:
+        try:
+            answer = await self.nameservers.call(
+                api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=topic, accept_standard_json_only=True)
+            )
+            return TopicRouteData.decode(answer.body)
+        except Refused as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise TopicNotFound(topic) from None
+            raise translate(error) from error
+        except ProtocolError as error:
+            raise translate(error) from error
+
+    def _keep(self, route: Route) -> None:
+        changed = self.routes.get(route.topic) != route
+        self.routes[route.topic] = route
+        for broker, addresses in route.brokers.items():
+            self._brokers[broker] = dict(addresses)
+        if changed:
+            for member in tuple(self.consumers.values()):
+                if route.topic in member.topics():
+                    member.routes_changed(route.topic)
+
+    async def _refresh_routes(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.route_interval)
+            topics = set(self.routes).union(*(member.topics() for member in self.consumers.values()))
+            for topic in sorted(topics):
+                try:
+                    await self.refresh(topic)
+                except TopicNotFound:
+                    continue
+                except ClientError as error:
+                    log.warning("the route of %s could not be refreshed: %s", topic, error)
+                    break
+
+    async def cluster(self) -> ClusterInfo:
+        """All brokers and clusters (106). Raises ClientError."""
+        try:
+            answer = await self.nameservers.call(api.GET_BROKER_CLUSTER_INFO)
+            return ClusterInfo.decode(answer.body)
+        except (Refused, ProtocolError) as error:
+            raise translate(error) from error
+
+
+def _forget(tasks: dict[str, asyncio.Task[Any]], name: str, task: asyncio.Task[Any]) -> None:
+    del tasks[name]
+    if not task.cancelled():
+        task.exception()  # it is told to those who wait, of whom there may be none left
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
