@@ -265,8 +265,35 @@ def encode(
         head = msgpack.packb((code, flag, opaque, version, language, remark, present))
     length = 4 + len(head) + body_length
     if length > MAX_FRAME - 4:
-        raise ProtocolError(f"a frame of {length} bytes is too long to send: at most {MAX_FRAME - 4} are accepted")
+        raise too_long(length)
     return _prefix.pack(length, serialization << 24 | len(head)) + head
+
+
+def encode_reply(serialization: int, opaque: int, header: Header, body_length: int) -> bytes:
+    """What ``encode`` gives for the commonest of frames: a reply with code 0, fields and no remark."""
+    if serialization == JSON:
+        head = _OK_REPLY % (header.as_json(), opaque)
+    elif serialization == ROCKETMQ:
+        fields = header.as_binary()
+        head = _OK_BINARY % (opaque & 0xFFFFFFFF).to_bytes(4, "big") + len(fields).to_bytes(4, "big") + fields
+    else:
+        return encode(serialization, 0, opaque, RESPONSE_FLAG, header, body_length)
+    length = 4 + len(head) + body_length
+    if length > MAX_FRAME - 4:
+        raise too_long(length)
+    return _prefix.pack(length, serialization << 24 | len(head)) + head
+
+
+_OK_REPLY: Final = (
+    b'{"code":0,"extFields":%%b,"flag":1,"language":"%b","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    % (LANGUAGE.encode(), VERSION)
+)
+_OK_BINARY: Final = b"\0\0%c%b%%b\0\0\0\1\0\0\0\0" % (LANGUAGE_CODES[LANGUAGE], VERSION.to_bytes(2, "big"))
+
+
+def too_long(length: int) -> ProtocolError:
+    """The error of a frame that no peer would accept."""
+    return ProtocolError(f"a frame of {length} bytes is too long to send: at most {MAX_FRAME - 4} are accepted")
 
 
 def _json_head(

@@ -167,33 +167,37 @@ class Connection(asyncio.Protocol):
 
     def reply(self, call: Call[Any], reply: Reply) -> None:
         """Send the answer to a request, unless it was a one-way one."""
-        if self.closed or call.oneway:
+        asked = call.head
+        if self.closed or asked.flag & frame.ONEWAY_FLAG:
             return
         body = reply.body
-        pieces = (body,) if isinstance(body, bytes) else body
-        size = len(body) if isinstance(body, bytes) else sum(map(len, pieces))
-        extra = _MSGPACK_OFFER if self._accepting else None
-        self._accepting = False
+        header = reply.header
+        size = len(body) if type(body) is bytes else sum(map(len, body))
         try:
-            head = frame.encode(
-                call.serialization,
-                reply.code,
-                call.opaque,
-                frame.RESPONSE_FLAG,
-                reply.header,
-                size,
-                reply.remark,
-                extra,
-            )
+            if reply.code or header is None or reply.remark is not None or self._accepting:
+                head = self._encode_reply(call, reply, size)
+            else:
+                head = frame.encode_reply(call.serialization, asked.opaque, header, size)
         except ProtocolError as error:
-            pieces, size = (), 0
-            code = ResponseCode.SYSTEM_ERROR
-            head = frame.encode(call.serialization, code, call.opaque, frame.RESPONSE_FLAG, None, 0, str(error))
+            size = 0
+            head = self._encode_reply(call, Reply(ResponseCode.SYSTEM_ERROR, remark=str(error)), 0)
         self._out.append(head)
         if size:
-            self._out.extend(pieces)
+            if type(body) is bytes:
+                self._out.append(body)
+            else:
+                self._out.extend(body)  # type: ignore[arg-type]
         self._out_size += len(head) + size
-        self._flush_soon()
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _encode_reply(self, call: Call[Any], reply: Reply, size: int) -> bytes:
+        extra = _MSGPACK_OFFER if self._accepting else None
+        self._accepting = False
+        return frame.encode(
+            call.serialization, reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra
+        )
 
     def _flush_soon(self) -> None:
         if not self._flushing:

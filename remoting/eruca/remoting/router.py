@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+import msgspec
 import structlog
 
 from eruca.protocol import frame
@@ -32,75 +33,62 @@ Body = bytes | Sequence[bytes | memoryview]
 log = structlog.get_logger("eruca.remoting")
 
 
-class Reply:
-    """The answer to a request."""
+class Reply(msgspec.Struct):
+    """The answer to a request: response code, fields, body, and a sentence for the person at the other end."""
 
-    __slots__ = ("body", "code", "header", "remark")
-
-    def __init__(
-        self, code: int = 0, header: Header | None = None, body: Body = b"", remark: str | None = None
-    ) -> None:
-        self.code = code
-        self.header = header
-        self.body = body
-        self.remark = remark
+    code: int = 0
+    header: Header | None = None
+    body: Body = b""
+    remark: str | None = None
 
 
-class Call(Generic[A]):
-    """One request: its typed header, its body, who sent it."""
+class Call(msgspec.Struct, Generic[A]):
+    """One request: its typed header, its body, who sent it.
 
-    __slots__ = ("_data", "_head", "body", "connection", "header", "serialization")
+    ``head`` and ``data`` are the frame's header as it was read and as it came.
+    """
 
-    def __init__(
-        self,
-        header: A,
-        body: bytes,
-        connection: Connection,
-        head: frame.Head[Any],
-        serialization: int,
-        data: bytes,
-    ) -> None:
-        self.header = header
-        self.body = body
-        self.connection = connection
-        self.serialization = serialization
-        self._head = head
-        self._data = data
+    header: A
+    body: bytes
+    connection: Any
+    head: frame.Head[Any]
+    serialization: int
+    data: bytes
 
     @property
     def code(self) -> int:
         """The request code."""
-        return self._head.code
+        return self.head.code
 
     @property
     def opaque(self) -> int:
         """The requester's number of this request."""
-        return self._head.opaque
+        return self.head.opaque
 
     @property
     def version(self) -> int:
         """The requester's MQVersion ordinal."""
-        return self._head.version
+        return self.head.version
 
     @property
     def language(self) -> str:
         """The requester's language; OTHER where it is not known."""
-        language = self._head.language
+        language = self.head.language
         return language if isinstance(language, str) else "OTHER"
 
     @property
     def remark(self) -> str | None:
         """The requester's remark."""
-        return self._head.remark
+        return self.head.remark
 
     @property
     def oneway(self) -> bool:
         """Whether no answer is wanted."""
-        return bool(self._head.flag & frame.ONEWAY_FLAG)
+        return bool(self.head.flag & frame.ONEWAY_FLAG)
 
     def texts(self) -> dict[str, str]:
         """All fields of the header as they came, unknown ones included."""
-        return frame.texts(self.serialization, self._data)
+        return frame.texts(self.serialization, self.data)
 
 
 Result = Reply | Awaitable[Reply | None] | None
