@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
             return
         body = reply.body
         header = reply.header
-        size = len(body) if type(body) is bytes else sum(map(len, body))
+        size = len(body) if isinstance(body, bytes) else sum([len(piece) for piece in body])
         try:
             if reply.code or header is None or reply.remark is not None or self._accepting:
                 head = self._encode_reply(call, reply, size)
@@ -183,10 +183,10 @@ class Connection(asyncio.Protocol):
             head = self._encode_reply(call, Reply(ResponseCode.SYSTEM_ERROR, remark=str(error)), 0)
         self._out.append(head)
         if size:
-            if type(body) is bytes:
+            if isinstance(body, bytes):
                 self._out.append(body)
             else:
-                self._out.extend(body)  # type: ignore[arg-type]
+                self._out.extend(body)
         self._out_size += len(head) + size
         if not self._flushing:
             self._flushing = True
