@@ -89,7 +89,9 @@ def test_hour_and_day_are_sampled_more_slowly(run: Run) -> None:
     run.seconds(10)
     assert run.statistics.spans("TOPIC_PUT_NUMS", "T") == (Span(3600, 360.0, 3600.0), Span(), Span())
     run.seconds(3590)
-    minute, hour, day = run.statistics.spans("TOPIC_PUT_NUMS", "T") or ()
+    spans = run.statistics.spans("TOPIC_PUT_NUMS", "T")
+    assert spans is not None
+    minute, hour, day = spans
     assert minute == Span(0, 0.0, 0.0)
     assert hour == Span(3600, 1.0, 3600.0)
     assert day == Span(3600, 1.0, 3600.0)

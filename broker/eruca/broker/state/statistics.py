@@ -4,7 +4,7 @@ Owns the counters of every queue put to and of every queue a group gets from, an
 hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), figures of the store are
 handed in.
 
-Invariant: ``put`` and ``got`` touch one list and nothing else; whatever is summed (topic, group, broker) is summed when
+Invariant: ``put`` and ``got`` touch one counter and nothing else; sums (topic, group, broker) are made when
 sampled or asked for.
 
 Names and windows are those of BrokerStatsManager, StatsItem, StoreStatsService and BrokerStats in 4.9.7: every 10 s for
@@ -37,6 +37,28 @@ class Tally(NamedTuple):
     messages: int = 0
     size: int = 0
     times: int = 0
+
+
+class Counter:
+    """A running tally."""
+
+    __slots__ = ("messages", "size", "times")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size = 0
+        self.times = 0
+
+    def add(self, other: Counter) -> None:
+        """Add another tally to this one."""
+        self.messages += other.messages
+        self.size += other.size
+        self.times += other.times
+
+    @property
+    def tally(self) -> Tally:
+        """The values of this moment."""
+        return Tally(self.messages, self.size, self.times)
 
 
 class Span(NamedTuple):
@@ -74,9 +96,9 @@ class Statistics:
     def __init__(self, cluster: str, now: int) -> None:
         self.booted = now
         self._cluster = cluster
-        self._puts: dict[tuple[str, int], list[int]] = {}
-        self._gets: dict[tuple[str, str, int], list[int]] = {}
-        self._sent_back: dict[tuple[str, str], list[int]] = {}
+        self._puts: dict[tuple[str, int], Counter] = {}
+        self._gets: dict[tuple[str, str, int], Counter] = {}
+        self._sent_back: dict[tuple[str, str], Counter] = {}
         self._slow: dict[int, int] = {}
         self._slow_before: dict[int, int] | None = None
         self._slow_since = Moment(now, 0, 0, 0, 0)
@@ -97,28 +119,28 @@ class Statistics:
     def put(self, topic: str, queue_id: int, count: int, size: int) -> None:
         """Count one send that stored ``count`` messages of ``size`` bytes together."""
         try:
-            tally = self._puts[topic, queue_id]
+            counter = self._puts[topic, queue_id]
         except KeyError:
-            tally = self._puts[topic, queue_id] = [0, 0, 0]
-        tally[0] += count
-        tally[1] += size
-        tally[2] += 1
+            counter = self._puts[topic, queue_id] = Counter()
+        counter.messages += count
+        counter.size += size
+        counter.times += 1
 
     def got(self, group: str, topic: str, queue_id: int, count: int, size: int) -> None:
         """Count one pull that was answered with ``count`` messages of ``size`` bytes together."""
         try:
-            tally = self._gets[group, topic, queue_id]
+            counter = self._gets[group, topic, queue_id]
         except KeyError:
-            tally = self._gets[group, topic, queue_id] = [0, 0, 0]
-        tally[0] += count
-        tally[1] += size
-        tally[2] += 1
+            counter = self._gets[group, topic, queue_id] = Counter()
+        counter.messages += count
+        counter.size += size
+        counter.times += 1
 
     def sent_back(self, group: str, topic: str) -> None:
         """Count a message that a consumer sent back."""
-        tally = self._sent_back.setdefault((topic, group), [0, 0, 0])
-        tally[0] += 1
-        tally[2] += 1
+        counter = self._sent_back.setdefault((topic, group), Counter())
+        counter.messages += 1
+        counter.times += 1
 
     def put_took(self, millis: int) -> None:
         """Note a put that took a millisecond or more; all others count as quicker."""
@@ -131,15 +153,15 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         """Drop what was counted of a topic that was deleted."""
-        self._puts = {key: tally for key, tally in self._puts.items() if key[0] != topic}
-        self._gets = {key: tally for key, tally in self._gets.items() if key[1] != topic}
-        self._sent_back = {key: tally for key, tally in self._sent_back.items() if key[0] != topic}
+        self._puts = {key: counter for key, counter in self._puts.items() if key[0] != topic}
+        self._gets = {key: counter for key, counter in self._gets.items() if key[1] != topic}
+        self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[0] != topic}
         self._forget(lambda parts: parts[0] == topic)
 
     def forget_group(self, group: str) -> None:
         """Drop what was counted of a group that was deleted."""
-        self._gets = {key: tally for key, tally in self._gets.items() if key[0] != group}
-        self._sent_back = {key: tally for key, tally in self._sent_back.items() if key[1] != group}
+        self._gets = {key: counter for key, counter in self._gets.items() if key[0] != group}
+        self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[1] != group}
         self._forget(lambda parts: len(parts) > 1 and parts[-1] == group)
 
     def _forget(self, gone: Callable[[list[str]], bool]) -> None:
@@ -181,12 +203,12 @@ class Statistics:
             "QUEUE_PUT": _frozen(last.get("QUEUE_PUT"), ((f"{t}@{q}", v) for (t, q), v in self._puts.items())),
             "QUEUE_GET": _frozen(last.get("QUEUE_GET"), ((f"{t}@{q}@{g}", v) for (g, t, q), v in self._gets.items())),
             "SNDBCK_PUT": _frozen(last.get("SNDBCK_PUT"), ((f"{t}@{g}", v) for (t, g), v in self._sent_back.items())),
-            "TOPIC_PUT": _summed((topic, tally) for (topic, _), tally in self._puts.items()),
-            "GROUP_GET": _summed((f"{topic}@{group}", tally) for (group, topic, _), tally in self._gets.items()),
+            "TOPIC_PUT": _summed((topic, counter) for (topic, _), counter in self._puts.items()),
+            "GROUP_GET": _summed((f"{t}@{g}", counter) for (g, t, _), counter in self._gets.items()),
         }
         for name, source in (("BROKER_PUT", self._puts.values()), ("BROKER_GET", self._gets.values())):
             if source:
-                tables[name] = {self._cluster: Tally(sum(tally[0] for tally in source))}
+                tables[name] = {self._cluster: Tally(sum(counter.messages for counter in source))}
         return tables
 
     # ------------------------------------------------------------------ answering
@@ -270,23 +292,21 @@ class Statistics:
         return (self._moments[-1].puts if self._moments else 0), self._slow
 
 
-def _frozen(last: _Table | None, counters: Iterable[tuple[str, list[int]]]) -> _Table:
+def _frozen(last: _Table | None, counters: Iterable[tuple[str, Counter]]) -> _Table:
     """The counters as they are now; those that stood still since ``last`` share its values."""
     table: _Table = {}
-    for key, tally in counters:
+    for key, counter in counters:
         before = last.get(key) if last else None
-        table[key] = before if before is not None and before[2] == tally[2] else Tally(*tally)
+        still = before is not None and before.messages == counter.messages and before.times == counter.times
+        table[key] = before if still and before is not None else counter.tally
     return table
 
 
-def _summed(counters: Iterable[tuple[str, list[int]]]) -> _Table:
-    table: dict[str, list[int]] = {}
-    for key, tally in counters:
-        total = table.setdefault(key, [0, 0, 0])
-        total[0] += tally[0]
-        total[1] += tally[1]
-        total[2] += tally[2]
-    return {key: Tally(*total) for key, total in table.items()}
+def _summed(counters: Iterable[tuple[str, Counter]]) -> _Table:
+    sums: dict[str, Counter] = {}
+    for key, counter in counters:
+        sums.setdefault(key, Counter()).add(counter)
+    return {key: total.tally for key, total in sums.items()}
 
 
 def _span(window: deque[Snapshot], table: str, key: str, field: int) -> Span:
