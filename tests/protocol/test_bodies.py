@@ -7,6 +7,7 @@ import pytest
 
 from eruca.protocol.bodies import (
     AclConfig,
+    BloomFilterData,
     Body,
     BrokerData,
     BrokerStatsData,
@@ -19,6 +20,8 @@ from eruca.protocol.bodies import (
     ConsumerConnection,
     ConsumerData,
     ConsumeResult,
+    ConsumerFilterData,
+    ConsumerFilters,
     ConsumerIdList,
     ConsumerOffsets,
     ConsumerRunningInfo,
@@ -53,6 +56,7 @@ from eruca.protocol.bodies import (
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicFilters,
     TopicList,
     TopicOffset,
     TopicRouteData,
@@ -96,6 +100,24 @@ STATS = ConsumeStats(
 )
 STATS_ITEM = BrokerStatsItem(sum=12, tps=0.2, avgpt=1.0e-4)
 UNIT = ConsumeQueueData(physic_size=176, tags_code=2598919)
+FILTERS = ConsumerFilters(
+    filter_data_by_topic={
+        "T": TopicFilters(
+            topic="T",
+            group_filter_data={
+                "g": ConsumerFilterData(
+                    consumer_group="g",
+                    topic="T",
+                    expression="a > 5",
+                    expression_type="SQL92",
+                    born_time=AT,
+                    client_version=AT,
+                    bloom_filter_data=BloomFilterData(bit_num=216, bit_pos=(162, 52, 132)),
+                )
+            },
+        )
+    }
+)
 
 BODIES: list[tuple[str, Body, Style]] = [
     ("route.json", ROUTE, Style.COMPACT),
@@ -284,6 +306,8 @@ BODIES: list[tuple[str, Body, Style]] = [
         ),
         Style.COMPACT,
     ),
+    ("filters.json", FILTERS, Style.COMPACT),
+    ("filters.pretty.json", FILTERS, Style.PRETTY),
     (
         "acl.json",
         AclConfig(

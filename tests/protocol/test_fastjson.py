@@ -189,11 +189,26 @@ def test_references_cannot_blow_a_text_up() -> None:
     "text",
     ["[" * 100_000, "{a:" * 100_000, "{{" * 100_000, "[/*" * 10, '"' + "\\" * 7, "9" * 5000,
      "{x:" + "9" * 5000 + "}", "1e999", "{'a':1e999}", "/", "{/", "{:1}", "{a}", "'", "\x00",
-     '{{"$ref":"$"}:1}'],
+     '{{"$ref":"$"}:1}', "{{{a:1}:2}:3}", "{[{{a:1}:2}]:3}", '"' + '\\"' * 200_000],
 )  # fmt: skip
 def test_hostile_text_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
         fastjson.loads(text)
+
+
+def test_a_string_that_never_ends_costs_one_look() -> None:
+    with pytest.raises(ProtocolError, match="not closed"):
+        fastjson.reader(dict[int, str])('{"' + '\\"' * 300_000)
+
+
+def test_what_is_nested_deeply_is_refused_where_it_does_not_fit() -> None:
+    for opened, closed in (("[", "]"), ('{"a":', "}")):
+        deep = opened * 900 + "1" + closed * 900
+        for member in ("text", "number", "list", "longs", "queues"):
+            with suppress(ProtocolError):
+                read_sample(f'{{"{member}":{deep}}}')
+            with suppress(ProtocolError):
+                read_sample(f'{{"{member}":{{"x":{deep}}}}}')
 
 
 def test_text_that_is_not_utf8_or_too_long_is_refused() -> None:

@@ -1,5 +1,5 @@
 // Writes the texts of this folder with Apache RocketMQ's own classes and fastjson 1.2.69.
-// Needs rocketmq-common 4.9.7 and what it depends on on the class path:
+// Needs rocketmq-broker 4.9.7 and what it depends on on the class path:
 //   javac -cp "$JARS" -d out Capture.java && java -cp "$JARS:out" Capture <this folder>
 
 import com.alibaba.fastjson.JSON;
@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
 import java.util.*;
 import java.util.concurrent.*;
+import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
 import org.apache.rocketmq.common.*;
 import org.apache.rocketmq.common.admin.*;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -330,6 +331,11 @@ public class Capture {
         account.setTopicPerms(Collections.singletonList("T1=PUB|SUB"));
         acl.setPlainAccessConfigs(Collections.singletonList(account));
         put("acl.json", acl);
+        ConsumerFilterManager filters = new ConsumerFilterManager();
+        filters.register("T", "g", "a > 5", "SQL92", 1700000000123L);
+        filters.get("T", "g").setBornTime(1700000000123L);
+        put("filters.json", filters.encode(false));
+        put("filters.pretty.json", filters.encode(true));
         put("aclversions.json", Collections.singletonMap("/etc/plain_acl.yml", version(1, 1700000000123L)));
     }
 

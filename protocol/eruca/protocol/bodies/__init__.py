@@ -31,6 +31,12 @@ from eruca.protocol.bodies.clients import (
     ProducerTableInfo,
     SubscriptionData,
 )
+from eruca.protocol.bodies.filters import (
+    BloomFilterData,
+    ConsumerFilterData,
+    ConsumerFilters,
+    TopicFilters,
+)
 from eruca.protocol.bodies.groups import (
     GroupList,
     SubscriptionGroupConfig,
@@ -92,6 +98,7 @@ __all__ = [
     "PERM_READ",
     "PERM_WRITE",
     "AclConfig",
+    "BloomFilterData",
     "Body",
     "BrokerData",
     "BrokerStatsData",
@@ -110,6 +117,8 @@ __all__ = [
     "ConsumeType",
     "ConsumerConnection",
     "ConsumerData",
+    "ConsumerFilterData",
+    "ConsumerFilters",
     "ConsumerIdList",
     "ConsumerOffsets",
     "ConsumerRunningInfo",
@@ -142,6 +151,7 @@ __all__ = [
     "SubscriptionGroupWrapper",
     "TopicConfig",
     "TopicConfigSerializeWrapper",
+    "TopicFilters",
     "TopicList",
     "TopicOffset",
     "TopicRouteData",

@@ -39,7 +39,7 @@ _SIMPLE_ESCAPES = {
     '"': '"', "'": "'", "/": "/", "\\": "\\",
 }  # fmt: skip
 _WORDS = {"true": True, "false": False, "null": None, "NaN": None, "undefined": None}
-_BARE_INTEGER_KEYS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([{,]\s*+)(-?\d++)(?=\s*+:)', re.S)
+_BARE_INTEGER_KEYS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([{,]\s*+)(-?\d++)(?=\s*+:)', re.S)
 _MAX_DIGITS = 400
 
 
@@ -84,6 +84,7 @@ class _Parser:
         self.at = 0
         self.path: list[str | int] = []
         self.references: list[Reference] = []
+        self.inside_key = False
 
     def read(self) -> Any:
         self.skip(_BLANK)
@@ -168,16 +169,23 @@ class _Parser:
         if first == '"' or first == "'":
             return self.string(first)
         if first == "{" or first == "[":
-            held = self.references
-            self.references = []
-            value = self.value()
-            if self.references:
-                raise self.wrong("a $ref inside a key")
-            self.references = held
-            return _KEY_ENCODER.encode(value).decode()
+            return self.object_key()
         if first.isdigit() or first == "-":
             return str(self.number())
         return self.name()
+
+    def object_key(self) -> str:
+        """A key's text would double its length with each level of keys inside keys, so
+        there is one level, and no reference in it."""
+        if self.inside_key:
+            raise self.wrong("an object key inside a key")
+        before = len(self.references)
+        self.inside_key = True
+        value = self.value()
+        self.inside_key = False
+        if len(self.references) != before:
+            raise self.wrong("a $ref inside a key")
+        return _KEY_ENCODER.encode(value).decode()
 
     def name(self) -> str:
         found = _NAME.match(self.text, self.at)

@@ -40,11 +40,19 @@ class _Misfit(Exception):
     def __init__(self, wanted: str, found: Any) -> None:
         super().__init__(wanted)
         self.path: list[str] = []
-        self.what = f"{wanted} expected, found {str(found)[:40]!r}"
+        self.what = f"{wanted} expected, found {_describe(found)}"
 
     def inside(self, step: object) -> "_Misfit":
         self.path.insert(0, str(step)[:80])
         return self
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return repr(value[:60]) if isinstance(value, str) else repr(value)
 
 
 Read = Callable[[bytes | bytearray | memoryview | str], T]
@@ -70,7 +78,7 @@ def fit(kind: type[T], value: Any) -> T:
     """Make a ``kind`` of a value from ``loads``; raises ProtocolError if it does not fit."""
     try:
         if value is None:
-            raise _Misfit("a value", "null")
+            raise _Misfit("a value", None)
         fitted: T = _rule(kind)(value)
     except _Misfit as misfit:
         where = ".".join(misfit.path) or "the text"
@@ -128,6 +136,8 @@ def _plan(info: inspect.Type) -> Fit:
             return _sequence(_plan(info.item_type), list)
         case inspect.SetType():
             return _sequence(_plan(info.item_type), set)
+        case inspect.VarTupleType():
+            return _sequence(_plan(info.item_type), tuple)
         case inspect.UnionType():
             (one,) = [each for each in info.types if not isinstance(each, inspect.NoneType)]
             return _plan(one)
@@ -272,4 +282,7 @@ def _text(value: Any) -> str:
         return double_text(value)
     if isinstance(value, int):
         return str(value)
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except RecursionError:
+        raise _Misfit("text", value) from None

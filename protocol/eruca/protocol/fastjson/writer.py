@@ -5,14 +5,14 @@ particular body.
 
 A struct is written as a bean: members in the order of their names, those that are None
 left out.  A map keeps its order (STANDARD sorts it), loses its None values, and has bare
-keys where they are numbers or structs.  A set is written in the order of its values,
-where Java's order is arbitrary.
+keys where they are numbers or structs.  A tuple is a Java
+array.  A set is written in the order of its values, where Java's order is arbitrary.
 """
 
 import enum
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -123,10 +123,12 @@ class _Writer:
             self.bean(value, depth)
         elif isinstance(value, dict):
             self.map(value, depth)
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, list):
             self.list(value, depth)
+        elif isinstance(value, tuple):
+            self.line_of(value, depth)
         elif isinstance(value, set | frozenset):
-            self.set(value, depth)
+            self.line_of(sorted(value), depth)
         else:
             raise TypeError(f"fastjson writes no {type(value).__name__}")
 
@@ -189,7 +191,7 @@ class _Writer:
         else:
             self.value(key, depth)
 
-    def list(self, value: list[Any] | tuple[Any, ...], depth: int) -> None:
+    def list(self, value: list[Any], depth: int) -> None:
         self.put("[")
         for index, member in enumerate(value):
             if index:
@@ -200,9 +202,10 @@ class _Writer:
             self.line(depth)
         self.put("]")
 
-    def set(self, value: "set[Any] | frozenset[Any]", depth: int) -> None:
+    def line_of(self, value: Iterable[Any], depth: int) -> None:
+        """Arrays and sets stay on one line even in pretty texts."""
         self.put("[")
-        for index, member in enumerate(sorted(value)):
+        for index, member in enumerate(value):
             if index:
                 self.put(",")
             self.value(member, depth + 1)
