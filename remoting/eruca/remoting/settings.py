@@ -22,13 +22,11 @@ Declare::
         namesrv_addr: str | None = setting(None, environment="NAMESRV_ADDR")
         store: StoreConfig = field(default_factory=StoreConfig)   # nested: its keys join these
 
-Read, at start (``main`` of a daemon)::
+Read (a daemon's ``main`` calls ``eruca.remoting.command_line.command_line``, which ends here)::
 
-    start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
+    start = read(BrokerConfig, text=properties_text, environment=os.environ, given={})
     start.config      # the BrokerConfig
     start.warnings    # sentences to log: unknown keys by name, values that look wrong
-    start.file        # the path given with -c, or None
-    start.shown       # what -p or -m print (then the daemon exits 0), or None
 
 Change, while it runs (requests 25 and 318)::
 
@@ -46,7 +44,6 @@ A value is taken from the first of: the command line, an environment variable ``
 one sentence that names the key, the value and what is allowed.
 """
 
-import argparse
 import dataclasses
 import difflib
 import enum
@@ -54,7 +51,6 @@ import math
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from eruca.protocol import properties
@@ -65,7 +61,6 @@ __all__ = [
     "Setting",
     "Start",
     "change",
-    "command_line",
     "read",
     "setting",
     "settings_of",
@@ -189,11 +184,15 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Start(Generic[C]):
-    """What the command line and everything behind it came to."""
+    """A configuration and how it came about.
+
+    ``warnings`` are sentences for the log; ``file`` and ``shown`` come from the command line: the
+    properties file that was named, and what the operator asked to see instead of a start.
+    """
 
     config: C
     warnings: list[str]
-    file: Path | None = None
+    file: str | None = None
     shown: str | None = None
 
 
@@ -244,37 +243,6 @@ def read(
             else:
                 warnings.append(f"{_unknown(key, known)} in {place}; it is ignored")
     return Start(config, warnings)
-
-
-def command_line(
-    kind: type[C],
-    program: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-) -> Start[C]:
-    """A ``kind`` from a daemon's command line, with the flags that operators know.
-
-    -c FILE, -n ADDRESSES (only where the class has ``namesrvAddr``), -p (print every setting), -m
-    (print the important ones), --set KEY=VALUE (any key, may be repeated), -h. Exits with status 2
-    and argparse's usage for a flag that does not exist, and with 0 for -h. Raises BadSetting.
-    """
-    known = settings_of(kind)
-    options = _parser(program, "namesrvAddr" in known).parse_args(list(arguments))
-    given = dict(_assignment(item) for item in options.set)
-    if getattr(options, "namesrv", None):
-        given["namesrvAddr"] = options.namesrv
-    file = Path(options.config) if options.config else None
-    start = read(
-        kind,
-        text=_content(file) if file else "",
-        environment=environment,
-        given=given,
-        source=str(file),
-    )
-    shown = None
-    if options.all or options.important:
-        shown = "".join(f"{key}={text}\n" for key, text in values(start.config, important=not options.all).items())
-    return dataclasses.replace(start, file=file, shown=shown)
 
 
 def change(config: object, changes: Mapping[str, str]) -> dict[str, str]:
@@ -349,7 +317,7 @@ def _value(kind: type, text: str) -> Any:
         return kind[text]
     if "_" in text or not text.isascii():  # Python's notation, not an operator's
         raise ValueError(text)
-    number = kind(text)
+    number = int(text) if kind is int else float(text)
     if not math.isfinite(number):
         raise ValueError(text)
     return number
@@ -365,8 +333,12 @@ def _own_variables(known: Mapping[str, Setting], environment: Mapping[str, str])
 
 def _prefixed_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
     """Keys by variable; a variable that is no key's stays under its own name, to be warned of."""
-    keys = {ENVIRONMENT_PREFIX + item.place[-1].upper(): key for key, item in known.items()}
+    keys = {_variable(item): key for key, item in known.items()}
     return {keys.get(name, name): text for name, text in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+
+
+def _variable(item: Setting) -> str:
+    return ENVIRONMENT_PREFIX + item.place[-1].upper()
 
 
 def _doubts(item: Setting, text: str) -> Iterator[str]:
@@ -375,46 +347,8 @@ def _doubts(item: Setting, text: str) -> Iterator[str]:
 
 
 def _unknown(key: str, known: Mapping[str, Setting]) -> str:
-    folded = {
-        name.lower(): item.key for item in known.values() for name in (item.key, ENVIRONMENT_PREFIX + item.place[-1])
-    }
+    names = [*known, *(_variable(item) for item in known.values())]
+    folded = {name.lower(): name for name in names}
     close = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=0.75)
     hint = f" (did you mean {folded[close[0]]}?)" if close else ""
     return f"unknown key {key}{hint}"
-
-
-def _parser(program: str, with_nameserver: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
-    parser.add_argument("-c", "--configFile", dest="config", metavar="FILE", help="properties file")
-    if with_nameserver:
-        parser.add_argument(
-            "-n",
-            "--namesrvAddr",
-            dest="namesrv",
-            metavar="ADDRESSES",
-            help="nameservers: host:port;host:port",
-        )
-    parser.add_argument("-p", "--printConfigItem", dest="all", action="store_true", help="print every setting")
-    parser.add_argument(
-        "-m",
-        "--printImportantConfig",
-        dest="important",
-        action="store_true",
-        help="print the important settings",
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set any key, repeatable")
-    return parser
-
-
-def _assignment(item: str) -> tuple[str, str]:
-    key, equals, text = item.partition("=")
-    if not equals or not key:
-        raise BadSetting(f"--set takes KEY=VALUE, not '{item}'")
-    return key, text
-
-
-def _content(file: Path) -> str:
-    try:
-        return properties.decode(file.read_bytes())
-    except OSError as error:
-        raise BadSetting(f"cannot read {file}: {error.strerror}; name a properties file") from None
