@@ -1,15 +1,25 @@
 """Eruca's client for RocketMQ clusters: producers and consumers, asynchronous and blocking."""
 
+from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
+from eruca.client.message import Message, ReceivedMessage
+from eruca.client.producer import Producer
 from eruca.client.pull_consumer import PullConsumer, PullResult, PullStatus
+from eruca.client.sends import SendResult, SendStatus
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
 __all__ = [
     "ClientSettings",
+    "Message",
     "MessageQueue",
+    "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "ReceivedMessage",
     "Record",
+    "SendResult",
+    "SendStatus",
+    "split_batch",
 ]

@@ -74,6 +74,10 @@ class UniqueKeys:
         self._counter = counter = (self._counter + 1) & 0xFFFF
         return "%s%08X%04X" % (self._prefix, int((now - self._month) * 1000) & 0xFFFFFFFF, counter)  # noqa: UP031
 
+    def next_now(self) -> str:
+        """The id of a message made now."""
+        return self.next(time.time())
+
 
 _keys: UniqueKeys | None = None
 os.register_at_fork(after_in_child=_forked)

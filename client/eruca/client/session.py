@@ -69,6 +69,7 @@ class Session:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self.loop = asyncio.get_running_loop()
         self.address = settings.client_ip or identity.local_address()
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
         self.channels = Channels(Router(self, [pushed.routes]), connect_timeout=settings.connect_timeout)
@@ -255,6 +256,20 @@ class Session:
             return await connection.call(endpoint, ask, body, timeout=timeout or self.settings.request_timeout)
         except (Refused, RemotingError, ProtocolError) as error:
             raise translate(error) from error
+
+    def master_now(self, broker: str) -> str | None:
+        """The address of a broker's master as far as it is known."""
+        addresses = self._brokers.get(broker)
+        return None if addresses is None else addresses.get(MASTER)
+
+    def look_again(self, topic: str) -> None:
+        """Ask for a route in the background, since a broker of it failed."""
+        if topic not in self._fetching:
+            self.spawn(self._look(topic))
+
+    async def _look(self, topic: str) -> None:
+        with contextlib.suppress(ClientError):
+            await self.refresh(topic)
 
     async def master(self, broker: str, topic: str | None = None) -> str:
         """The address of a broker's master; its topic's route is asked for when it is not known.

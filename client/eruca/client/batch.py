@@ -1,0 +1,68 @@
+"""Many messages in one request: what may go together, how it is written, and how much fits.
+
+Pure. Facts: MessageBatch.generateFromList and MessageDecoder.encodeMessages in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from eruca.client.errors import BadMessage
+from eruca.client.message import Message
+from eruca.protocol import names
+from eruca.protocol.record import BatchEntry, encode_batch
+
+ENTRY_SIZE = 22
+"""Bytes of an entry beside its body and properties."""
+_OWN_PROPERTIES = 60
+"""Bytes that UNIQ_KEY and WAIT take in an entry at most, with an IPv4 address."""
+
+
+def check_batch(messages: Sequence[Message], max_size: int) -> None:
+    """Raise BadMessage unless these messages may be sent as one batch."""
+    if not messages:
+        raise BadMessage("messages are empty: a batch takes one message or more")
+    first = messages[0]
+    for message in messages:
+        message.check(max_size)
+        if message.delay_level:
+            raise BadMessage("TimeDelayLevel in not supported for batching")
+        if message.topic != first.topic:
+            raise BadMessage("The topic of the messages in one batch should be the same")
+        if message.wait_store != first.wait_store:
+            raise BadMessage("The waitStoreMsgOK of the messages in one batch should the same")
+    if names.is_retry_topic(first.topic):
+        raise BadMessage("Retry Group is not supported for batching")
+
+
+def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes:
+    """The body of a batch; ``keys`` are the unique ids of its messages. Raises BadMessage when it is too large."""
+    body = encode_batch(
+        BatchEntry(message.flag, message.body, message.properties_text(key).encode())
+        for message, key in zip(messages, keys, strict=True)
+    )
+    if len(body) > max_size:
+        raise BadMessage(
+            f"the message body size over max value, MAX: {max_size}. "
+            f"The {len(messages)} messages take {len(body)} bytes: divide them with split_batch."
+        )
+    return body
+
+
+def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) -> Iterator[list[Message]]:
+    """Divide messages, in their order, into lists that fit one batch each; of one topic and one ``wait_store``.
+
+    A message that does not fit alone comes in a list of its own, and its send says why it is refused.
+    """
+    part: list[Message] = []
+    size = 0
+    for message in messages:
+        entry = ENTRY_SIZE + _OWN_PROPERTIES + len(message.body) + len(message.properties_text("").encode())
+        together = not part or (message.topic == part[0].topic and message.wait_store == part[0].wait_store)
+        if part and (size + entry > max_size or not together):
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += entry
+    if part:
+        yield part

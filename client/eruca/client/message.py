@@ -1,0 +1,213 @@
+"""Messages as users see them: one to send, one received.
+
+Owns what a user may put into a message and the sentences that say why not. A received message reads from its stored
+record only when asked: properties are parsed and a compressed body is decompressed at first use, once.
+Facts: Validators.checkMessage and Message.putUserProperty in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from eruca.client.compression import decompress
+from eruca.client.config import check_topic
+from eruca.client.errors import BadMessage
+from eruca.protocol import names
+from eruca.protocol.message import PROPERTIES_MAX_LENGTH
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, host_text
+
+MAX_DELAY_LEVEL: Final = 18
+
+
+class Message:
+    """A message to send.
+
+    Args:
+        topic: where to.
+        body: any bytes, at least one.
+        tags: one tag, by which consumers subscribe.
+        keys: business keys, by which a message is found again: one text or several, none with a blank in it.
+        properties: more names and values; RocketMQ's own names are refused.
+        flag: any 32-bit number, kept as it is.
+        delay_level: 1 to 18 (1s 5s 10s 30s 1m 2m ... 2h by the broker's setting); 0 delivers at once.
+        wait_store: False lets the broker answer before the message is flushed or replicated.
+
+    Raises BadMessage.
+    """
+
+    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "topic", "wait_store")
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.tags = tags
+        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
+        self.properties = properties
+        self.flag = flag
+        self.delay_level = delay_level
+        self.wait_store = wait_store
+
+    def __repr__(self) -> str:
+        return f"<Message to {self.topic}, tags={self.tags!r}, keys={self.keys!r}, {len(self.body)} bytes>"
+
+    def check(self, max_size: int) -> None:
+        """Raise BadMessage or BadName unless RocketMQ takes this message; ``max_size`` bounds the body in bytes."""
+        if self.topic not in _checked:
+            check_topic(self.topic)
+            if self.topic in names.NOT_ALLOWED_SEND_TOPICS:
+                raise BadMessage(f"Sending message to topic[{self.topic}] is forbidden.")
+            if len(_checked) < 10_000:
+                _checked.add(self.topic)
+        body = self.body
+        if type(body) is not bytes:
+            if body is None:
+                raise BadMessage("the message body is null")
+            if not isinstance(body, bytes | bytearray | memoryview):
+                raise BadMessage(
+                    f"the message body is of type {type(body).__name__}: bytes are expected, such as text.encode()"
+                )
+            self.body = body = bytes(body)
+        if not body:
+            raise BadMessage("the message body length is zero")
+        if len(body) > max_size:
+            raise BadMessage(f"the message body size over max value, MAX: {max_size}")
+        if not 0 <= self.delay_level <= MAX_DELAY_LEVEL:
+            raise BadMessage(f"delay_level={self.delay_level}: 0 to {MAX_DELAY_LEVEL} is expected")
+
+    def properties_text(self, unique_key: str) -> str:
+        """The properties as they travel. Raises BadMessage."""
+        text = f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_store else 'false'}"
+        pairs = 2
+        if self.tags:
+            text += "\x02TAGS\x01" + self.tags
+            pairs += 1
+        if self.keys:
+            text += f"\x02KEYS\x01{self.keys}"
+            pairs += 1
+        if self.delay_level:
+            text += f"\x02DELAY\x01{self.delay_level}"
+            pairs += 1
+        if self.properties:
+            for name, value in self.properties.items():
+                _check_property(name, value)
+                text += f"\x02{name}\x01{value}"
+                pairs += 1
+        if text.count("\x01") != pairs or text.count("\x02") != pairs - 1:
+            raise BadMessage("tags, keys and properties must not hold the characters 0x01 and 0x02")
+        if len(text) > PROPERTIES_MAX_LENGTH // 4 and len(text.encode()) > PROPERTIES_MAX_LENGTH:
+            raise BadMessage(f"tags, keys and properties together take more than {PROPERTIES_MAX_LENGTH} bytes")
+        return text
+
+
+_checked: set[str] = set()
+"""Topics that were found legal."""
+
+
+def _check_property(name: str, value: str) -> None:
+    if not isinstance(name, str) or not isinstance(value, str) or not name.strip() or not value.strip():
+        raise BadMessage(
+            f"The name or value of property can not be null or blank string! ({name!r}: {value!r}; both are texts)"
+        )
+    if name in names.RESERVED_PROPERTIES:
+        raise BadMessage(f"The Property<{name}> is used by system, input another please")
+
+
+class ReceivedMessage:
+    """A message that was received.
+
+    ``record`` is what the broker stored, ``queue`` the queue it came from (of the group's retry topic when it came
+    again after a failure).
+    """
+
+    __slots__ = ("_body", "queue", "record")
+
+    def __init__(self, record: Record, queue: MessageQueue) -> None:
+        self.record = record
+        self.queue = queue
+        self._body: bytes | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to, also when it comes again."""
+        topic = self.record.topic
+        if topic[:1] == "%" and names.is_retry_topic(topic):
+            return self.record.properties.get(names.RETRY_TOPIC, topic)
+        return topic
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was sent. Raises BadAnswer when it cannot be decompressed."""
+        if self._body is None:
+            self._body = decompress(self.record.body, self.record.sys_flag)
+        return self._body
+
+    @property
+    def tags(self) -> str | None:
+        """The tag."""
+        return self.record.tags
+
+    @property
+    def keys(self) -> list[str]:
+        """The business keys."""
+        return self.record.keys
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties, RocketMQ's own included."""
+        return self.record.properties
+
+    @property
+    def message_id(self) -> str:
+        """The id that the producer gave; the broker's where it gave none."""
+        return self.record.unique_key or self.record.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that names the place in the broker's log."""
+        return self.record.offset_message_id
+
+    @property
+    def queue_offset(self) -> int:
+        """The position in its queue."""
+        return self.record.queue_offset
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it came before."""
+        return self.record.reconsume_times
+
+    @property
+    def born_timestamp(self) -> int:
+        """When it was sent, by the producer's clock (ms since 1970)."""
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        """When it was stored, by the broker's clock (ms since 1970)."""
+        return self.record.store_timestamp
+
+    @property
+    def born_host(self) -> str:
+        """``address:port`` of the producer."""
+        return host_text(self.record.born_host)
+
+    @property
+    def flag(self) -> int:
+        """The number that the sender set."""
+        return self.record.flag
+
+    def __repr__(self) -> str:
+        return f"<ReceivedMessage {self.message_id} of {self.queue} at {self.record.queue_offset}>"

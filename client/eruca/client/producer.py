@@ -1,0 +1,275 @@
+"""Sending messages.
+
+Owns a producer's settings and its seat in the session; ``sends`` carries each message to its end.
+Facts: DefaultMQProducer in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from eruca.client import identity
+from eruca.client.batch import check_batch, encode_messages
+from eruca.client.compression import COMPRESS_FROM, compress
+from eruca.client.config import ClientSettings, check_group
+from eruca.client.errors import BadConfig, BadMessage, StateError, UsageError
+from eruca.client.message import Message
+from eruca.client.routes import Route
+from eruca.client.selectors import RoundRobin, Selector
+from eruca.client.sends import Choice, Send, SendEndpoint, SendResult
+from eruca.client.session import Session, now_ms
+from eruca.protocol import api
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.names import DEFAULT_TOPIC
+from eruca.protocol.queues import MessageQueue
+
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+
+
+class Producer:
+    """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
+
+    Args:
+        group: names this kind of producer towards brokers and operators.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        send_timeout: seconds for a send, all attempts together.
+        retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
+        retry_when_not_stored: try again, too, when a send is answered with another status than SEND_OK.
+        compress_from: bytes of a body from which on it travels compressed.
+        max_message_size: bytes of the largest body.
+        new_topic_queues: queues of a topic that the first send creates.
+        settings: what all clients share.
+
+    Raises BadName, BadConfig and NoNameserver.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        send_timeout: float = 3.0,
+        retries: int = 2,
+        retry_when_not_stored: bool = False,
+        compress_from: int = COMPRESS_FROM,
+        max_message_size: int = MAX_MESSAGE_SIZE,
+        new_topic_queues: int = 4,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        check_group(group, "producer")
+        if send_timeout <= 0 or retries < 0 or new_topic_queues < 1 or compress_from < 1:
+            raise BadConfig(
+                f"send_timeout={send_timeout}, retries={retries}, new_topic_queues={new_topic_queues}, "
+                f"compress_from={compress_from}: a positive time, 0 or more retries, and 1 or more of the others "
+                "are expected"
+            )
+        self.group = group
+        self.send_timeout = send_timeout
+        self.retries = retries
+        self.retry_when_not_stored = retry_when_not_stored
+        self.compress_from = compress_from
+        self.max_message_size = max_message_size
+        self.new_topic_queues = new_topic_queues
+        self._settings = ClientSettings.choose(settings, nameserver)
+        self._session: Session | None = None
+        self._turns: dict[str, RoundRobin] = {}
+        self._under_way = 0
+        self._idle: asyncio.Event = asyncio.Event()
+
+    # ------------------------------------------------------------------ starting and stopping
+
+    async def start(self) -> None:
+        """Take a seat in the session. Connections are made when they are needed."""
+        if self._session is not None:
+            raise StateError(
+                "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
+            )
+        self._session = Session.join(self._settings)
+        await self._session.add_producer(self.group)
+
+    async def stop(self) -> None:
+        """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
+        session = self._session
+        if session is None:
+            return
+        if self._under_way:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), self.send_timeout)
+        self._session = None
+        await session.remove_producer(self.group)
+        await session.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start and after stop, ForkedClient in a forked child."""
+        session = self._session
+        if session is None:
+            raise StateError("The producer service state not OK: call start() or use `async with` first.")
+        if session.forks != identity.fork_count():
+            session.check_fork()
+        return session
+
+    # ------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until the broker has stored it.
+
+        Args:
+            queue: where exactly; then there is one attempt.
+            selector: chooses the queue by the message and ``arg`` (see ``selectors``); then there is one attempt.
+            timeout: seconds; default send_timeout.
+
+        Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
+        (the message may have been stored), TopicNotFound, NameserverUnreachable.
+        """
+        return await self.start_send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+
+    def start_send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send a message without waiting; arguments and errors as in ``send``.
+
+        Many sends can be under way at once, and leave in few writes. Errors of use are raised here, the others by the
+        future.
+        """
+        message.check(self.max_message_size)
+        key = identity.unique_keys().next_now()
+        body, bits = compress(message.body, self.compress_from)
+        header = self._header(message.topic, message.properties_text(key), bits, message.flag)
+        choose = self._choice(message, queue, selector, arg)
+        return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+    ) -> SendResult:
+        """Send messages of one topic in one request; all are stored in one queue, or none.
+
+        See ``split_batch`` for more than fit. Errors as in ``send``.
+        """
+        check_batch(messages, self.max_message_size)
+        keys = [identity.unique_keys().next_now() for _ in messages]
+        body = encode_messages(messages, keys, self.max_message_size)
+        first = messages[0]
+        wait = f"WAIT\x01{'true' if first.wait_store else 'false'}"
+        header = self._header(first.topic, wait, 0, 0)
+        header.batch = True
+        choose = self._choice(first, queue, None, None)
+        return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+    ) -> None:
+        """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets."""
+        message.check(self.max_message_size)
+        session = self.session
+        body, bits = compress(message.body, self.compress_from)
+        text = message.properties_text(identity.unique_keys().next_now())
+        header = self._header(message.topic, text, bits, message.flag)
+        route = session.routes.get(message.topic)
+        if route is None or not route.to_send:
+            route = await session.route_to_send(message.topic, self.new_topic_queues)
+        chosen = self._choice(message, queue, selector, arg)(route, None)
+        header.queue_id = chosen.queue_id
+        connection = await session.connection(await session.master(chosen.broker_name, message.topic))
+        connection.oneway(api.SEND_MESSAGE_V2, header, body)
+
+    def _header(self, topic: str, properties: str, sys_flag: int, flag: int) -> SendMessageV2:
+        return SendMessageV2(
+            producer_group=self.group,
+            topic=topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=self.new_topic_queues,
+            queue_id=0,
+            sys_flag=sys_flag,
+            born_timestamp=now_ms(),
+            flag=flag,
+            properties=properties,
+            reconsume_times=0,
+        )
+
+    def _choice(self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object) -> Choice:
+        if queue is not None:
+            if selector is not None:
+                raise UsageError("Give a queue or a selector, not both.")
+            if queue.topic != message.topic:
+                raise BadMessage("message's topic not equal mq's topic")
+            return lambda route, avoid: queue
+        if selector is not None:
+            return lambda route, avoid: _selected(selector, route, message, arg)
+        turn = self._turns.get(message.topic)
+        if turn is None:
+            turn = self._turns[message.topic] = RoundRobin()
+        return turn.choose_of
+
+    def _start(
+        self,
+        endpoint: SendEndpoint,
+        header: SendMessageV2,
+        body: bytes,
+        key: str,
+        choose: Choice,
+        fixed: object,
+        timeout: float | None,
+    ) -> asyncio.Future[SendResult]:
+        work = Send(
+            self,
+            self.session,
+            endpoint,
+            header,
+            body,
+            key,
+            choose,
+            attempts=1 if fixed is not None else 1 + self.retries,
+            timeout=self.send_timeout if timeout is None else timeout,
+        )
+        self._under_way += 1
+        work.attempt()
+        return work.future
+
+    def ended(self, send: Send) -> None:
+        """A send came to its end (called by the send)."""
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+
+def _selected(selector: Selector, route: Route, message: Message, arg: object) -> MessageQueue:
+    chosen = selector(route.to_send, message, arg)
+    if chosen is None:
+        raise UsageError("select message queue return null.")
+    if chosen.topic != message.topic:
+        raise UsageError("message's topic not equal mq's topic")
+    return chosen

@@ -1,0 +1,230 @@
+"""One send, from its first attempt to its result.
+
+Owns the header of a send, what its answer means, and the rule of retries: which errors go to another broker, how often,
+and within which time. A send that meets a known route and an open connection makes no task.
+Facts: DefaultMQProducerImpl.sendDefaultImpl and MQClientAPIImpl.processSendResponse in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eruca.client.errors import (
+    RETRIABLE_CODES,
+    BrokerNotFound,
+    BrokerRefused,
+    BrokerUnreachable,
+    CallTimeout,
+    ClientError,
+    SendFailed,
+    TopicNotFound,
+    translate,
+)
+from eruca.client.routes import Route
+from eruca.protocol import api
+from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Answer, Connection
+
+if TYPE_CHECKING:
+    from eruca.client.producer import Producer
+    from eruca.client.session import Session
+
+SendEndpoint = api.Endpoint[SendMessageV2, SendReply]
+Choice = Callable[[Route, str | None], MessageQueue]
+"""Given the route and the broker that failed last: which queue."""
+
+
+class SendStatus(enum.Enum):
+    """How a message was stored. It is stored in each case."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    """The master stored it, but not on its disk in time (SYNC_FLUSH)."""
+    SLAVE_NOT_AVAILABLE = 11
+    """The master stored it, but has no slave (SYNC_MASTER)."""
+    FLUSH_SLAVE_TIMEOUT = 12
+    """The master stored it, but its slave not in time (SYNC_MASTER)."""
+
+
+_STATUS = {each.value: each for each in SendStatus}
+
+
+class SendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a message is.
+
+    ``message_id`` is the id that travels with it (UNIQ_KEY), ``offset_message_id`` names its place in the broker's
+    log; for a batch both are lists joined by commas, and ``offset`` is that of the first message.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    offset: int
+    transaction_id: str | None = None
+
+
+def should_retry(error: ClientError) -> bool:
+    """Whether another attempt may follow this error."""
+    if isinstance(error, BrokerRefused):
+        return error.code in RETRIABLE_CODES
+    return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
+
+
+class Send:
+    """One send under way; ``future`` ends with its SendResult or a ClientError."""
+
+    __slots__ = (
+        "attempts",
+        "body",
+        "brokers",
+        "choose",
+        "endpoint",
+        "future",
+        "header",
+        "key",
+        "producer",
+        "queue",
+        "session",
+        "start",
+        "timeout",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        producer: Producer,
+        session: Session,
+        endpoint: SendEndpoint,
+        header: SendMessageV2,
+        body: bytes,
+        key: str,
+        choose: Choice,
+        *,
+        attempts: int,
+        timeout: float,
+    ) -> None:
+        self.producer = producer
+        self.session = session
+        self.endpoint = endpoint
+        self.header = header
+        self.body = body
+        self.key = key
+        self.choose = choose
+        self.attempts = attempts
+        self.timeout = timeout
+        self.start = session.loop.time()
+        self.tries = 0
+        self.brokers: list[str] = []
+        self.queue: MessageQueue | None = None
+        self.future: asyncio.Future[SendResult] = session.loop.create_future()
+
+    def attempt(self) -> None:
+        """Try once; without waiting where route and connection are there."""
+        session = self.session
+        route = session.routes.get(self.header.topic)
+        if route is None or not route.to_send:
+            session.spawn(self._attempt_unprepared(None))
+            return
+        try:
+            queue = self._take(route)
+        except ClientError as error:
+            self.fail(error)
+            return
+        address = session.master_now(queue.broker_name)
+        connection = None if address is None else session.ready(address)
+        if connection is None:
+            session.spawn(self._attempt_unprepared(queue))
+        else:
+            self._ask(connection, self.timeout - (self.session.loop.time() - self.start if self.tries > 1 else 0))
+
+    def _take(self, route: Route) -> MessageQueue:
+        queue = self.choose(route, self.brokers[-1] if self.brokers else None)
+        self.queue = queue
+        self.header.queue_id = queue.queue_id
+        self.brokers.append(queue.broker_name)
+        self.tries += 1
+        return queue
+
+    async def _attempt_unprepared(self, queue: MessageQueue | None) -> None:
+        """Try once after asking for the route and connecting, as far as needed."""
+        session = self.session
+        try:
+            async with asyncio.timeout_at(self.start + self.timeout):
+                if queue is None:
+                    route = await session.route_to_send(self.header.topic, self.header.default_topic_queue_nums)
+                    if not route.to_send:
+                        raise TopicNotFound(
+                            self.header.topic, "It has no queue that can be written: look at its permissions."
+                        )
+                    queue = self._take(route)
+                address = await session.master(queue.broker_name, self.header.topic)
+                connection = await session.connection(address)
+        except TimeoutError as error:
+            self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error or 'connecting took too long'})"))
+        except ClientError as error:
+            self._failed(error)
+        else:
+            self._ask(connection, self.start + self.timeout - self.session.loop.time())
+
+    def _ask(self, connection: Connection, timeout: float) -> None:
+        connection.start_call(self.endpoint, self.header, self.body, timeout=timeout).add_done_callback(self._answered)
+
+    def _answered(self, call: asyncio.Future[Answer[SendReply]]) -> None:
+        error = call.exception()
+        if error is not None:
+            self._failed(translate(error) if isinstance(error, Exception) else ClientError(str(error)))
+            return
+        answer = call.result()
+        header = answer.header
+        queue = self.queue
+        assert queue is not None
+        if answer.code and self.producer.retry_when_not_stored and self._may_retry():
+            self.attempt()
+            return
+        if header.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
+        self.producer.ended(self)
+        if not self.future.done():
+            self.future.set_result(
+                SendResult(
+                    _STATUS[answer.code], self.key, header.msg_id, queue, header.queue_offset, header.transaction_id
+                )
+            )
+
+    def _may_retry(self) -> bool:
+        return (
+            self.tries < self.attempts
+            and not self.future.done()
+            and self.session.loop.time() < self.start + self.timeout
+        )
+
+    def _failed(self, error: ClientError) -> None:
+        """Try again or give up."""
+        if not should_retry(error):
+            self.fail(error)
+        elif self._may_retry():
+            if not isinstance(error, BrokerRefused):
+                self.session.look_again(self.header.topic)
+            self.attempt()
+        elif isinstance(error, CallTimeout):
+            self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error})"))
+        elif self.attempts == 1:
+            self.fail(error)
+        else:
+            seconds = self.session.loop.time() - self.start
+            failed = SendFailed(self.header.topic, self.tries, seconds, self.brokers)
+            failed.__cause__ = error
+            self.fail(failed)
+
+    def fail(self, error: ClientError) -> None:
+        """Give up."""
+        self.producer.ended(self)
+        if not self.future.done():
+            self.future.set_exception(error)
