@@ -10,9 +10,7 @@ from eruca.protocol.errors import ProtocolError
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
 mappings = st.dictionaries(texts, texts, max_size=8)
 # Text that looks like a properties file: mostly the characters that mean something in one.
-scribbles = st.text(st.sampled_from("ab \t\f\n\r\\=:#!éu0041"), max_size=60).filter(
-    lambda text: "\\u" not in text
-)
+scribbles = st.text(st.sampled_from("ab \t\f\n\r\\=:#!éu0041"), max_size=60).filter(lambda text: "\\u" not in text)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +73,7 @@ def test_written_as_java_writes_it() -> None:
 
 
 @given(scribbles, mappings)
-def test_an_amended_file_holds_the_changes_and_everything_else(
-    text: str, changes: dict[str, str]
-) -> None:
+def test_an_amended_file_holds_the_changes_and_everything_else(text: str, changes: dict[str, str]) -> None:
     amended = properties.amend(text, changes)
 
     assert properties.parse(amended) == properties.parse(text) | changes
@@ -88,9 +84,7 @@ def test_amending_keeps_comments_order_and_the_other_lines() -> None:
 
     after = properties.amend(before, {"name": "new", "perm": "6"})
 
-    assert after == (
-        "# the cluster\nname = \\\n   old\n\n! ports\nport: 10911\nname=new\n# end\nperm=6\n"
-    )
+    assert after == ("# the cluster\nname = \\\n   old\n\n! ports\nport: 10911\nname=new\n# end\nperm=6\n")
 
 
 def test_a_file_is_utf8_or_else_latin1() -> None:

@@ -19,7 +19,8 @@ from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, Limits, Router, Server, run
-from eruca.remoting.settings import BadSetting, command_line
+from eruca.remoting.command_line import command_line
+from eruca.remoting.settings import BadSetting
 
 SCAN_EVERY = 10.0
 """Seconds between two scans for silent brokers; the first comes after half of it."""

@@ -128,9 +128,7 @@ def _split(line: _LogicalLine) -> tuple[str, str]:
     try:
         return _unescaped(key.group()), _unescaped(line.text[separator.end() :])
     except ValueError:
-        raise ProtocolError(
-            f"line {line.number}: \\u must be followed by four hexadecimal digits"
-        ) from None
+        raise ProtocolError(f"line {line.number}: \\u must be followed by four hexadecimal digits") from None
 
 
 def _unescaped(text: str) -> str:
