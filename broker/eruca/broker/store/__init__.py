@@ -1,0 +1,36 @@
+"""The broker's message store in RocketMQ's file formats."""
+
+from eruca.broker.store.commit_log import StoreDamaged
+from eruca.broker.store.config import StoreConfig, parse_delay_levels
+from eruca.broker.store.marks import StoreLocked
+from eruca.broker.store.results import (
+    Damage,
+    Figures,
+    Found,
+    GetStatus,
+    Got,
+    Matcher,
+    Put,
+    PutBatch,
+    PutStatus,
+    RecoveryReport,
+)
+from eruca.broker.store.store import Store
+
+__all__ = [
+    "Damage",
+    "Figures",
+    "Found",
+    "GetStatus",
+    "Got",
+    "Matcher",
+    "Put",
+    "PutBatch",
+    "PutStatus",
+    "RecoveryReport",
+    "Store",
+    "StoreConfig",
+    "StoreDamaged",
+    "StoreLocked",
+    "parse_delay_levels",
+]

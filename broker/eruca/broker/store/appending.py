@@ -1,0 +1,290 @@
+"""Appending: the checks of a put and the bytes of its record in the log.
+
+Owns the hot path of a send. Knows the log's memory, queue counters and the record's layout.
+Invariant: a record is written whole or not at all, and its queue offset is taken only then; every
+record leaves one dispatch request.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from typing import Final
+from zlib import crc32
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
+from eruca.broker.store.dispatch import Request
+from eruca.broker.store.results import Put, PutBatch, PutStatus
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.record import BLANK_SIZE, HEADS, MAGIC_V1, PROPERTIES_MAX, BatchEntry, decode_batch
+
+_PACK_V4: Final = HEADS[0].pack
+_SHORT: Final = struct.Struct(">H").pack
+_RECORD_EXTRA: Final = 64 << 10
+_RETRY_AFTER: Final = 0.2
+_ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
+_PROPERTIES: Final = Put(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+_REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
+_new_put = tuple.__new__
+
+
+class Appending:
+    """Appends messages to the log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        pending: list[Request],
+        clock: Callable[[], int],
+        max_message_size: int,
+    ) -> None:
+        self.refusal: str | None = "the store is not open"
+        """Why nothing is accepted at present; None when all is well."""
+        self.no_room: str | None = None
+        """Why the last append found no room; it is tried again with a later one."""
+        self.wake: Callable[[], object] = bool
+        """Called after an append when none has been dispatched since the last call."""
+        self.puts = 0
+        self.put_bytes = 0
+        self.failed = 0
+        self.last_time = 0
+        """Store time of the newest record; the next one's is not below it."""
+        self._log = log
+        self._queues = queues
+        self._known = queues.queues
+        self._pending = pending
+        self._clock = clock
+        self._max_body = max_message_size
+        self._max_record = min(max_message_size + _RECORD_EXTRA, log.segment_size - BLANK_SIZE)
+        self._retry_at = 0.0
+
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> Put:
+        """Append one message; it can be read after the next dispatch.
+
+        Args:
+            topic: a legal topic name.
+            queue_id: 0 or more.
+            body: as it shall be stored (perhaps compressed by the client).
+            properties: the properties text.
+            flag: the user's flag.
+            sys_flag: RocketMQ's bits; those of IPv6 hosts must agree with the hosts' lengths.
+            born_timestamp: ms, by the producer.
+            born_host: address and 4-byte port of the producer, 8 or 20 bytes.
+            store_host: the same of this broker.
+            reconsume_times: how often the message was sent back.
+            prepared_transaction_offset: of a committed message, where its half message lies.
+
+        Raises:
+            ValueError: a topic or queue id that no queue can have.
+            struct.error: a number out of the range of its field.
+        """
+        if self.refusal is not None:
+            self.failed += 1
+            return _REFUSED
+        queue = self._known.get((topic, queue_id)) or self._queues.queue(topic, queue_id)
+        length = len(body)
+        text = len(properties)
+        hosts = (sys_flag >> 4) & 3
+        size = 90 + len(queue.topic_tail) + length + text + (hosts and HEADS[hosts].size - 88)
+        if text > PROPERTIES_MAX:
+            return _PROPERTIES
+        if length > self._max_body or size > self._max_record:
+            return _ILLEGAL
+        log = self._log
+        if log.position + size > log.limit and (fault := self._make_room(size)) is not None:
+            return fault
+        now = self._clock()
+        if now < self.last_time:
+            now = self.last_time
+        else:
+            self.last_time = now
+        position = log.position
+        queue_offset = 0 if sys_flag & 4 else queue.next_offset
+        at = position - log.base
+        log.memory[at : at + size] = b"".join(
+            (
+                (HEADS[hosts].pack if hosts else _PACK_V4)(
+                    size,
+                    MAGIC_V1,
+                    crc32(body) & 0x7FFFFFFF,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    position,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    now,
+                    store_host,
+                    reconsume_times,
+                    prepared_transaction_offset,
+                    length,
+                ),
+                body,
+                queue.topic_tail,
+                _SHORT(text),
+                properties,
+            )
+        )
+        end = log.position = position + size
+        if not sys_flag & 4:
+            queue.next_offset = queue_offset + 1
+        pending = self._pending
+        if not pending:
+            self.wake()
+        pending.append(_new_put(Request, (queue, position, size, properties, queue_offset, now, sys_flag)))
+        self.puts += 1
+        self.put_bytes += size
+        return _new_put(Put, (PutStatus.OK, position, queue_offset, size, now, end))
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        entries: bytes,
+        *,
+        extra_properties: bytes = b"",
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        reconsume_times: int = 0,
+    ) -> PutBatch:
+        """Append the messages of a batch body (code 320) next to one another in one file.
+
+        ``extra_properties`` is a properties text that is added to those of each message. ``flag``
+        is not used: each entry has its own. Other arguments and errors as with ``put``.
+        """
+        if self.refusal is not None:
+            self.failed += 1
+            return PutBatch(PutStatus.SERVICE_NOT_AVAILABLE)
+        queue = self._known.get((topic, queue_id)) or self._queues.queue(topic, queue_id)
+        if len(entries) > self._max_body:
+            return PutBatch(PutStatus.MESSAGE_ILLEGAL)
+        try:
+            messages = decode_batch(entries)
+        except ProtocolError:
+            return PutBatch(PutStatus.BATCH_ILLEGAL)
+        fault = self._batch_fault(queue, messages, extra_properties, sys_flag)
+        if fault is not None:
+            return PutBatch(fault)
+        return self._write_batch(
+            queue,
+            messages,
+            extra_properties,
+            (sys_flag, born_timestamp, born_host),
+            (store_host, reconsume_times, 0),
+        )
+
+    def _batch_fault(
+        self, queue: ConsumeQueue, messages: list[BatchEntry], extra: bytes, sys_flag: int
+    ) -> PutStatus | None:
+        if not messages:
+            return PutStatus.BATCH_ILLEGAL
+        fixed = HEADS[(sys_flag >> 4) & 3].size + len(queue.topic_tail) + 2
+        room = len(extra) + 1 if extra else 0
+        total = 0
+        for _, body, properties in messages:
+            size = fixed + len(body) + len(properties) + room
+            if len(properties) + room > PROPERTIES_MAX:
+                return PutStatus.PROPERTIES_SIZE_EXCEEDED
+            if size > self._max_record:
+                return PutStatus.MESSAGE_ILLEGAL
+            total += size
+        if total > self._log.segment_size - BLANK_SIZE:
+            return PutStatus.MESSAGE_ILLEGAL
+        if self._log.position + total > self._log.limit and (refused := self._make_room(total)) is not None:
+            return refused.status
+        return None
+
+    def _write_batch(
+        self,
+        queue: ConsumeQueue,
+        messages: list[BatchEntry],
+        extra: bytes,
+        born: tuple[int, int, bytes],
+        stored: tuple[bytes, int, int],
+    ) -> PutBatch:
+        log = self._log
+        now = self.last_time = max(self._clock(), self.last_time)
+        first = position = log.position
+        queue_offset = queue.next_offset
+        head = HEADS[(born[0] >> 4) & 3]
+        pack = head.pack
+        tail = queue.topic_tail
+        fixed = head.size + len(tail) + 2
+        queue_id = queue.queue_id
+        joined = b"\x02" + extra if extra else b""
+        parts: list[bytes] = []
+        offsets: list[int] = []
+        requests: list[Request] = []
+        for flag, body, own in messages:
+            if joined:
+                own = own + joined if own and own[-1] != 2 else own + extra
+            size = fixed + len(body) + len(own)
+            parts += (
+                pack(
+                    size,
+                    MAGIC_V1,
+                    crc32(body) & 0x7FFFFFFF,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    position,
+                    *born,
+                    now,
+                    *stored,
+                    len(body),
+                ),
+                body,
+                tail,
+                _SHORT(len(own)),
+                own,
+            )
+            offsets.append(position)
+            requests.append(_new_put(Request, (queue, position, size, own, queue_offset, now, born[0])))
+            queue_offset += 1
+            position += size
+        log.memory[first - log.base : position - log.base] = b"".join(parts)
+        log.position = position
+        result = PutBatch(PutStatus.OK, tuple(offsets), queue.next_offset, position - first, now, position)
+        queue.next_offset = queue_offset
+        if not self._pending:
+            self.wake()
+        self._pending.extend(requests)
+        self.puts += len(messages)
+        self.put_bytes += position - first
+        return result
+
+    def _make_room(self, size: int) -> Put | None:
+        """Get room in the log, None when there is; a full disk is asked again a little later."""
+        if self.no_room is not None and time.monotonic() < self._retry_at:
+            self.failed += 1
+            return _REFUSED
+        try:
+            self._log.make_room(size)
+        except OSError as fault:
+            self.failed += 1
+            self.no_room = f"no room in the commit log: {fault.strerror}"
+            self._retry_at = time.monotonic() + _RETRY_AFTER
+            return _REFUSED
+        self.no_room = None
+        return None

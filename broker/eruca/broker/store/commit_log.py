@@ -1,0 +1,172 @@
+"""The commit log: one endless sequence of bytes in files of equal size.
+
+Owns the files, the end of the log and how it moves on to the next file. Knows blank records, not
+messages. Invariant: ``position`` is where the next record begins, everything before it belongs to
+a record; writing below ``limit`` into ``memory`` at ``position - base`` cannot fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from eruca.broker.store.segment import Segment
+from eruca.protocol.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, encode_blank, peek
+
+_NAME = re.compile(r"\d{20}\Z")
+_POPULATE = 1 << 20
+
+
+class StoreDamaged(Exception):
+    """The files cannot be a store of this configuration; the text says what to do."""
+
+
+class CommitLog:
+    """The log's files in order; the last one is written to."""
+
+    def __init__(self, path: Path, segment_size: int, *, populate: bool = True, hot_bytes: int = 256 << 20) -> None:
+        self.path = path
+        self.segment_size = segment_size
+        self.hot_bytes = hot_bytes
+        self.segments: list[Segment] = []
+        self.position = 0
+        self.limit = 0
+        self.base = 0
+        self.memory = memoryview(b"")
+        self.new_files = False
+        """Whether a file was made whose directory entry is not durable yet."""
+        self.short_files: list[int] = []
+        """Offsets of files that were missing or shorter than they must be, made whole with zeros."""
+        self._populate = _POPULATE if populate else 0
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the oldest byte kept."""
+        return self.segments[0].start if self.segments else 0
+
+    def load(self) -> None:
+        """Open the files there are; ``position`` is left at the end of the last file.
+
+        Raises:
+            StoreDamaged: a file is larger than configured, or starts at no multiple of the size.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        starts = sorted(int(name) for name in os.listdir(self.path) if _NAME.match(name))
+        if not starts:
+            return
+        strange = [start for start in starts if (start - starts[0]) % self.segment_size or start % self.segment_size]
+        if strange:
+            raise StoreDamaged(
+                f"{self.path}/{strange[0]:020d} does not start at a multiple of mappedFileSizeCommitLog "
+                f"({self.segment_size}): start with the size the store was written with"
+            )
+        for start in range(starts[0], starts[-1] + 1, self.segment_size):
+            file = self.path / f"{start:020d}"
+            size = file.stat().st_size if start in starts else 0
+            if size > self.segment_size:
+                raise StoreDamaged(
+                    f"{file} has {size} bytes, but mappedFileSizeCommitLog is {self.segment_size}: "
+                    "start with the size the store was written with"
+                )
+            if size < self.segment_size:
+                self.short_files.append(start)
+            self.segments.append(Segment(file, start, self.segment_size))
+        self.position = self.segments[-1].end
+
+    def open_end(self, position: int) -> None:
+        """Continue writing at ``position``; later files must be gone already."""
+        self.position = position
+        if self.segments:
+            self._aim(self.segments[-1])
+
+    def drop_after(self, position: int) -> None:
+        """Delete the files that begin after ``position`` (where a new one would begin, keep none)."""
+        while self.segments and self.segments[-1].start > position:
+            self.segments.pop().path.unlink(missing_ok=True)
+
+    def drop_oldest(self) -> None:
+        """Delete the oldest file, never the last one."""
+        if len(self.segments) > 1:
+            self.segments.pop(0).path.unlink(missing_ok=True)
+
+    def _aim(self, segment: Segment) -> None:
+        self.memory = segment.view
+        self.base = segment.start
+        self.limit = self.position
+
+    def make_room(self, size: int) -> None:
+        """Move ``position`` and ``limit`` so that ``size`` bytes fit, in a new file if they must.
+
+        Raises:
+            OSError: the disk is full or fails; the log is as before.
+        """
+        if not self.segments or self.position + size + BLANK_SIZE > self.segments[-1].end:
+            self._roll()
+        segment = self.segments[-1]
+        at = self.position - segment.start
+        safe = segment.start + segment.allocate(at, size + BLANK_SIZE, self._populate)
+        self.limit = min(safe, segment.end) - BLANK_SIZE
+
+    def _roll(self) -> None:
+        start = self.segments[-1].end if self.segments else self.position
+        last = self.segments[-1] if self.segments else None
+        if last is not None and self.position < last.end:
+            at = self.position - last.start
+            last.allocate(at, BLANK_SIZE, 0)
+        segment = Segment(self.path / f"{start:020d}", start, self.segment_size)
+        if last is not None and self.position < last.end:
+            last.view[at : at + BLANK_SIZE] = encode_blank(last.end - self.position)
+        self.segments.append(segment)
+        self.new_files = True
+        self.position = start
+        self._aim(segment)
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The file that holds ``offset``, None when it is not (or no longer) there."""
+        if not self.segments:
+            return None
+        number = (offset - self.segments[0].start) // self.segment_size
+        return self.segments[number] if 0 <= number < len(self.segments) else None
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """A view of a record's bytes; None when they are not wholly in one file below the end."""
+        segment = self.segment_of(offset)
+        if segment is None or size <= 0 or offset + size > min(segment.end, self.position):
+            return None
+        at = offset - segment.start
+        return segment.view[at : at + size]
+
+    def bytes_at(self, offset: int, size: int, *, wait: bool) -> memoryview | bytes | None:
+        """As ``view`` where the data is near the end, else read from the file without the mapping.
+
+        Raises:
+            NotInMemory: the data is not in memory, and ``wait`` is False.
+        """
+        if offset >= self.position - self.hot_bytes:
+            return self.view(offset, size)
+        segment = self.segment_of(offset)
+        if segment is None or size <= 0 or offset + size > min(segment.end, self.position):
+            return None
+        data = segment.read(offset - segment.start, size, wait=wait)
+        return data if len(data) == size else None
+
+    def record_size_at(self, offset: int) -> int:
+        """Size of the record that begins at ``offset``; 0 when none begins there by its own word."""
+        head = self.view(offset, MIN_RECORD_SIZE)
+        if head is None:
+            return 0
+        size, magic = peek(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or int.from_bytes(head[28:36], "big") != offset:
+            return 0
+        return size if self.view(offset, size) is not None else 0
+
+    def store_time_at(self, offset: int) -> int:
+        """Store time in ms of the record at ``offset``; -1 when it cannot be read."""
+        if not self.record_size_at(offset):
+            return -1
+        head = self.view(offset, 76)
+        if head is None:
+            return -1
+        at = 68 if head[39] & 0x10 else 56
+        return int.from_bytes(head[at : at + 8], "big")

@@ -1,0 +1,109 @@
+"""What an operator may set of the store: a part of RocketMQ's MessageStoreConfig.
+
+Knows names, units and defaults (those of 4.9.7); reads no file and no environment.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CONSUME_QUEUE_UNIT = 20
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of each level of ``messageDelayLevel``; level 1 is the first.
+
+    Raises:
+        ValueError: a part that is not a number with one of the units s, m, h, d.
+    """
+    levels = []
+    for part in text.split():
+        match = re.fullmatch(r"(\d+)([smhd])", part)
+        if match is None:
+            raise ValueError(f"messageDelayLevel has {part!r}; write numbers with s, m, h or d, such as 30s")
+        levels.append(int(match[1]) * _UNITS[match[2]])
+    return tuple(levels)
+
+
+@dataclass(slots=True)
+class StoreConfig:
+    """The store's settings; sizes in bytes, times in milliseconds unless a name says otherwise."""
+
+    store_path_root_dir: Path = field(default_factory=lambda: Path.home() / "store")
+    store_path_commit_log: Path | None = None
+    """None: ``commitlog`` under the root."""
+    mapped_file_size_commit_log: int = 1 << 30
+    mapped_file_size_consume_queue: int = 300_000 * CONSUME_QUEUE_UNIT
+    max_hash_slot_num: int = 5_000_000
+    max_index_num: int = 20_000_000
+    message_index_enable: bool = True
+    max_message_size: int = 4 << 20
+    flush_disk_type: str = "ASYNC_FLUSH"
+    """``ASYNC_FLUSH`` or ``SYNC_FLUSH``."""
+    sync_flush_timeout: int = 5000
+    flush_interval_commit_log: int = 500
+    flush_commit_log_thorough_interval: int = 10_000
+    flush_commit_log_least_pages: int = 4
+    flush_interval_consume_queue: int = 1000
+    flush_consume_queue_thorough_interval: int = 60_000
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_bytes_on_message_in_disk: int = 65_536
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    """Percent of the machine's memory within which data counts as being in memory."""
+    max_msgs_num_batch: int = 64
+    file_reserved_time: int = 72
+    """Hours."""
+    delete_when: str = "04"
+    """Hours of the day, several joined by ``;``."""
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: float = 0.85
+    disk_space_warning_level_ratio: float = 0.90
+    clean_file_forcibly_enable: bool = True
+    clean_resource_interval: int = 10_000
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    check_crc_on_recover: bool = True
+    recover_check_bytes: int = 16 << 20
+    """How much of the log's end is checked again after a clean stop."""
+    hot_bytes: int = 256 << 20
+    """Data nearer than this to the log's end is read through the mapping, the rest by pread."""
+
+    def __post_init__(self) -> None:
+        self.store_path_root_dir = Path(self.store_path_root_dir)
+        if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+            raise ValueError(f"flushDiskType is {self.flush_disk_type!r}; allowed are ASYNC_FLUSH and SYNC_FLUSH")
+        if self.mapped_file_size_commit_log < 4096 or self.mapped_file_size_consume_queue < CONSUME_QUEUE_UNIT:
+            raise ValueError("mappedFileSizeCommitLog is at least 4096 and mappedFileSizeConsumeQueue at least 20")
+        if self.max_hash_slot_num < 1 or self.max_index_num < 2:
+            raise ValueError("maxHashSlotNum is at least 1 and maxIndexNum at least 2")
+        parse_delay_levels(self.message_delay_level)
+
+    @property
+    def commit_log_path(self) -> Path:
+        """The folder of the commit log files."""
+        return Path(self.store_path_commit_log or self.store_path_root_dir / "commitlog")
+
+    @property
+    def consume_queue_path(self) -> Path:
+        """The folder of the consume queues."""
+        return self.store_path_root_dir / "consumequeue"
+
+    @property
+    def index_path(self) -> Path:
+        """The folder of the key index."""
+        return self.store_path_root_dir / "index"
+
+    @property
+    def consume_queue_file_size(self) -> int:
+        """The configured size, rounded up to whole units as RocketMQ does."""
+        return -(-self.mapped_file_size_consume_queue // CONSUME_QUEUE_UNIT) * CONSUME_QUEUE_UNIT
+
+    @property
+    def sync_flush(self) -> bool:
+        """Whether a send is acknowledged only when it is on disk."""
+        return self.flush_disk_type == "SYNC_FLUSH"

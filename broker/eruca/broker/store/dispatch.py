@@ -1,0 +1,232 @@
+"""Dispatch: what follows the log outside the request, consume queue units and index entries.
+
+Owns the requests that appends leave behind and the rules for tag codes and keys. Knows the queue
+table and the index, no sockets. Invariant: requests are worked off in the order of the log; after
+``drain`` everything before ``position`` is in its queue (in memory at least) and in the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, QueueTable
+from eruca.broker.store.index import Index, index_hash
+from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK, ascii_hash, java_hash
+from eruca.protocol.names import SCHEDULE_TOPIC
+
+Arrival = Callable[[str, int, int, list[int]], None]
+"""Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
+
+_KEPT: Final = 4096
+
+
+class Request(NamedTuple):
+    """One record to dispatch."""
+
+    queue: ConsumeQueue
+    physical_offset: int
+    size: int
+    properties: bytes
+    queue_offset: int
+    store_timestamp: int
+    sys_flag: int
+
+
+def find_property(properties: bytes, wanted: bytes) -> bytes:
+    """The value of ``wanted`` (a name with its 0x01) in a properties text, empty without one."""
+    at = properties.rfind(wanted)
+    while at > 0 and properties[at - 1] != 2:
+        at = properties.rfind(wanted, 0, at)
+    if at < 0:
+        return b""
+    at += len(wanted)
+    end = properties.find(b"\x02", at)
+    return properties[at:] if end < 0 else properties[at:end]
+
+
+class KeyHashes:
+    """Hash codes of keys, the fixed head of a producer's unique ids computed once."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, int] = {}
+        self._steps = [pow(31, length, 1 << 32) for length in range(128)]
+
+    def unique(self, prefix: int, key: bytes) -> int:
+        """Index hash of ``topic#key`` for a unique key; ``prefix`` is the hash of ``topic#``."""
+        if len(key) != 32:
+            return self.plain(prefix, key)
+        head = key[:20]
+        known = self._heads.get(head)
+        if known is None:
+            if not key.isascii():
+                return self.plain(prefix, key)
+            if len(self._heads) >= _KEPT:
+                self._heads.clear()
+            known = self._heads[head] = ascii_hash(head) * self._steps[12]
+        value = (prefix * self._steps[32] + known + ascii_hash(key[20:])) & 0xFFFFFFFF
+        return index_hash(value)
+
+    def plain(self, prefix: int, key: bytes) -> int:
+        """Index hash of ``topic#key``; ``prefix`` is the hash of ``topic#``."""
+        length = len(key)
+        if key.isascii():
+            step = self._steps[length] if length < 128 else pow(31, length, 1 << 32)
+            return index_hash((prefix * step + ascii_hash(key)) & 0xFFFFFFFF)
+        text = key.decode("utf-8", "replace")
+        units = len(text.encode("utf-16-be", "surrogatepass")) // 2
+        return index_hash((prefix * pow(31, units, 1 << 32) + java_hash(text)) & 0xFFFFFFFF)
+
+
+class Dispatch:
+    """The follower of the log."""
+
+    def __init__(self, queues: QueueTable, index: Index | None, delay_levels: tuple[int, ...]) -> None:
+        self.pending: list[Request] = []
+        self.position = 0
+        """End of the last dispatched record."""
+        self.on_arrival: Arrival | None = None
+        self.index_fault: OSError | None = None
+        """Why the index cannot be written at present (a full disk); its entries wait."""
+        self.lost_slots: list[tuple[str, int, int]] = []
+        """Slots that were filled because the record is missing: topic, queue, queue offset."""
+        self.log_begins_later = False
+        """Whether the oldest part of the log has been deleted."""
+        self._queues = queues
+        self._index = index
+        self._delay_levels = delay_levels
+        self._tags: dict[bytes, int] = {b"": 0}
+        self._hashes = KeyHashes()
+        self._unindexed: list[Request] = []
+
+    def tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
+        """What the consume queue keeps for a record: the tag's hash; for a delayed one its due time."""
+        if topic == SCHEDULE_TOPIC:
+            level = find_property(properties, b"DELAY\x01")
+            if level.isdigit() and int(level) > 0:
+                number = min(int(level), len(self._delay_levels))
+                return store_timestamp + (self._delay_levels[number - 1] if number else 1000)
+        tags = find_property(properties, b"TAGS\x01")
+        code = self._tags.get(tags)
+        if code is None:
+            if len(self._tags) >= _KEPT:
+                self._tags = {b"": 0}
+            code = self._tags[tags] = java_hash(tags.decode("utf-8", "replace"))
+        return code
+
+    def drain(self, limit: int | None = None) -> int:
+        """Dispatch what waits, with a ``limit`` only records that end at or before it.
+
+        Returns the number of records.
+        """
+        pending = self.pending
+        if not pending:
+            return 0
+        if limit is not None and pending[-1].physical_offset + pending[-1].size > limit:
+            count = next(i for i, one in enumerate(pending) if one.physical_offset + one.size > limit)
+            if count == 0:
+                return 0
+            work, self.pending[:] = pending[:count], pending[count:]
+        else:
+            work = pending[:]
+            pending.clear()
+        self._queue_up(work)
+        if self._index is not None:
+            self._index_all(work)
+        self.position = work[-1].physical_offset + work[-1].size
+        return len(work)
+
+    def _queue_up(self, work: list[Request]) -> None:
+        pack = UNIT_FORM.pack
+        tags = self._tags
+        dirty = self._queues.dirty
+        touched = set()
+        for queue, offset, size, properties, queue_offset, store_timestamp, sys_flag in work:
+            if sys_flag & 4:  # prepared and rollback (bits 4 and 12) have no unit
+                continue
+            if queue.topic == SCHEDULE_TOPIC:
+                code = self.tags_code(queue.topic, properties, store_timestamp)
+            else:
+                at = properties.rfind(b"TAGS\x01")
+                if at < 0:
+                    code = 0
+                else:
+                    end = properties.find(b"\x02", at)
+                    found = tags.get(properties[at + 5 :] if end < 0 else properties[at + 5 : end])
+                    if found is None or (at and properties[at - 1] != 2):
+                        code = self.tags_code(queue.topic, properties, store_timestamp)
+                        tags = self._tags
+                    else:
+                        code = found
+            tail = queue.tail
+            if queue.tail_start + len(tail) // 20 != queue_offset and not self._close_gap(
+                queue, queue_offset, pack(offset, size, code)
+            ):
+                continue
+            tail += pack(offset, size, code)
+            queue.arrived.append(code)
+            touched.add(queue)
+        dirty |= touched
+        arrival = self.on_arrival
+        for queue in touched:
+            if arrival is not None:
+                arrival(queue.topic, queue.queue_id, queue.tail_start + len(queue.tail) // 20, queue.arrived)
+            queue.arrived = []
+            self._queues.force_tail(queue)
+
+    def _close_gap(self, queue: ConsumeQueue, queue_offset: int, unit: bytes) -> bool:
+        """Fill the slots between a queue's end and a later message; False for one that is there already.
+
+        A queue whose older messages were deleted begins at the message; else each lost slot
+        repeats the unit of the next message that is left.
+        """
+        end = queue.max_offset
+        if queue_offset < end:
+            return False
+        if end == 0 and self.log_begins_later:
+            self._queues.fill_head(queue, queue_offset)
+        else:
+            queue.tail += unit * (queue_offset - end)
+            queue.lost.update(range(end, queue_offset))
+            self.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, queue_offset)]
+        return True
+
+    def _index_all(self, work: list[Request]) -> None:
+        index = self._index
+        assert index is not None
+        if self._unindexed:
+            work = self._unindexed + work
+            self._unindexed = []
+        unique = self._hashes.unique
+        done = 0
+        try:
+            for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
+                hashes: list[int] = []
+                at = properties.find(b"UNIQ_KEY\x01")
+                if at == 0 or (at > 0 and properties[at - 1] == 2):
+                    end = properties.find(b"\x02", at)
+                    key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
+                    if key:
+                        hashes.append(unique(queue.index_prefix, key))
+                if b"KEYS\x01" in properties:
+                    for key in find_property(properties, b"KEYS\x01").split(b" "):
+                        if key:
+                            hashes.append(self._hashes.plain(queue.index_prefix, key))
+                if hashes and sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+                    index.put(hashes, offset, store_timestamp)
+                done += 1
+            self.index_fault = None
+        except OSError as fault:
+            self.index_fault = fault
+            self._unindexed = work[done:]
+        index.settle()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits, neither for its queue nor for the index."""
+        return not self.pending and not self._unindexed
+
+
+def has_unit(sys_flag: int) -> bool:
+    """Whether a record of this sysFlag has a place in its consume queue (none, or commit type)."""
+    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)

@@ -1,0 +1,155 @@
+"""Flushing the log: one fdatasync in a thread releases everybody who waits for it.
+
+Owns ``flushed`` and the waiting senders. Knows the log's files and the event loop it was given.
+Invariant: nothing is reported durable that was not flushed; after a failed flush nothing is
+reported durable any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.segment import Segment, flush_directory
+
+
+class Flush:
+    """The flusher of one commit log."""
+
+    def __init__(self, log: CommitLog, timeout: int) -> None:
+        self.flushed = 0
+        """Commit log offset up to which everything is on the disk."""
+        self.fault: OSError | None = None
+        """The failed flush after which nothing is durable any more."""
+        self.on_flushed: Callable[[], None] | None = None
+        """Called after each flush, a failed one too."""
+        self.count = 0
+        self.last_millis = 0.0
+        self._log = log
+        self._timeout = timeout / 1000
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._running = False
+        self._waiting: list[tuple[int, float, asyncio.Future[bool]]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor) -> None:
+        """Flush in ``thread`` from now on."""
+        self._loop = loop
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Flush at once again, in the caller's thread; those who wait get False."""
+        self._loop = self._thread = None
+        self._release(-1, failed=True)
+
+    def durable(self, end: int) -> Awaitable[bool] | None:
+        """None when everything before ``end`` is on the disk, else an awaitable that says whether it
+        came there in time. Without a started loop it flushes at once.
+
+        Raises:
+            OSError: there is no loop, and the flush failed.
+        """
+        if end <= self.flushed:
+            return None
+        if self._loop is None:
+            self.flush()
+            return None
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        if self.fault is not None:
+            waiter.set_result(False)
+            return waiter
+        self._waiting.append((end, time.monotonic() + self._timeout, waiter))
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(self._timeout, self._expire)
+        self.request()
+        return waiter
+
+    def request(self) -> None:
+        """Start a flush unless one is under way (which starts the next one itself)."""
+        if self._running or self._loop is None or self.fault is not None or self._log.position <= self.flushed:
+            return
+        self._running = True
+        job = self._loop.run_in_executor(self._thread, self._work, *self._plan())
+        job.add_done_callback(self._done)
+
+    def flush(self) -> None:
+        """Flush everything written so far, here and now.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        if self.fault is not None:
+            raise self.fault
+        plan = self._plan()
+        try:
+            self._work(*plan)
+        except OSError as fault:
+            self.fault = fault
+            raise
+        self._flushed_to(plan[0])
+
+    def _plan(self) -> tuple[int, list[Segment], bool]:
+        target = self._log.position
+        new_files, self._log.new_files = self._log.new_files, False
+        segments = [one for one in self._log.segments if one.end > self.flushed and one.start < target]
+        return target, segments, new_files
+
+    def _work(self, target: int, segments: list[Segment], new_files: bool) -> int:
+        begin = time.perf_counter()
+        for segment in segments:
+            segment.flush()
+        if new_files:
+            flush_directory(self._log.path)
+        self.last_millis = (time.perf_counter() - begin) * 1000
+        return target
+
+    def _done(self, job: asyncio.Future[int]) -> None:
+        self._running = False
+        if job.cancelled():
+            return
+        fault = job.exception()
+        if fault is None:
+            self._flushed_to(job.result())
+        elif isinstance(fault, OSError):
+            self.fault = fault
+            self._release(-1, failed=True)
+        else:
+            raise fault
+        if self.on_flushed is not None:
+            self.on_flushed()
+        if self._waiting:
+            self.request()
+
+    def _flushed_to(self, target: int) -> None:
+        self.flushed = max(self.flushed, target)
+        self.count += 1
+        self._release(self.flushed)
+
+    def _release(self, flushed: int, *, failed: bool = False) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if one[2].done():
+                continue
+            if failed:
+                one[2].set_result(False)
+            elif one[0] <= flushed:
+                one[2].set_result(True)
+            else:
+                self._waiting.append(one)
+        if not self._waiting and self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        self._expiry = None
+        for _, deadline, waiter in self._waiting:
+            if deadline <= now and not waiter.done():
+                waiter.set_result(False)
+        self._waiting = [one for one in self._waiting if not one[2].done()]
+        if self._waiting and self._loop is not None:
+            self._expiry = self._loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)

@@ -1,0 +1,150 @@
+"""The small files beside the log: checkpoint, abort, lock, and the mark.
+
+Owns their bytes. ``checkpoint``, ``abort`` and ``lock`` are RocketMQ's; ``eruca.mark`` is Eruca's
+own and says up to where consume queues and index are complete. Invariant: a mark never claims more
+than was true when it was written; one that cannot be trusted reads as None.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+_TIMES = struct.Struct(">qqq")
+_MARK = struct.Struct(">8sqqqqqqq")
+_MARK_NAME = b"ERUCA\0\0\1"
+_CHECKPOINT_SIZE = 4096
+_MARGIN = 3000
+
+_open_roots: set[tuple[int, int]] = set()
+
+
+class StoreLocked(Exception):
+    """Another process, or another store object, has this directory open."""
+
+
+class Checkpoint(NamedTuple):
+    """Store times in ms up to which log, consume queues and index were flushed."""
+
+    physic: int = 0
+    logics: int = 0
+    indexed: int = 0
+
+    @property
+    def min_timestamp(self) -> int:
+        """The time before which log and consume queues are complete."""
+        return max(0, min(self.physic, self.logics) - _MARGIN)
+
+
+class Mark(NamedTuple):
+    """Up to which commit log offset all units are in their files, and how many units that makes.
+
+    ``written``: given to the operating system; ``synced``: on the disk.
+    """
+
+    written: int
+    written_units: int
+    synced: int
+    synced_units: int
+
+
+def read_checkpoint(root: Path) -> Checkpoint:
+    """The checkpoint; zeros when it is missing or short."""
+    try:
+        data = (root / "checkpoint").read_bytes()
+    except FileNotFoundError:
+        return Checkpoint()
+    return Checkpoint(*_TIMES.unpack_from(data)) if len(data) >= _TIMES.size else Checkpoint()
+
+
+def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint, 4096 bytes, and bring it to the disk.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    fd = os.open(root / "checkpoint", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, _CHECKPOINT_SIZE)
+        os.pwrite(fd, _TIMES.pack(*checkpoint), 0)
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
+    """The mark; None when it is missing, broken, or older than the checkpoint beside it (which
+    then another program wrote)."""
+    try:
+        data = (root / "eruca.mark").read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) != _MARK.size + 4 or crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
+        return None
+    name, *numbers = _MARK.unpack(data[:-4])
+    if name != _MARK_NAME or Checkpoint(*numbers[4:]) != checkpoint:
+        return None
+    return Mark(*numbers[:4])
+
+
+def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint) -> None:
+    """Write the mark, to hold together with this checkpoint.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    data = _MARK.pack(_MARK_NAME, *mark, *checkpoint)
+    fd = os.open(root / "eruca.mark", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, data + crc32(data).to_bytes(4, "big"), 0)
+    finally:
+        os.close(fd)
+
+
+def set_abort(root: Path) -> None:
+    """Leave the sign that the store is open."""
+    (root / "abort").touch()
+
+
+def clear_abort(root: Path) -> None:
+    """Take away the sign that the store is open."""
+    (root / "abort").unlink(missing_ok=True)
+
+
+def was_aborted(root: Path) -> bool:
+    """Whether the store was not closed in order."""
+    return (root / "abort").exists()
+
+
+class Lock:
+    """The exclusive lock on a store's directory, as Java takes it (byte 0 of ``lock``)."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            StoreLocked: it is held elsewhere.
+        """
+        self._fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        stat = os.fstat(self._fd)
+        self._key = (stat.st_dev, stat.st_ino)
+        try:
+            if self._key in _open_roots:
+                raise BlockingIOError
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError:
+            os.close(self._fd)
+            raise StoreLocked(
+                f"the store {root} is in use by another broker: stop it, or set storePathRootDir to another folder"
+            ) from None
+        _open_roots.add(self._key)
+        os.pwrite(self._fd, b"lock", 0)
+
+    def release(self) -> None:
+        """Give the lock up."""
+        _open_roots.discard(self._key)
+        os.close(self._fd)

@@ -1,0 +1,266 @@
+"""Reading: the messages of a queue from an offset on, by filter, and offsets by time.
+
+Owns the rules of getMessage and of the search by time. Knows units and the log's bytes; records
+from an earlier run are checked before they go out. Invariant: a buffer that goes out holds whole
+records of the queue asked for, in order, each slot at most once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import StoreConfig
+from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
+from eruca.broker.store.results import GetStatus, Got, Matcher
+from eruca.broker.store.scan import sound_record
+
+_FILTER_UNITS = 800
+_CODE = struct.Struct(">q")
+
+
+@lru_cache(maxsize=1024)
+def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    return struct.Struct(">" + "qi8x" * count).unpack
+
+
+@lru_cache(maxsize=_FILTER_UNITS + 1)
+def _codes(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    return struct.Struct(">" + "12xq" * count).unpack
+
+
+class Limits:
+    """When a reply is full: bytes and messages in memory and on the disk, and where memory ends."""
+
+    __slots__ = ("disk_bytes", "disk_count", "memory", "memory_bytes", "memory_count")
+
+    def __init__(self, config: StoreConfig, physical_memory: int) -> None:
+        self.memory_bytes = config.max_transfer_bytes_on_message_in_memory
+        self.memory_count = config.max_transfer_count_on_message_in_memory
+        self.disk_bytes = config.max_transfer_bytes_on_message_in_disk
+        self.disk_count = config.max_transfer_count_on_message_in_disk
+        self.memory = physical_memory * config.access_message_in_memory_max_ratio // 100
+
+
+class Reading:
+    """Reads queues."""
+
+    def __init__(self, log: CommitLog, queues: QueueTable, limits: Limits) -> None:
+        self.damaged = 0
+        """Slots met whose record cannot be read or is not the one that belongs there."""
+        self.on_damage: Callable[[str, int, int, int], None] | None = None
+        """Called with topic, queue id, queue offset and commit log offset, once for each such slot."""
+        self.found = 0
+        self.missed = 0
+        self.messages = 0
+        self._log = log
+        self._queues = queues
+        self._limits = limits
+        self._reported: set[tuple[str, int, int]] = set()
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        match: Matcher | None = None,
+        *,
+        wait: bool = False,
+    ) -> Got:
+        """Messages from ``offset`` on.
+
+        Raises:
+            NotInMemory: the data has to come from the disk, and ``wait`` is False.
+        """
+        queue = self._queues.queues.get((topic, queue_id))
+        if queue is None:
+            return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
+        low = queue.min_offset
+        high = queue.tail_start + len(queue.tail) // 20
+        if not low <= offset < high:
+            self.missed += 1
+            return _outside(offset, low, high)
+        filtered = match is not None and (match.codes is not None or match.record is not None)
+        limits = self._limits
+        behind = self._log.position
+        count = max(min(max_messages, limits.memory_count), 1)
+        units = self._queues.units(queue, offset, max(count, _FILTER_UNITS) if filtered else count, wait=wait)
+        total = len(units) // 20
+        if not total:
+            self.missed += 1
+            per_file = self._queues.file_size // 20
+            return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
+        flat = _unpacker(total)(units)
+        slow = behind - flat[0] > limits.memory
+        if slow:
+            count = min(count, limits.disk_count)
+        if not filtered and not slow and offset >= queue.checked_from and not queue.lost:
+            first = flat[0]
+            span = flat[-2] + flat[-1] - first
+            if span == sum(flat[1::2]) and span <= limits.memory_bytes:
+                data = self._log.bytes_at(first, span, wait=wait)
+                if data is not None:
+                    self.found += 1
+                    self.messages += total
+                    return Got(GetStatus.FOUND, offset + total, low, high, [data], total, span, False)
+        chosen = _chosen(units, total, match) if match is not None and match.codes is not None else range(total)
+        return self._collect(queue, offset, flat, chosen, count, slow, match, wait)
+
+    def _collect(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        flat: tuple[int, ...],
+        chosen: range | list[int],
+        count: int,
+        slow: bool,
+        match: Matcher | None,
+        wait: bool,
+    ) -> Got:
+        limits = self._limits
+        most = limits.disk_bytes if slow else limits.memory_bytes
+        test = match.record if match is not None else None
+        buffers: list[memoryview | bytes] = []
+        size = taken = 0
+        scanned = len(flat) // 2
+        removing = False
+        bytes_at = self._log.bytes_at
+        for number in chosen:
+            physical = flat[2 * number]
+            length = flat[2 * number + 1]
+            if taken and (taken >= count or size + length > most):
+                scanned = number
+                break
+            index = offset + number
+            if index in queue.lost:
+                continue
+            data = bytes_at(physical, length, wait=wait)
+            if index < queue.checked_from and not self._belongs(queue, index, physical, data):
+                removing = True
+                continue
+            if data is None:
+                removing = True
+                continue
+            if test is not None and not test(data):
+                continue
+            buffers.append(data)
+            size += length
+            taken += 1
+        low = queue.min_offset
+        high = queue.max_offset
+        if taken:
+            self.found += 1
+            self.messages += taken
+            return Got(GetStatus.FOUND, offset + scanned, low, high, buffers, taken, size, slow)
+        self.missed += 1
+        status = GetStatus.MESSAGE_WAS_REMOVING if removing else GetStatus.NO_MATCHED_MESSAGE
+        return Got(status, offset + scanned, low, high, [])
+
+    def _belongs(self, queue: ConsumeQueue, index: int, physical: int, data: memoryview | bytes | None) -> bool:
+        """Whether ``data`` is the unchanged record of this slot; a wrong one is counted and reported."""
+        record = sound_record(data, 0, physical) if data is not None else None
+        if record is not None and record.topic == queue.topic and record.queue_id == queue.queue_id:
+            return record.queue_offset == index  # else the slot repeats a neighbour: its own record was lost
+        if physical < self._log.min_offset:
+            return False
+        slot = (queue.topic, queue.queue_id, index)
+        if slot not in self._reported:
+            self._reported.add(slot)
+            self.damaged += 1
+            if self.on_damage is not None:
+                self.on_damage(*slot, physical)
+        return False
+
+    # ---- by time
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time in ms of a queue's message; -1 when there is none or it cannot be read."""
+        queue = self._queues.queues.get((topic, queue_id))
+        unit = self._queues.unit(queue, offset) if queue is not None else None
+        return self._log.store_time_at(unit[0]) if unit is not None else -1
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store time in ms of a queue's oldest message; -1 when it has none."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The offset to consume from to begin at a time (getOffsetInQueueByTime in 4.9.7).
+
+        An exact hit wins (any one of several equal times that the halving meets first); between
+        two messages the nearer one, the earlier one of two equally near; before all the first,
+        after all the last one. 0 for an empty queue or when a record cannot be read.
+        """
+        queue = self._queues.queues.get((topic, queue_id))
+        if queue is None or queue.max_offset == 0:
+            return 0
+        low, high = self._range_by_time(queue, timestamp)
+        before = after = -1
+        before_time = after_time = -1
+        oldest = self._log.min_offset
+        while low <= high:
+            middle = (low + high) // 2
+            unit = self._queues.unit(queue, middle)
+            if unit is None:
+                return 0
+            if unit[0] < oldest:
+                low, before = middle + 1, middle
+                continue
+            time = self._log.store_time_at(unit[0])
+            if time < 0:
+                return 0
+            if time == timestamp:
+                return middle
+            if time > timestamp:
+                high, after, after_time = middle - 1, middle, time
+            else:
+                low, before, before_time = middle + 1, middle, time
+        if before_time == -1:
+            return max(after, 0)
+        if after_time == -1:
+            return before
+        return after if timestamp - before_time > after_time - timestamp else before
+
+    def _range_by_time(self, queue: ConsumeQueue, timestamp: int) -> tuple[int, int]:
+        """First and last index of the file to search: the first that ends at or after the time."""
+        per_file = self._queues.file_size // 20
+        low = queue.min_offset
+        last = queue.max_offset - 1
+        high = min(low - low % per_file + per_file - 1, last)
+        while high < last:
+            unit = self._queues.unit(queue, high)
+            if unit is not None and self._log.store_time_at(unit[0]) >= timestamp:
+                break
+            low = high + 1
+            high = min(high + per_file, last)
+        return low, high
+
+
+def _outside(offset: int, low: int, high: int) -> Got:
+    if high == 0:
+        return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
+    if offset < low:
+        return Got(GetStatus.OFFSET_TOO_SMALL, low, low, high, [])
+    if offset == high:
+        return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
+    return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
+
+
+def _chosen(units: bytes, total: int, match: Matcher) -> list[int]:
+    """Positions of the units whose tag code is wanted."""
+    codes = match.codes or frozenset()
+    if len(codes) == 1:
+        wanted = _CODE.pack(next(iter(codes)))
+        found = []
+        at = units.find(wanted)
+        while at >= 0:
+            if at % 20 == 12:
+                found.append(at // 20)
+                at = units.find(wanted, at + 20)
+            else:
+                at = units.find(wanted, at + 1)
+        return found
+    return [number for number, code in enumerate(_codes(total)(units)) if code in codes]

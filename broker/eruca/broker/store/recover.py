@@ -1,0 +1,294 @@
+"""Recovery: from the files of a store that was stopped somehow to one that can go on.
+
+Owns where reading begins again, what is cut, filled and dispatched anew. Invariants: no sound
+record is ever cut off; afterwards the log is sound from the first byte read again to its end
+(damage is covered by a record that no queue shows), and queues and index agree with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import StoreConfig
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue, QueueTable
+from eruca.broker.store.dispatch import Dispatch, Request
+from eruca.broker.store.index import Index
+from eruca.broker.store.marks import Checkpoint, Mark
+from eruca.broker.store.results import Damage, RecoveryReport
+from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
+from eruca.protocol.message import TRANSACTION_ROLLBACK
+from eruca.protocol.record import MIN_RECORD_SIZE, encode_blank, encode_record, host_bytes
+
+FILLER_TOPIC = "LOST"
+"""Topic of the record that covers damage: of rollback type, so that no queue and no index shows it."""
+_ROUND = 4096
+_LARGEST_FILLER = 4 << 20
+_NOBODY = host_bytes("127.0.0.1", 0)
+_ZEROS = 1 << 20
+
+
+class Recovery:
+    """One recovery of an opened log, queue table and index."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        dispatch: Dispatch,
+        clock: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatch = dispatch
+        self._clock = clock
+        self._report = RecoveryReport()
+
+    def run(self, *, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> RecoveryReport:
+        """Recover.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        report = self._report
+        report.clean = clean
+        if not self._log.segments:
+            self._without_log()
+            return report
+        start = self._start(clean, mark, checkpoint)
+        if self._log.short_files:
+            names = ", ".join(f"{short:020d}" for short in self._log.short_files)
+            report.notes.append(f"commit log files were missing or short and were filled up with zeros: {names}")
+            start = min(start, *self._log.short_files)
+        else:
+            start = self._check_end(start)
+        self._dispatch.log_begins_later = self._log.min_offset > 0
+        start = max(start, self._log.min_offset)
+        report.scanned_from = start
+        self._again_from(start)
+        return report
+
+    # ---- where to begin
+
+    def _start(self, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> int:
+        log = self._log
+        if mark is not None:
+            for offset, units in ((mark.written, mark.written_units), (mark.synced, mark.synced_units)):
+                if log.min_offset <= offset <= log.segments[-1].end and self._units_below(offset) == units:
+                    return offset
+            self._report.notes.append("the consume queues do not agree with the mark; they are built again")
+            return log.min_offset
+        if clean:
+            return max(self._last_dispatched(), log.min_offset)
+        for segment in reversed(log.segments):
+            first = sound_record(segment.view, 0, segment.start)
+            if first is not None and 0 < first.store_timestamp <= checkpoint.min_timestamp:
+                return segment.start
+        return log.min_offset
+
+    def _units_below(self, offset: int) -> int:
+        total = 0
+        for queue in self._queues.queues.values():
+            last = self._queues.unit(queue, queue.max_offset - 1)
+            total += queue.max_offset if last is None or last[0] < offset else self._queues.first_from(queue, offset)
+        return total
+
+    def _last_dispatched(self) -> int:
+        """End of the newest record that has a unit, when that record is sound; else 0."""
+        best = 0
+        for queue in self._queues.queues.values():
+            unit = self._queues.unit(queue, queue.max_offset - 1)
+            if unit is not None and unit[0] + unit[1] > best and self._log.record_size_at(unit[0]) == unit[1]:
+                best = unit[0] + unit[1]
+        return best
+
+    def _check_end(self, start: int) -> int:
+        """Read the last part before ``start`` again; where to begin when it is not sound up to there."""
+        begin = max(start - self._config.recover_check_bytes, self._log.min_offset)
+        segment = self._log.segment_of(begin)
+        if segment is not None and begin > segment.start:
+            begin = find_record(self._log, begin) or segment.start
+        scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
+        end = begin
+        for record in scan.records(begin):
+            if record.offset >= start:
+                break
+            end = record.offset + record.size
+        else:
+            end = scan.end
+        damaged = bool(scan.damages) and scan.damages[0].start < start
+        return min(begin, start) if damaged or end < start or begin > start else start
+
+    # ---- the work
+
+    def _without_log(self) -> None:
+        for queue in list(self._queues.queues.values()):
+            self._queues.drop(queue)
+        if self._index is not None:
+            self._index.cut(0)
+
+    def _again_from(self, start: int) -> None:
+        before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
+        if self._index is not None:
+            self._index.cut(start)
+        scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
+        pending = self._dispatch.pending
+        time = 0
+        for record in scan.records(start):
+            self._report.records += 1
+            time = max(time, record.store_timestamp)
+            if record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
+                continue
+            queue = self._queue_of(record.topic, record.queue_id)
+            if queue is None:
+                continue
+            pending.append(
+                Request(
+                    queue,
+                    record.offset,
+                    record.size,
+                    record.properties,
+                    record.queue_offset,
+                    record.store_timestamp,
+                    record.sys_flag,
+                )
+            )
+            if len(pending) >= _ROUND:
+                self._report.redispatched += self._dispatch.drain()
+        self._report.redispatched += self._dispatch.drain()
+        self._report.last_store_timestamp = time
+        self._finish(scan, before, time)
+
+    def _queue_of(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        try:
+            return self._queues.queue(topic, queue_id)
+        except ValueError:
+            self._report.notes.append(
+                f"a sound record names the impossible queue {topic!r}, {queue_id}; it is left out"
+            )
+            return None
+
+    def _cut_queue(self, queue: ConsumeQueue, start: int) -> bytes:
+        """Cut a queue's units at or after ``start``; returns them."""
+        end = queue.max_offset
+        last = self._queues.unit(queue, end - 1)
+        if last is None or (last[0] < start and last[1] != BLANK_SIZE_MARK):
+            return b""
+        index = self._queues.first_from(queue, start)
+        taken = b""
+        while index + len(taken) // 20 < end:
+            part = self._queues.units(queue, index + len(taken) // 20, end - index - len(taken) // 20)
+            if not part:
+                break
+            taken += part
+        self._queues.cut(queue, index)
+        queue.checked_from = index
+        if index and all(unit == BLANK_UNIT for unit in _split(self._queues, queue, index)):
+            self._queues.cut(queue, 0)
+            queue.begin_at(0)
+        return taken
+
+    def _finish(self, scan: Scan, before: dict[ConsumeQueue, bytes], time: int) -> None:
+        log = self._log
+        report = self._report
+        for queue, units in before.items():
+            self._keep_end(queue, units, scan.damages)
+        self._cover(scan.damages, time or self._clock())
+        report.damages += scan.damages
+        if scan.remains:
+            report.damages.append(self._clear_after(scan.end))
+        log.drop_after(scan.end)
+        log.open_end(scan.end)
+        self._dispatch.position = report.end_offset = scan.end
+        report.lost_slots = self._dispatch.lost_slots
+        for queue in list(self._queues.queues.values()):
+            queue.next_offset = queue.max_offset
+
+    def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
+        """Keep the slots at a queue's end whose records lie in damage with the log going on behind it.
+
+        They repeat the queue's last message that is left; without one they are blank.
+        """
+        missing = len(units) // 20 - (queue.max_offset - queue.checked_from)
+        lost = 0
+        for offset, size, _ in UNIT_FORM.iter_unpack(units[len(units) - 20 * max(missing, 0) :]):
+            if size == BLANK_SIZE_MARK or not any(damage.start <= offset < damage.end for damage in damages):
+                break
+            lost += 1
+        if not lost:
+            return
+        end = queue.max_offset
+        last = self._queues.units(queue, end - 1, 1) if end else b""
+        if last:
+            for slot in range(end, end + lost):
+                self._queues.append(queue, last)
+                queue.lost.add(slot)
+        else:
+            self._queues.fill_head(queue, lost)
+        self._dispatch.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, end + lost)]
+
+    def _cover(self, damages: list[Damage], time: int) -> None:
+        """Write records nobody sees over damage, so that every reader of the log can pass it."""
+        for damage in damages:
+            segment = self._log.segment_of(damage.start)
+            assert segment is not None
+            at = damage.start - segment.start
+            stop = damage.end - segment.start
+            after = segment.view[stop : stop + 8]
+            if stop == segment.size or after == encode_blank(segment.size - stop):
+                segment.view[at : at + 8] = encode_blank(segment.size - at)
+                continue
+            while stop - at >= MIN_RECORD_SIZE + 1:
+                size = min(stop - at, _LARGEST_FILLER)
+                if 0 < stop - at - size < MIN_RECORD_SIZE + 1:
+                    size -= MIN_RECORD_SIZE + 1
+                segment.view[at : at + size] = self._filler(segment.view, at, segment.start + at, size, time)
+                at += size
+            segment.flush()
+
+    @staticmethod
+    def _filler(view: memoryview, at: int, offset: int, size: int, time: int) -> bytes:
+        topic = FILLER_TOPIC[: size - MIN_RECORD_SIZE]
+        length = size - MIN_RECORD_SIZE - len(topic)
+        return encode_record(
+            topic=topic,
+            queue_id=0,
+            queue_offset=0,
+            physical_offset=offset,
+            body=bytes(view[at + 88 : at + 88 + length]),
+            properties=b"",
+            flag=0,
+            sys_flag=TRANSACTION_ROLLBACK,
+            born_timestamp=time,
+            born_host=_NOBODY,
+            store_timestamp=time,
+            store_host=_NOBODY,
+        )
+
+    def _clear_after(self, end: int) -> Damage:
+        """Put zeros where remains of a record lie behind the log's end."""
+        segment = self._log.segments[-1]
+        at = end - segment.start
+        stop = data_end(segment, at)
+        for start in range(at, stop, _ZEROS):
+            size = min(_ZEROS, stop - start)
+            segment.view[start : start + size] = bytes(size)
+        return Damage(end, segment.start + stop, "an incomplete record at the end of the log")
+
+
+def _split(queues: QueueTable, queue: ConsumeQueue, index: int) -> list[bytes]:
+    """The units from the beginning of a queue's files to ``index`` (only looked at when few)."""
+    first = (queues.file_starts(queue) or [0])[0] // 20
+    if index - first > 300_000:
+        return [b""]
+    data = b""
+    while first + len(data) // 20 < index:
+        part = queues.units(queue, first + len(data) // 20, index - first - len(data) // 20)
+        if not part:
+            return [b""]
+        data += part
+    return [data[at : at + 20] for at in range(0, len(data), 20)]

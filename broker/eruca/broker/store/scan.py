@@ -1,0 +1,181 @@
+"""Reading the commit log record by record, over damage too.
+
+Owns what counts as a sound record and where reading goes on after an unsound one: at the next
+record that stores its own offset. Decides only; repairs nothing. Invariant: every byte from the
+start to ``end`` belongs to a record yielded, to a blank record or to one of ``damages``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.results import Damage
+from eruca.broker.store.segment import Segment
+from eruca.protocol.record import HEADS, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+
+_MAGICS = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
+_STRIPE = 1 << 20
+
+
+class Scanned(NamedTuple):
+    """What recovery needs of a sound record."""
+
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    properties: bytes
+
+
+def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: bool = True) -> Scanned | None:
+    """The record at ``at`` when it is whole, consistent, stored for ``offset`` and (by CRC) unchanged."""
+    room = len(data) - at
+    if room < MIN_RECORD_SIZE:
+        return None
+    head = HEADS[(data[at + 39] >> 4) & 3]
+    if room < head.size + 3:
+        return None
+    fields = head.unpack_from(data, at)
+    size, magic, length = fields[0], fields[1], fields[14]
+    if (magic != MAGIC_V1 and magic != MAGIC_V2) or fields[6] != offset or length < 0 or not 0 < size <= room:
+        return None
+    body_at = at + head.size
+    topic_at = body_at + length + (1 if magic == MAGIC_V1 else 2)
+    if topic_at + 2 > at + size:
+        return None
+    topic_length = data[topic_at - 1] if magic == MAGIC_V1 else data[topic_at - 2] << 8 | data[topic_at - 1]
+    text_at = topic_at + topic_length + 2
+    if text_at > at + size or text_at + (data[text_at - 2] << 8 | data[text_at - 1]) != at + size:
+        return None
+    if check_crc and crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != fields[2]:
+        return None
+    try:
+        topic = str(data[topic_at : topic_at + topic_length], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    text = bytes(data[text_at : at + size])
+    return Scanned(offset, size, topic, fields[3], fields[5], fields[7], fields[10], text)
+
+
+class Scan:
+    """One pass over the log's files."""
+
+    def __init__(self, log: CommitLog, *, check_crc: bool = True) -> None:
+        self.damages: list[Damage] = []
+        self.end = 0
+        """After the pass: where the next record belongs."""
+        self.remains = False
+        """Whether something other than zeros lies behind ``end``."""
+        self._log = log
+        self._check_crc = check_crc
+
+    def records(self, start: int) -> Iterator[Scanned]:
+        """The sound records from ``start`` (a record's beginning) to the end."""
+        segments = self._log.segments
+        self.end = start
+        for segment in segments:
+            if segment.end <= start:
+                continue
+            at = max(start, segment.start) - segment.start
+            last = segment is segments[-1]
+            yield from self._records_of(segment, at, last=last)
+
+    def _records_of(self, segment: Segment, at: int, *, last: bool) -> Iterator[Scanned]:
+        view = segment.view
+        base = segment.start
+        check = self._check_crc
+        while (found := sound_record(view, at, base + at, check_crc=check)) is not None or not self._is_blank(
+            segment, at
+        ):
+            if found is not None:
+                yield found
+                at += found.size
+                continue
+            following = self._following(segment, at)
+            if following is None:
+                self._close(segment, at, last=last)
+                return
+            self.damages.append(Damage(base + at, base + following, self._reason(segment, at)))
+            at = following
+        self.end = base + at if last else segment.end
+
+    def _close(self, segment: Segment, at: int, *, last: bool) -> None:
+        """No sound record follows in this file."""
+        if last:
+            self.end = segment.start + at
+            self.remains = data_end(segment, at) > at
+        else:
+            self.end = segment.end
+            self.damages.append(Damage(segment.start + at, segment.end, self._reason(segment, at)))
+
+    @staticmethod
+    def _is_blank(segment: Segment, at: int) -> bool:
+        rest = segment.size - at
+        if rest < 8:
+            return True
+        return segment.view[at : at + 8] == rest.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
+
+    def _following(self, segment: Segment, at: int) -> int | None:
+        """Where the next sound record or the blank one begins after an unsound one at ``at``."""
+        view = segment.view
+        if segment.size - at >= MIN_RECORD_SIZE and view[at + 28 : at + 36] == (segment.start + at).to_bytes(8, "big"):
+            jump = at + int.from_bytes(view[at : at + 4], "big")
+            if jump > at and jump <= segment.size and self._begins(segment, jump):
+                return jump
+        for start, stop in segment.extents(at):
+            for match in _MAGICS.finditer(view, max(start, at + 4), stop):
+                candidate = match.start() - 4
+                if candidate > at and self._begins(segment, candidate):
+                    return candidate
+        return None
+
+    def _begins(self, segment: Segment, at: int) -> bool:
+        if segment.size - at >= 8 and self._is_blank(segment, at):
+            return True
+        return sound_record(segment.view, at, segment.start + at, check_crc=self._check_crc) is not None
+
+    @staticmethod
+    def _reason(segment: Segment, at: int) -> str:
+        head = segment.view[at : at + 36]
+        magic = int.from_bytes(head[4:8], "big")
+        if not any(head):
+            return "zeros where a record belongs"
+        if magic not in (MAGIC_V1, MAGIC_V2):
+            return f"no record begins here (magic {magic:#010x})"
+        if int.from_bytes(head[28:36], "big") != segment.start + at:
+            return "the record does not store its own offset"
+        return "the record's lengths or its body's CRC are wrong"
+
+
+def data_end(segment: Segment, at: int) -> int:
+    """Where the last byte other than zero ends behind ``at``; ``at`` when there is none."""
+    for start, stop in reversed(segment.extents(at)):
+        position = stop
+        while position > max(start, at):
+            begin = max(position - _STRIPE, start, at)
+            kept = bytes(segment.view[begin:position]).rstrip(b"\0")
+            if kept:
+                return begin + len(kept)
+            position = begin
+    return at
+
+
+def find_record(log: CommitLog, offset: int) -> int | None:
+    """Where the first sound record at or after ``offset`` begins, looking within its file only."""
+    segment = log.segment_of(offset)
+    if segment is None:
+        return None
+    at = offset - segment.start
+    for start, stop in segment.extents(at):
+        for match in _MAGICS.finditer(segment.view, max(start, at), stop):
+            candidate = match.start() - 4
+            if candidate >= at and sound_record(segment.view, candidate, segment.start + candidate) is not None:
+                return segment.start + candidate
+    return None

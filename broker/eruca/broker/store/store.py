@@ -1,0 +1,443 @@
+"""The store: messages in RocketMQ's files, written, read, recovered and deleted.
+
+The face of the package: puts its parts together and keeps their order in time (append, flush,
+dispatch, write-out, mark). Knows records and queues, not requests. All methods belong to one
+thread; ``start`` gives the rhythm to an event loop, and without it ``drain``, ``flush`` and
+``persist`` are called by hand. Invariant: readers see only what is dispatched, and under
+SYNC_FLUSH only what is durable is dispatched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+
+from eruca.broker.store.appending import Appending
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import StoreConfig, parse_delay_levels
+from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
+from eruca.broker.store.dispatch import Arrival, Dispatch
+from eruca.broker.store.flush import Flush
+from eruca.broker.store.index import Index
+from eruca.broker.store.marks import (
+    Checkpoint,
+    Lock,
+    Mark,
+    clear_abort,
+    read_checkpoint,
+    read_mark,
+    set_abort,
+    was_aborted,
+    write_checkpoint,
+    write_mark,
+)
+from eruca.broker.store.reading import Limits, Reading
+from eruca.broker.store.recover import Recovery
+from eruca.broker.store.results import Figures, Found, Got, Matcher, RecoveryReport
+from eruca.broker.store.retention import LogFile, disk_of, disk_refusal, expendable
+from eruca.broker.store.rhythm import Rhythm
+from eruca.broker.store.scan import sound_record
+from eruca.broker.store.segment import NotInMemory, Unflushed, flush_files
+from eruca.protocol.message import java_hash, property_bytes
+
+
+def now_ms() -> int:
+    """The clock of a store unless it is given another one: ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """A broker's messages on disk.
+
+    ``put`` and ``put_batch`` are those of ``Appending``, ``store_time``, ``earliest_store_time``
+    and ``offset_by_time`` those of ``Reading``.
+    """
+
+    def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms) -> None:
+        self.config = config
+        self._clock = clock
+        self._log = CommitLog(
+            config.commit_log_path,
+            config.mapped_file_size_commit_log,
+            populate=not config.sync_flush,
+            hot_bytes=config.hot_bytes,
+        )
+        self._queues = QueueTable(config.consume_queue_path, config.consume_queue_file_size)
+        self._index: Index | None = None
+        if config.message_index_enable:
+            self._index = Index(config.index_path, config.max_hash_slot_num, config.max_index_num, clock)
+        self._dispatch = Dispatch(self._queues, self._index, parse_delay_levels(config.message_delay_level))
+        self._flush = Flush(self._log, config.sync_flush_timeout)
+        self._flush.on_flushed = self._flushed
+        self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._reading = Reading(self._log, self._queues, Limits(config, memory))
+        self._rhythm = Rhythm(self)
+        self._lock: Lock | None = None
+        self._disk = disk_of(config.store_path_root_dir.parent) if config.store_path_root_dir.parent.exists() else None
+        self._checkpoint = Checkpoint()
+        self._mark = Mark(0, 0, 0, 0)
+        self._cold: ThreadPoolExecutor | None = None
+        self.visible_limit: int | None = None
+        """When set, only records that end at or before it are dispatched (a slave's confirmed offset)."""
+        self.recovery = RecoveryReport(end_offset=0)
+        """What the last ``open`` found."""
+        self.put = self._appending.put
+        self.put_batch = self._appending.put_batch
+        self.store_time = self._reading.store_time
+        self.earliest_store_time = self._reading.earliest_store_time
+        self.offset_by_time = self._reading.offset_by_time
+
+    # ---- opening and closing
+
+    def open(self) -> RecoveryReport:
+        """Open the store, made when it is not there, and recover it.
+
+        Raises:
+            StoreLocked: it is in use.
+            StoreDamaged: its files do not fit the configuration.
+            OSError: a file cannot be read or written.
+        """
+        begin = time.perf_counter()
+        root = self.config.store_path_root_dir
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "config").mkdir(exist_ok=True)
+        self._lock = Lock(root)
+        try:
+            self._recover(root)
+        except BaseException:
+            self._release_lock()
+            raise
+        self.recovery.seconds = time.perf_counter() - begin
+        return self.recovery
+
+    def _recover(self, root: Path) -> None:
+        self._checkpoint = read_checkpoint(root)
+        mark = read_mark(root, self._checkpoint)
+        clean = not was_aborted(root)
+        self._log.load()
+        self._queues.load()
+        notes = self._index.load() if self._index is not None else []
+        recovery = Recovery(self.config, self._log, self._queues, self._index, self._dispatch, self._clock)
+        self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=self._checkpoint)
+        self.recovery.notes += notes
+        self._appending.last_time = max(self.recovery.last_store_timestamp, self._checkpoint.physic)
+        self._move_min_offsets()
+        set_abort(root)
+        self._flush.flush()
+        self.persist()
+        self._appending.refusal = None
+        self.check_disk()
+
+    def start(self) -> None:
+        """Flush, dispatch, write out and clean by the running event loop from now on."""
+        self._cold = ThreadPoolExecutor(2, thread_name_prefix="store-read")
+        self._rhythm.start()
+
+    async def stop(self) -> None:
+        """End what ``start`` began (work in threads is waited for); the store stays open."""
+        await self._rhythm.stop()
+        if self._cold is not None:
+            self._cold.shutdown(wait=True)
+            self._cold = None
+
+    def close(self) -> None:
+        """Flush, persist and close; after it the store counts as stopped in order.
+
+        When the disk fails or is full, ``abort`` stays and the next start recovers.
+        """
+        if self._lock is None:
+            return
+        self._appending.refusal = "the store is closed"
+        root = self.config.store_path_root_dir
+        try:
+            self._flush.flush()
+            self.drain()
+            if self.persist(sync=True) and self._dispatch.settled:
+                clear_abort(root)
+        except OSError as fault:
+            self.recovery.notes.append(f"the store could not be closed in order: {fault}")
+        finally:
+            self._queues.close()
+            self._release_lock()
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # ---- writing
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be stored at present, None when it can."""
+        return self._appending.refusal or self._appending.no_room
+
+    @property
+    def on_arrival(self) -> Arrival | None:
+        """Called once per queue and dispatch round with topic, queue id, the new max offset and the
+        tag codes of the messages that came."""
+        return self._dispatch.on_arrival
+
+    @on_arrival.setter
+    def on_arrival(self, arrival: Arrival | None) -> None:
+        self._dispatch.on_arrival = arrival
+
+    def durable(self, end_offset: int) -> Awaitable[bool] | None:
+        """None when nobody need wait: ASYNC_FLUSH, or the log is on the disk up to ``end_offset``.
+
+        Else an awaitable: True once it is, False after ``syncFlushTimeout`` or a failed flush.
+
+        Raises:
+            OSError: without a started loop, when the flush fails.
+        """
+        return self._flush.durable(end_offset) if self.config.sync_flush else None
+
+    def flush(self) -> None:
+        """Bring the log to the disk now, and dispatch what waited for it.
+
+        Raises:
+            OSError: the disk fails; nothing is accepted any more.
+        """
+        try:
+            self._flush.flush()
+        finally:
+            self._flushed()
+
+    def _flushed(self) -> None:
+        if self._flush.fault is not None:
+            self._appending.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
+        if self.config.sync_flush:
+            self.drain()
+
+    def drain(self) -> int:
+        """Dispatch what may be seen; returns the number of messages."""
+        limit = self._flush.flushed if self.config.sync_flush else None
+        if self.visible_limit is not None:
+            limit = self.visible_limit if limit is None else min(limit, self.visible_limit)
+        return self._dispatch.drain(limit)
+
+    # ---- reading
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
+    ) -> Got | Awaitable[Got]:
+        """Messages of a queue from ``offset`` on, by RocketMQ's rules (at most 32 a call).
+
+        An awaitable comes back only when data must be read from the disk and the store is started.
+        """
+        cold = self._cold
+        if cold is None:
+            return self._reading.get(topic, queue_id, offset, max_messages, match, wait=True)
+        try:
+            return self._reading.get(topic, queue_id, offset, max_messages, match)
+        except NotInMemory:
+            return self._rhythm.in_thread(
+                cold, lambda: self._reading.get(topic, queue_id, offset, max_messages, match, wait=True)
+            )
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Offset of a queue's oldest message; 0 for a queue that is not there."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One after a queue's newest readable message; 0 for a queue that is not there."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
+        """Commit log offset, size and tag code of a slot of a queue; None without one."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return self._queues.unit(queue, offset) if queue is not None else None
+
+    def record(self, physical_offset: int) -> bytes | None:
+        """The whole record that begins at a commit log offset; None when none does, or it is damaged."""
+        size = self._log.record_size_at(physical_offset)
+        data = self._log.view(physical_offset, size) if size else None
+        if data is None or sound_record(data, 0, physical_offset) is None:
+            return None
+        return bytes(data)
+
+    def query(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> Found:
+        """Messages of a topic with a key (a business key or the unique one), stored between two times
+        in ms; at most ``maxMsgsNumBatch``, the newest ones, in the order of the log."""
+        if self._index is None or not self._index.files:
+            return Found([])
+        newest = self._index.files[-1]
+        wanted = min(max_messages, self.config.max_msgs_num_batch)
+        offsets: set[int] = set()
+        hashed = java_hash(f"{topic}#{key}") & 0xFFFFFFFF
+        found: list[tuple[int, bytes]] = []
+        for offset in self._index.search(hashed, begin, end):
+            if len(found) >= wanted:
+                break
+            data = self.record(offset) if offset not in offsets else None
+            offsets.add(offset)
+            if data is not None and _has_key(data, offset, topic, key, begin, end):
+                found.append((offset, data))
+        return Found([data for _, data in sorted(found)], newest.end_time, newest.end_offset)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The queues of a topic that exist in the store."""
+        return sorted(queue_id for name, queue_id in self._queues.queues if name == topic)
+
+    def topics(self) -> set[str]:
+        """The topics that have a queue in the store."""
+        return {topic for topic, _ in self._queues.queues}
+
+    # ---- keeping
+
+    def write_out(self, most: int | None = None) -> bool:
+        """Write units that are only in memory to the files, of at most ``most`` queues.
+
+        Returns whether none is left; then the mark can move. Raises OSError on a full disk.
+        """
+        return self._queues.write_some(most)
+
+    def begin_persist(self) -> tuple[int, int]:
+        """Commit log offset and number of units that a write-out begun now will cover."""
+        return self._dispatch.position, sum(queue.max_offset for queue in self._queues.queues.values())
+
+    def unflushed(self) -> list[Unflushed]:
+        """The files of queues and index to flush; ``give_back`` takes them when that fails."""
+        taken = [self._queues.take_unflushed()]
+        if self._index is not None:
+            taken.append(self._index.take_unflushed())
+        return taken
+
+    def give_back(self, unflushed: list[Unflushed]) -> None:
+        """Note files again that could not be flushed."""
+        for one in unflushed:
+            self._queues.give_back(one)
+
+    def note_written(self, covered: tuple[int, int], *, synced: bool, flushed_time: int) -> None:
+        """Write the mark, and with ``synced`` the checkpoint, after a write-out (and its flush)."""
+        root = self.config.store_path_root_dir
+        self._mark = Mark(*covered, *(covered if synced else self._mark[2:]))
+        if synced:
+            indexed = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
+            old = self._checkpoint
+            moment = max(flushed_time, old.physic)
+            self._checkpoint = Checkpoint(moment, moment, max(indexed, old.indexed))
+            write_checkpoint(root, self._checkpoint)
+        write_mark(root, self._mark, self._checkpoint)
+
+    def persist(self, *, sync: bool = True) -> bool:
+        """Write out and flush queues and index, write checkpoint and mark, all at once.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        covered = self.begin_persist()
+        moment = self._appending.last_time
+        self._queues.write_some(None)
+        if sync:
+            for files in self.unflushed():
+                flush_files(files)
+        self.note_written(covered, synced=sync and self._flush.flushed >= covered[0], flushed_time=moment)
+        return True
+
+    def check_disk(self) -> None:
+        """Look how full the disk is; past the mark nothing is accepted until there is room again."""
+        self._disk = disk_of(self.config.store_path_root_dir)
+        if self._flush.fault is None and self._lock is not None:
+            self._appending.refusal = disk_refusal(self._disk, self.config)
+
+    def clean(self, *, by_hand: bool = False) -> int:
+        """One round of retention: delete what is due; returns the number of commit log files gone."""
+        self.check_disk()
+        assert self._disk is not None
+        now = self._clock()
+        hour = datetime.fromtimestamp(now / 1000).hour
+        files = []
+        for segment in self._log.segments:
+            stat = os.fstat(segment.fd)
+            files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
+        count = expendable(files, self.config, self._disk, now, hour, by_hand=by_hand)
+        for _ in range(count):
+            self._log.drop_oldest()
+        if count:
+            self._dispatch.log_begins_later = True
+            self._move_min_offsets()
+            if self._index is not None:
+                self._index.drop_below(self._log.min_offset)
+            self.check_disk()
+        return count
+
+    def _move_min_offsets(self) -> None:
+        oldest = self._log.min_offset
+        for queue in self._queues.queues.values():
+            queue.min_offset = self._queues.first_from(queue, oldest)
+            self._queues.drop_files_below(queue, queue.min_offset)
+
+    def drop_topic(self, topic: str) -> int:
+        """Delete the queues of a topic (its records stay in the log); returns how many."""
+        gone = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
+        self._drop(gone)
+        return len(gone)
+
+    def drop_unused(self, used: set[str]) -> list[str]:
+        """Delete the queues of topics that are not in ``used``; returns those topics."""
+        gone = sorted(self.topics() - used)
+        for topic in gone:
+            self.drop_topic(topic)
+        return gone
+
+    def drop_expired_queues(self) -> int:
+        """Delete the queues whose newest message is older than the log; returns how many."""
+        oldest = self._log.min_offset
+        gone = []
+        for queue in self._queues.queues.values():
+            unit = self._queues.unit(queue, queue.max_offset - 1)
+            if unit is not None and unit[0] < oldest:
+                gone.append(queue)
+        self._drop(gone)
+        return len(gone)
+
+    def _drop(self, queues: list[ConsumeQueue]) -> None:
+        self.drain()
+        for queue in queues:
+            self._queues.drop(queue)
+        if queues:
+            self.persist()
+
+    # ---- figures
+
+    def figures(self) -> Figures:
+        """The store's state in numbers."""
+        log, flush, reading = self._log, self._flush, self._reading
+        return Figures(
+            min_offset=log.min_offset,
+            max_offset=log.position,
+            flushed_offset=flush.flushed,
+            dispatched_offset=self._dispatch.position,
+            dispatch_behind_bytes=log.position - self._dispatch.position if self._dispatch.pending else 0,
+            flush_behind_bytes=max(log.position - flush.flushed, 0),
+            commit_log_bytes=log.position - log.min_offset,
+            disk_ratio=self._disk.ratio if self._disk is not None else -1.0,
+            puts=self._appending.puts,
+            put_bytes=self._appending.put_bytes,
+            put_failed=self._appending.failed,
+            gets_found=reading.found,
+            gets_missed=reading.missed,
+            gets_messages=reading.messages,
+            damaged_records=reading.damaged + len(self.recovery.damages),
+            skipped_bytes=self.recovery.skipped_bytes,
+            last_flush_millis=flush.last_millis,
+            flushes=flush.count,
+            refusal=self.refusal,
+        )
+
+
+def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: int) -> bool:
+    record = sound_record(data, 0, offset, check_crc=False)
+    if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
+        return False
+    wanted = key.encode("utf-8", "replace")
+    keys = (property_bytes(record.properties, b"KEYS") or b"").split(b" ")
+    return wanted == property_bytes(record.properties, b"UNIQ_KEY") or wanted in keys
