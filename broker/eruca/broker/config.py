@@ -69,7 +69,7 @@ class StoreSettings:
     max_index_num: int = setting(20_000_000, at_least=2)
     message_index_enable: bool = True
     max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
-    flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)  # noqa: RUF009
+    flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
     sync_flush_timeout: int = setting(5000, at_least=1)
     flush_interval_commit_log: int = setting(500, at_least=1)
     flush_commit_log_thorough_interval: int = setting(10_000, at_least=1)
@@ -93,7 +93,7 @@ class StoreSettings:
     clean_resource_interval: int = setting(10_000, at_least=1)
     message_delay_level: str = DEFAULT_DELAY_LEVELS
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
-    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)  # noqa: RUF009
+    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
     """Without effect, as in RocketMQ: the HA port is the listening port and one."""
     ha_send_heartbeat_interval: int = 5000

@@ -82,9 +82,9 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
 
 def _closed(text: str) -> str:
     """The text made ready for another line: ended, and with no continuation left open."""
-    if not text.endswith(("\n", "\r")):
-        text += "\n"
-    return text + "\n" if _ends_open(text) else text
+    if _ends_open(text):
+        return text + "\n\n"  # two, for the first may be the second half of a CR LF
+    return text if text.endswith(("\n", "\r")) else text + "\n"
 
 
 def _ends_open(text: str) -> bool:
