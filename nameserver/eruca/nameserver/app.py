@@ -20,6 +20,7 @@ from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
+from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
 SCAN_EVERY = 10.0
@@ -94,7 +95,8 @@ class Nameserver:
 
 
 async def serve(server: Nameserver) -> None:
-    """Run until SIGTERM or SIGINT."""
+    """Run until SIGTERM or SIGINT, and tell systemd so where it is the supervisor."""
+    systemd = Supervisor(os.environ)
     await server.start()
     print("The Name Server boot success. serializeType=JSON", flush=True)
     print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
@@ -102,9 +104,11 @@ async def serve(server: Nameserver) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
+    systemd.ready(f"listening on port {server.port}")
     try:
         await end.wait()
     finally:
+        systemd.stopping()
         await server.stop()
 
 

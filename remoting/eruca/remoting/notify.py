@@ -1,0 +1,74 @@
+"""Telling systemd how a daemon is: ready, alive, stopping (sd_notify, without its library).
+
+Owns: the datagrams to the socket that ``NOTIFY_SOCKET`` names, and the beat that ``WATCHDOG_USEC`` asks for.
+Must not know: what being ready means; the daemon says it, after recovery and with its port open.
+Invariant: without a supervisor every call does nothing, and no failure to notify ever disturbs the daemon. The beat
+runs on the event loop: a loop that is stuck misses it, and systemd restarts the daemon.
+
+In a daemon::
+
+    systemd = Supervisor(os.environ)
+    ...                                     # recover, open the port
+    systemd.ready("listening on 10911")     # also starts the watchdog's beat
+    ...
+    systemd.stopping()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+__all__ = ["Supervisor"]
+
+
+class Supervisor:
+    """The service manager that started this process, if one did.
+
+    ``environment`` is that of the process; ``pid`` (default: this process) is compared with ``WATCHDOG_PID``, so
+    that a child does not beat for its parent.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, pid: int | None = None) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self.beat_every = _beat(environment, os.getpid() if pid is None else pid)
+        """Seconds between two signs of life, half of what systemd allows; None when it asks for none."""
+        self._next: asyncio.TimerHandle | None = None
+
+    def ready(self, status: str = "") -> None:
+        """The daemon serves now. Called on the event loop that shall feed the watchdog."""
+        self._send("READY=1", status)
+        if self._address and self.beat_every is not None:
+            self._beat(asyncio.get_running_loop(), self.beat_every)
+
+    def stopping(self, status: str = "") -> None:
+        """The daemon goes down in order: the beat ends here."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._send("STOPPING=1", status)
+
+    def _beat(self, loop: asyncio.AbstractEventLoop, every: float) -> None:
+        self._send("WATCHDOG=1")
+        self._next = loop.call_later(every, self._beat, loop, every)
+
+    def _send(self, state: str, status: str = "") -> None:
+        if not self._address:
+            return
+        text = f"{state}\nSTATUS={' '.join(status.split())}" if status else state
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.setblocking(False)
+            channel.sendto(text.encode(), self._address)
+
+
+def _beat(environment: Mapping[str, str], pid: int) -> float | None:
+    allowed = environment.get("WATCHDOG_USEC", "")
+    if not allowed.isdecimal() or int(allowed) == 0:
+        return None
+    if environment.get("WATCHDOG_PID", str(pid)) != str(pid):
+        return None
+    return int(allowed) / 2_000_000
