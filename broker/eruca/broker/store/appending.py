@@ -149,7 +149,7 @@ class Appending:
         pending = self._pending
         if not pending:
             self.wake()
-        pending.append(_new_put(Request, (queue, position, size, properties, queue_offset, now, sys_flag)))
+        pending.append((queue, position, size, properties, queue_offset, now, sys_flag))
         self.puts += 1
         self.put_bytes += size
         return _new_put(Put, (PutStatus.OK, position, queue_offset, size, now, end))
@@ -260,7 +260,7 @@ class Appending:
                 own,
             )
             offsets.append(position)
-            requests.append(_new_put(Request, (queue, position, size, own, queue_offset, now, born[0])))
+            requests.append((queue, position, size, own, queue_offset, now, born[0]))
             queue_offset += 1
             position += size
         log.memory[first - log.base : position - log.base] = b"".join(parts)

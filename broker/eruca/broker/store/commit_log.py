@@ -7,6 +7,7 @@ a record; writing below ``limit`` into ``memory`` at ``position - base`` cannot 
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 from pathlib import Path
@@ -33,7 +34,7 @@ class CommitLog:
         self.position = 0
         self.limit = 0
         self.base = 0
-        self.memory = memoryview(b"")
+        self.memory: mmap.mmap | bytearray = bytearray()
         self.new_files = False
         """Whether a file was made whose directory entry is not durable yet."""
         self.short_files: list[int] = []
@@ -91,7 +92,7 @@ class CommitLog:
             self.segments.pop(0).path.unlink(missing_ok=True)
 
     def _aim(self, segment: Segment) -> None:
-        self.memory = segment.view
+        self.memory = segment.mapping
         self.base = segment.start
         self.limit = self.position
 

@@ -8,29 +8,22 @@ table and the index, no sockets. Invariant: requests are worked off in the order
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, QueueTable
-from eruca.broker.store.index import Index, index_hash
-from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_ROLLBACK, ascii_hash, java_hash
+from eruca.broker.store.index import Index, IndexEntry, index_hash
+from eruca.protocol.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, ascii_hash, java_hash
 from eruca.protocol.names import SCHEDULE_TOPIC
 
 Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
 
 _KEPT: Final = 4096
+_STEP_32: Final = pow(31, 32, 1 << 32)
 
 
-class Request(NamedTuple):
-    """One record to dispatch."""
-
-    queue: ConsumeQueue
-    physical_offset: int
-    size: int
-    properties: bytes
-    queue_offset: int
-    store_timestamp: int
-    sys_flag: int
+Request = tuple[ConsumeQueue, int, int, bytes, int, int, int]
+"""One record to dispatch: queue, commit log offset, size, properties text, queue offset, store time, sysFlag."""
 
 
 def find_property(properties: bytes, wanted: bytes) -> bytes:
@@ -56,16 +49,15 @@ class KeyHashes:
         """Index hash of ``topic#key`` for a unique key; ``prefix`` is the hash of ``topic#``."""
         if len(key) != 32:
             return self.plain(prefix, key)
-        head = key[:20]
+        head = key[:24]
         known = self._heads.get(head)
         if known is None:
             if not key.isascii():
                 return self.plain(prefix, key)
             if len(self._heads) >= _KEPT:
                 self._heads.clear()
-            known = self._heads[head] = ascii_hash(head) * self._steps[12]
-        value = (prefix * self._steps[32] + known + ascii_hash(key[20:])) & 0xFFFFFFFF
-        return index_hash(value)
+            known = self._heads[head] = ascii_hash(head) * self._steps[8]
+        return index_hash((prefix * _STEP_32 + known + ascii_hash(key[24:])) & 0xFFFFFFFF)
 
     def plain(self, prefix: int, key: bytes) -> int:
         """Index hash of ``topic#key``; ``prefix`` is the hash of ``topic#``."""
@@ -122,8 +114,8 @@ class Dispatch:
         pending = self.pending
         if not pending:
             return 0
-        if limit is not None and pending[-1].physical_offset + pending[-1].size > limit:
-            count = next(i for i, one in enumerate(pending) if one.physical_offset + one.size > limit)
+        if limit is not None and pending[-1][1] + pending[-1][2] > limit:
+            count = next(number for number, one in enumerate(pending) if one[1] + one[2] > limit)
             if count == 0:
                 return 0
             work, self.pending[:] = pending[:count], pending[count:]
@@ -132,8 +124,8 @@ class Dispatch:
             pending.clear()
         self._queue_up(work)
         if self._index is not None:
-            self._index_all(work)
-        self.position = work[-1].physical_offset + work[-1].size
+            self._index_all(work, self._index)
+        self.position = work[-1][1] + work[-1][2]
         return len(work)
 
     def _queue_up(self, work: list[Request]) -> None:
@@ -191,42 +183,34 @@ class Dispatch:
             self.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, queue_offset)]
         return True
 
-    def _index_all(self, work: list[Request]) -> None:
-        index = self._index
-        assert index is not None
+    def _index_all(self, work: list[Request], index: Index) -> None:
         if self._unindexed:
             work = self._unindexed + work
             self._unindexed = []
+        entries: list[IndexEntry] = []
         unique = self._hashes.unique
-        done = 0
-        try:
-            for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
-                hashes: list[int] = []
-                at = properties.find(b"UNIQ_KEY\x01")
-                if at == 0 or (at > 0 and properties[at - 1] == 2):
-                    end = properties.find(b"\x02", at)
-                    key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
+        plain = self._hashes.plain
+        for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
+            if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+                continue
+            at = properties.find(b"UNIQ_KEY\x01")
+            if at == 0 or (at > 0 and properties[at - 1] == 2):
+                end = properties.find(b"\x02", at)
+                key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
+                if key:
+                    entries.append((unique(queue.index_prefix, key), offset, store_timestamp))
+            if b"KEYS\x01" in properties:
+                for key in find_property(properties, b"KEYS\x01").split(b" "):
                     if key:
-                        hashes.append(unique(queue.index_prefix, key))
-                if b"KEYS\x01" in properties:
-                    for key in find_property(properties, b"KEYS\x01").split(b" "):
-                        if key:
-                            hashes.append(self._hashes.plain(queue.index_prefix, key))
-                if hashes and sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-                    index.put(hashes, offset, store_timestamp)
-                done += 1
+                        entries.append((plain(queue.index_prefix, key), offset, store_timestamp))
+        try:
+            index.put(entries)
             self.index_fault = None
         except OSError as fault:
             self.index_fault = fault
-            self._unindexed = work[done:]
-        index.settle()
+            self._unindexed = work
 
     @property
     def settled(self) -> bool:
         """Whether nothing waits, neither for its queue nor for the index."""
         return not self.pending and not self._unindexed
-
-
-def has_unit(sys_flag: int) -> bool:
-    """Whether a record of this sysFlag has a place in its consume queue (none, or commit type)."""
-    return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)

@@ -24,6 +24,9 @@ _NAME = re.compile(r"\d{17}\Z")
 _WINDOW = 1 << 20
 MAX_SECONDS = 0x7FFFFFFF
 
+IndexEntry = tuple[int, int, int]
+"""Index hash of the key, commit log offset and store time in ms of the message."""
+
 
 def index_hash(unsigned: int) -> int:
     """The hash an index keeps of a key's ``String.hashCode`` (unsigned here): its absolute value,
@@ -86,15 +89,15 @@ class IndexFile:
             self.count,
         )
 
-    def allocate(self, count: int) -> None:
-        """Make sure that ``count`` entries more can be written.
+    def allocate(self, count: int) -> int:
+        """Make sure that ``count`` entries more can be written; returns how many really can.
 
         Raises:
             OSError: the disk is full.
         """
         end = min(self.entries_at + 20 * (self.count + count), len(self.map))
         if end <= self._allocated:
-            return
+            return (self._allocated - self.entries_at) // 20 - self.count
         start = max(self._allocated, self.entries_at + 20 * self.count)
         stop = min(end + _WINDOW, len(self.map))
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -107,31 +110,34 @@ class IndexFile:
         finally:
             os.close(fd)
         self._allocated = stop
+        return (stop - self.entries_at) // 20 - self.count
 
-    def put(self, hashes: list[int], offset: int, store_time: int) -> None:
-        """Add the keys of one message; room must be allocated, the header is written later."""
-        seconds = (store_time - self.begin_time) // 1000 if self.begin_time > 0 else 0
-        if seconds < 0:
-            seconds = 0
-        elif seconds > MAX_SECONDS:
-            seconds = MAX_SECONDS
+    def put(self, entries: list[IndexEntry]) -> None:
+        """Add entries in the order of the log; room must be there."""
         memory = self.map
-        count = self.count
-        if count <= 1:
-            self.begin_time = store_time
-            self.begin_offset = offset
+        pack = _ENTRY.pack_into
         slots = self.slots
-        for value in hashes:
-            at = 40 + value % slots * 4
-            previous = memory[at : at + 4]
+        count = self.count
+        at = self.entries_at + count * 20
+        begin = self.begin_time
+        used = 0
+        for value, offset, time in entries:
+            seconds = (time - begin) // 1000 if begin > 0 and time > begin else 0
+            if count <= 1:
+                self.begin_time = begin = time
+                self.begin_offset = offset
+            slot = 40 + value % slots * 4
+            previous = memory[slot : slot + 4]
             if previous == _EMPTY:
-                self.used_slots += 1
-            _ENTRY.pack_into(memory, self.entries_at + count * 20, value, offset, seconds, previous)
-            memory[at : at + 4] = count.to_bytes(4, "big")
+                used += 1
+            pack(memory, at, value, offset, seconds if seconds < MAX_SECONDS else MAX_SECONDS, previous)
+            memory[slot : slot + 4] = count.to_bytes(4, "big")
             count += 1
+            at += 20
         self.count = count
-        self.end_time = store_time
-        self.end_offset = offset
+        self.used_slots += used
+        _, self.end_offset, self.end_time = entries[-1]
+        self.write_header()
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Hash, commit log offset, seconds since the file began, previous entry of the chain."""
@@ -195,6 +201,7 @@ class Index:
         """Files that became full since the last flush."""
         self._clock = clock
         self._room = 0
+        self._partial = False
 
     def load(self) -> list[str]:
         """Open the files there are; returns a sentence for each that cannot be used.
@@ -218,25 +225,34 @@ class Index:
             self.files.append(IndexFile(self.path / name, self.slots, self.entries))
         return notes
 
-    def put(self, hashes: list[int], offset: int, store_time: int) -> None:
-        """Add the keys of one message; a message before the newest file's end is there already.
+    def put(self, entries: list[IndexEntry]) -> None:
+        """Add entries in the order of the log; those before the newest file's end are there already.
 
         Raises:
-            OSError: the disk is full; nothing was added.
+            OSError: the disk is full; nothing or only a beginning was added, and all may be given again.
         """
-        file = self.files[-1] if self.files else self._add()
-        if offset < file.end_offset:
+        if not entries:
             return
-        while hashes:
+        file = self.files[-1] if self.files else self._add()
+        if entries[0][1] < file.end_offset or self._partial:
+            entries = self._not_yet(entries, file)
+        self._partial = True
+        while entries:
             if file.full:
                 file = self._add()
-            part = hashes[: file.entries - file.count]
+            part = entries[: file.entries - file.count]
             if self._room < len(part):
-                file.allocate(4096)
-                self._room = 4096
+                self._room = file.allocate(len(part))
             self._room -= len(part)
-            file.put(part, offset, store_time)
-            hashes = hashes[len(part) :]
+            file.put(part)
+            entries = entries[len(part) :]
+        self._partial = False
+
+    def _not_yet(self, entries: list[IndexEntry], file: IndexFile) -> list[IndexEntry]:
+        """The entries that the index lacks, after a put that ended in the middle."""
+        end = file.end_offset
+        have = {file.entry(number)[0] for number in range(1, file.count) if file.entry(number)[1] == end}
+        return [entry for entry in entries if entry[1] > end or (entry[1] == end and entry[0] not in have)]
 
     def _add(self) -> IndexFile:
         moment = self._clock()
@@ -258,11 +274,6 @@ class Index:
         self.files.append(file)
         self._room = 0
         return file
-
-    def settle(self) -> None:
-        """Write the header of the newest file (after a round of puts)."""
-        if self.files:
-            self.files[-1].write_header()
 
     def take_unflushed(self) -> Unflushed:
         """The files changed since the last call, to be given to ``flush_files``."""

@@ -13,12 +13,14 @@ from functools import lru_cache
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
-from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
+from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, QueueTable
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
 
 _FILTER_UNITS = 800
 _CODE = struct.Struct(">q")
+_NOTHING = memoryview(b"")
+_new_got = tuple.__new__
 
 
 @lru_cache(maxsize=1024)
@@ -85,7 +87,6 @@ class Reading:
             return _outside(offset, low, high)
         filtered = match is not None and (match.codes is not None or match.record is not None)
         limits = self._limits
-        behind = self._log.position
         count = max(min(max_messages, limits.memory_count), 1)
         units = self._queues.units(queue, offset, max(count, _FILTER_UNITS) if filtered else count, wait=wait)
         total = len(units) // 20
@@ -93,68 +94,99 @@ class Reading:
             self.missed += 1
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
-        flat = _unpacker(total)(units)
-        slow = behind - flat[0] > limits.memory
-        if slow:
-            count = min(count, limits.disk_count)
+        first = int.from_bytes(units[:8], "big")
+        slow = self._log.position - first > limits.memory
         if not filtered and not slow and offset >= queue.checked_from and not queue.lost:
-            first = flat[0]
+            flat = _unpacker(total)(units)
             span = flat[-2] + flat[-1] - first
-            if span == sum(flat[1::2]) and span <= limits.memory_bytes:
-                data = self._log.bytes_at(first, span, wait=wait)
-                if data is not None:
-                    self.found += 1
-                    self.messages += total
-                    return Got(GetStatus.FOUND, offset + total, low, high, [data], total, span, False)
-        chosen = _chosen(units, total, match) if match is not None and match.codes is not None else range(total)
-        return self._collect(queue, offset, flat, chosen, count, slow, match, wait)
+            whole = self._log.bytes_at(first, span, wait=wait) if span == sum(flat[1::2]) else None
+            if whole is not None and span <= limits.memory_bytes:
+                buffers, size = [whole], span
+            else:
+                buffers, size = self._gather(flat, wait)
+            if buffers:
+                taken = total if whole is not None and size == span else len(buffers)
+                self.found += 1
+                self.messages += taken
+                return _new_got(Got, (GetStatus.FOUND, offset + taken, low, high, buffers, taken, size, False))
+        codes = match.codes if match is not None else None
+        chosen = range(total) if codes is None else _chosen(units, total, codes)
+        return self._collect(
+            queue, offset, units, chosen, min(count, limits.disk_count) if slow else count, match, wait
+        )
+
+    def _gather(self, flat: tuple[int, ...], wait: bool) -> tuple[list[memoryview | bytes], int]:
+        """The records of units that need no test, up to the first that is not there or too much."""
+        log = self._log
+        most = self._limits.memory_bytes
+        hot = log.position - log.hot_bytes
+        buffers: list[memoryview | bytes] = []
+        add = buffers.append
+        start = end = size = 0
+        view = _NOTHING
+        numbers = iter(flat)
+        for physical, length in zip(numbers, numbers, strict=True):
+            size += length
+            if size > most and buffers:
+                return buffers, size - length
+            if physical < hot:
+                data = log.bytes_at(physical, length, wait=wait)
+                if data is None:
+                    return buffers, size - length
+                add(data)
+                continue
+            if not start <= physical < end:
+                segment = log.segment_of(physical)
+                if segment is None:
+                    return buffers, size - length
+                start, end, view = segment.start, segment.end, segment.view
+            at = physical - start
+            add(view[at : at + length])
+        return buffers, size
 
     def _collect(
         self,
         queue: ConsumeQueue,
         offset: int,
-        flat: tuple[int, ...],
+        units: bytes,
         chosen: range | list[int],
         count: int,
-        slow: bool,
         match: Matcher | None,
         wait: bool,
     ) -> Got:
+        """The records of the chosen units that are there, belong and match."""
         limits = self._limits
-        most = limits.disk_bytes if slow else limits.memory_bytes
         test = match.record if match is not None else None
         buffers: list[memoryview | bytes] = []
-        size = taken = 0
-        scanned = len(flat) // 2
-        removing = False
-        bytes_at = self._log.bytes_at
+        size = 0
+        scanned = len(units) // 20
+        removing = slow = False
         for number in chosen:
-            physical = flat[2 * number]
-            length = flat[2 * number + 1]
-            if taken and (taken >= count or size + length > most):
+            physical, length, _ = UNIT_FORM.unpack_from(units, number * 20)
+            slow = self._log.position - physical > limits.memory
+            most = limits.disk_bytes if slow else limits.memory_bytes
+            if buffers and (len(buffers) >= count or size + length > most):
                 scanned = number
                 break
             index = offset + number
             if index in queue.lost:
                 continue
-            data = bytes_at(physical, length, wait=wait)
+            data = self._log.bytes_at(physical, length, wait=wait)
             if index < queue.checked_from and not self._belongs(queue, index, physical, data):
                 removing = True
                 continue
             if data is None:
                 removing = True
                 continue
-            if test is not None and not test(data):
-                continue
-            buffers.append(data)
-            size += length
-            taken += 1
+            if test is None or test(data):
+                buffers.append(data)
+                size += length
         low = queue.min_offset
         high = queue.max_offset
-        if taken:
+        if buffers:
             self.found += 1
-            self.messages += taken
-            return Got(GetStatus.FOUND, offset + scanned, low, high, buffers, taken, size, slow)
+            self.messages += len(buffers)
+            return Got(GetStatus.FOUND, offset + scanned, low, high, buffers, len(buffers), size, slow)
         self.missed += 1
         status = GetStatus.MESSAGE_WAS_REMOVING if removing else GetStatus.NO_MATCHED_MESSAGE
         return Got(status, offset + scanned, low, high, [])
@@ -249,9 +281,8 @@ def _outside(offset: int, low: int, high: int) -> Got:
     return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
 
 
-def _chosen(units: bytes, total: int, match: Matcher) -> list[int]:
+def _chosen(units: bytes, total: int, codes: frozenset[int]) -> list[int]:
     """Positions of the units whose tag code is wanted."""
-    codes = match.codes or frozenset()
     if len(codes) == 1:
         wanted = _CODE.pack(next(iter(codes)))
         found = []

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue, QueueTable
-from eruca.broker.store.dispatch import Dispatch, Request
+from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark
 from eruca.broker.store.results import Damage, RecoveryReport
@@ -146,17 +146,8 @@ class Recovery:
             queue = self._queue_of(record.topic, record.queue_id)
             if queue is None:
                 continue
-            pending.append(
-                Request(
-                    queue,
-                    record.offset,
-                    record.size,
-                    record.properties,
-                    record.queue_offset,
-                    record.store_timestamp,
-                    record.sys_flag,
-                )
-            )
+            offset, size, _, _, queue_offset, sys_flag, store_timestamp, properties = record
+            pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))
             if len(pending) >= _ROUND:
                 self._report.redispatched += self._dispatch.drain()
         self._report.redispatched += self._dispatch.drain()
