@@ -1,0 +1,62 @@
+# The same few commands for a person and for CI. `make` alone lists them.
+# Needs Python 3.11 or newer as python3 (or PYTHON=...); everything else goes into .venv, from requirements.lock.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test compat lint format types layers check lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED) ## make .venv and install the locked packages
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Eruca needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "[1/3] virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "python3 cannot make virtual environments here: install python3-venv"; exit 1; }
+	@echo "[2/3] packages of requirements.lock (PySpark is large: a few minutes the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@echo "[3/3] eruca itself, editable"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: venv ## real processes, real text, a rewind that an online consumer feels
+	@$(BIN)/eruca demo
+
+test: venv ## every test but those that need Apache RocketMQ
+	@$(PYTEST) tests --ignore=tests/compat
+
+compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
+	@$(PYTEST) tests/compat
+
+lint: venv ## ruff: style and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: venv ## let ruff format everything
+	@$(BIN)/ruff format .
+
+types: venv ## mypy, strict
+	@$(BIN)/mypy
+
+layers: venv ## import-linter: dependencies point down
+	@$(BIN)/lint-imports
+
+check: lint types layers test ## lint, types, layers, test
+
+lock: ## write requirements.lock anew (newest versions that pyproject.toml allows)
+	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
+	@out/lock/bin/uv pip compile pyproject.toml --all-extras --universal --upgrade --generate-hashes \
+		--no-emit-index-url --no-annotate --custom-compile-command "make lock" --quiet --output-file requirements.lock
+	@echo "requirements.lock is new: run make test"
+
+clean: ## remove .venv and everything that was made
+	@rm -rf $(VENV) out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -prune -exec rm -rf {} +
