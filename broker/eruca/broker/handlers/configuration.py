@@ -1,0 +1,34 @@
+"""The broker's configuration, by operators: show it (26) and change what may change while it runs (25)."""
+
+from __future__ import annotations
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit, kept
+from eruca.protocol import api, properties
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.topics import ConfigVersion
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(api.GET_BROKER_CONFIG)
+def show(broker: Broker, call: Call[Empty]) -> Reply:
+    """Every setting as ``name=value``."""
+    configuration = broker.configuration
+    version = ConfigVersion(version=configuration.version.encode().decode())
+    return Reply(header=version, body=configuration.text().encode())
+
+
+@routes.on(api.UPDATE_BROKER_CONFIG)
+async def update(broker: Broker, call: Call[Empty]) -> Reply:
+    """Change settings, all that are asked for or none; in the configuration file before it is answered."""
+    changed = broker.configuration.change(properties.decode(call.body))
+    broker.reconfigured()
+    broker.intake.forget()
+    if "brokerPermission" in changed:
+        broker.registration.announce()
+    audit(call, "configuration_changed", **changed)
+    with kept("the new configuration"):
+        await broker.configuration.keep(changed)
+    return Reply()

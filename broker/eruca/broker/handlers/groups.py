@@ -1,0 +1,66 @@
+"""Consumer groups, by operators and slaves: create, change, delete, list.
+
+Requests 200, 201, 207 and 352. A change is on disk before it is answered.
+"""
+
+from __future__ import annotations
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit, changeable, kept, legal_group
+from eruca.protocol import api
+from eruca.protocol.bodies import SubscriptionGroupConfig
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.topics import DeleteSubscriptionGroup, OfGroup
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+async def update(broker: Broker, call: Call[Empty]) -> Reply:
+    """Create a group or replace its settings."""
+    changeable(broker)
+    try:
+        config = SubscriptionGroupConfig.decode(call.body)
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no SubscriptionGroupConfig: {error}") from None
+    legal_group(config.group_name)
+    broker.groups.put(config)
+    audit(call, "group_updated", group=str(config))
+    with kept(f"the group {config.group_name}"):
+        await broker.groups.saved()
+    return Reply()
+
+
+@routes.on(api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+def all_groups(broker: Broker, call: Call[Empty]) -> Reply:
+    """All groups with their version."""
+    return Reply(body=broker.groups.wrapper().encode())
+
+
+@routes.on(api.GET_SUBSCRIPTIONGROUP_CONFIG)
+def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
+    """The settings of one group, as mqadmin of 5.x asks for them."""
+    config = broker.groups.get(call.header.group)
+    if config is None:
+        raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+    return Reply(body=config.encode())
+
+
+@routes.on(api.DELETE_SUBSCRIPTIONGROUP)
+async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
+    """Forget a group, and its offsets if so asked; one that is not there is no error."""
+    changeable(broker)
+    group = call.header.group_name
+    broker.groups.remove(group)
+    broker.statistics.forget_group(group)
+    if call.header.remove_offset:
+        broker.offsets.remove_group(group)
+    audit(call, "group_deleted", group=group, offsets_too=call.header.remove_offset)
+    with kept(f"the deletion of the group {group}"):
+        await broker.groups.saved()
+        if call.header.remove_offset:
+            await broker.offsets.saved()
+    return Reply()

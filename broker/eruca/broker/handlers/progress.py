@@ -1,0 +1,113 @@
+"""How far groups are, compared with what is stored: requests 208, 303 and 317."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import known_topic
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpans,
+    OffsetWrapper,
+    QueueTimeSpan,
+    TopicConfig,
+)
+from eruca.protocol.headers.topics import BrokerConsumeStatsOf, ConsumeStatsOf, ConsumeTimeSpanOf
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(api.GET_CONSUME_STATS)
+def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
+    """Offsets and lag of a group in each read queue, of one topic or of all in which it has offsets.
+
+    A topic that is not there, and one that the online group does not subscribe, is left out.
+    """
+    group, topic = call.header.consumer_group, call.header.topic
+    topics = [topic] if topic and not topic.isspace() else sorted(broker.offsets.topics_of(group))
+    stats = ConsumeStats()
+    for config in _consumed(broker, group, topics):
+        _add(stats, broker, group, config, config.read_queue_nums)
+    return Reply(body=stats.encode())
+
+
+@routes.on(api.GET_BROKER_CONSUME_STATS)
+def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
+    """Offsets and lag of every group that is set up, topic by topic and write queue; only ordered topics if asked."""
+    body = ConsumeStatsList(broker_addr=broker.address)
+    for group in broker.groups.table:
+        found = []
+        for config in _consumed(broker, group, sorted(broker.offsets.topics_of(group))):
+            if config.order or not call.header.is_order:
+                stats = ConsumeStats()
+                _add(stats, broker, group, config, config.write_queue_nums)
+                body.total_diff += stats.lag()
+                found.append(stats)
+        body.consume_stats_list.append({group: found})
+    return Reply(body=body.encode())
+
+
+def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[TopicConfig]:
+    online = broker.clients.consumer(group)
+    subscribed = online.subscriptions if online is not None else None
+    for topic in topics:
+        config = broker.topics.get(topic)
+        if config is not None and (not subscribed or topic in subscribed):
+            yield config
+
+
+def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> None:
+    topic = config.topic_name
+    for queue_id in range(queues):
+        consumed = max(broker.offsets.query(group, topic, queue_id), 0)
+        last = broker.store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
+        stats.offset_table[MessageQueue(topic, broker.name, queue_id)] = OffsetWrapper(
+            broker_offset=max(broker.store.max_offset(topic, queue_id), 0),
+            consumer_offset=consumed,
+            last_timestamp=max(last, 0),
+        )
+    stats.consume_tps += broker.statistics.consume_tps(group, topic)
+
+
+@routes.on(api.QUERY_CONSUME_TIME_SPAN)
+def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
+    """The times of the oldest, the newest and the last consumed message of each write queue, and how late the group
+    is; -1 in an empty queue."""
+    topic, group = call.header.topic, call.header.group
+    config = known_topic(broker, topic)
+    spans = [_span(broker, group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
+    return Reply(body=ConsumeTimeSpans(consume_time_span_set=spans).encode())
+
+
+def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+    store = broker.store
+    end = store.max_offset(topic, queue_id)
+    oldest = store.earliest_store_time(topic, queue_id)
+    newest = store.store_time(topic, queue_id, end - 1)
+    consumed = broker.offsets.query(group, topic, queue_id)
+    last = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else oldest
+    late = 0
+    if consumed < end:
+        waiting = max(consumed, store.min_offset(topic, queue_id))
+        late = broker.clock() - store.store_time(topic, queue_id, waiting)
+    return QueueTimeSpan(
+        message_queue=MessageQueue(topic, broker.name, queue_id),
+        min_time_stamp=oldest,
+        min_time_stamp_str=_time_text(oldest),
+        max_time_stamp=newest,
+        max_time_stamp_str=_time_text(newest),
+        consume_time_stamp=last,
+        consume_time_stamp_str=_time_text(last),
+        delay_time=late,
+    )
+
+
+def _time_text(millis: int) -> str:
+    """``yyyy-MM-dd#HH:mm:ss:SSS`` in the broker's zone."""
+    return f"{datetime.fromtimestamp(millis // 1000):%Y-%m-%d#%H:%M:%S}:{millis % 1000:03d}"

@@ -1,0 +1,74 @@
+"""Looking messages up: by key (12), by their place in the log (33), and the slots of a queue (321)."""
+
+from __future__ import annotations
+
+from eruca.broker.broker import Broker
+from eruca.protocol import api
+from eruca.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.headers.pull import QueryConsumeQueue, QueryMessage, QueryMessageReply, ViewMessage
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+MOST_SLOTS = 10_000
+"""How many slots one 321 shows; Apache ends with the queue's file."""
+
+
+@routes.on(api.QUERY_MESSAGE)
+def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
+    """The newest messages of a topic with a key, stored between two times."""
+    ask = call.header
+    wanted = broker.config.store.default_query_max_num if ask.unique_key_query else ask.max_num
+    found = broker.store.query(ask.topic, ask.key, wanted, ask.begin_timestamp, ask.end_timestamp)
+    reach = QueryMessageReply(
+        index_last_update_timestamp=found.index_last_update_timestamp,
+        index_last_update_phyoffset=found.index_last_update_physical_offset,
+    )
+    if not found.records:
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", reach)
+    return Reply(header=reach, body=found.records)
+
+
+@routes.on(api.VIEW_MESSAGE_BY_ID)
+def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
+    """The record that begins at an offset of the commit log."""
+    record = broker.store.record(call.header.offset)
+    if record is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")
+    return Reply(body=record)
+
+
+@routes.on(api.QUERY_CONSUME_QUEUE)
+def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
+    """The slots of a queue from an index on; what the named group subscribes, where it is online."""
+    ask = call.header
+    queue = f"{ask.queue_id}@{ask.topic}"
+    if ask.queue_id not in broker.store.queue_ids(ask.topic):
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"{queue} is not exist!")
+    first, end = broker.store.min_offset(ask.topic, ask.queue_id), broker.store.max_offset(ask.topic, ask.queue_id)
+    if not 0 <= ask.index < end:
+        return Reply(remark=f"Index {ask.index} of {queue} is not exist!")
+    body = QueryConsumeQueueResponseBody(
+        min_queue_index=first,
+        max_queue_index=end,
+        queue_data=_units(broker, ask.topic, ask.queue_id, range(ask.index, min(end, ask.index + _bounded(ask.count)))),
+    )
+    if ask.consumer_group is not None:
+        body.subscription_data = broker.clients.subscription(ask.consumer_group, ask.topic)
+        online = body.subscription_data is not None
+        body.filter_data = "null" if online else f"{ask.consumer_group}@{ask.topic} is not online!"
+    return Reply(body=body.encode())
+
+
+def _bounded(count: int) -> int:
+    return min(max(count, 0), MOST_SLOTS)
+
+
+def _units(broker: Broker, topic: str, queue_id: int, indexes: range) -> list[ConsumeQueueData]:
+    units = (broker.store.unit(topic, queue_id, index) for index in indexes)
+    return [
+        ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=code)
+        for offset, size, code in (unit for unit in units if unit is not None)
+    ]

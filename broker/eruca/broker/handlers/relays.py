@@ -1,0 +1,91 @@
+"""Requests that a consumer answers, not the broker: 307 (what it is doing) and 309 (consume this message now).
+
+Owns whom they go to. The consumer's answer goes back with its code, remark and body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eruca.broker.broker import Broker
+from eruca.broker.state.clients import Member
+from eruca.protocol import api
+from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.clients import ConsumeMessageDirectly, ConsumerRunningInfoOf
+from eruca.protocol.message import parse_offset_message_id
+from eruca.remoting import Answer, Call, CallTimedOut, RemotingError, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+OLDEST_MEMBER = 62
+"""MQVersion ordinal (V3_1_8_SNAPSHOT) from which on clients know these requests."""
+ANSWER_WITHIN = 10.0
+"""Seconds in which the consumer must answer."""
+
+_ANY_CODE = frozenset(ResponseCode)
+_RUNNING_INFO = replace(api.GET_CONSUMER_RUNNING_INFO, accepts=_ANY_CODE)
+_CONSUME_DIRECTLY = replace(api.CONSUME_MESSAGE_DIRECTLY, accepts=_ANY_CODE)
+
+
+@routes.on(api.GET_CONSUMER_RUNNING_INFO)
+async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Reply:
+    """What a consumer is doing, told by itself."""
+    ask = call.header
+    member = _member(broker, ask.consumer_group, ask.client_id)
+    try:
+        return _passed_on(await member.connection.call(_RUNNING_INFO, ask, timeout=ANSWER_WITHIN))
+    except RemotingError as error:
+        raise _unanswered(ask.consumer_group, ask.client_id, error) from None
+
+
+@routes.on(api.CONSUME_MESSAGE_DIRECTLY)
+async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -> Reply:
+    """Let one consumer consume one stored message now; how that ended."""
+    ask = call.header
+    client_id = ask.client_id or ""
+    record = _record(broker, ask.msg_id or "")
+    member = _member(broker, ask.consumer_group, client_id)
+    question = ConsumeMessageDirectly(
+        consumer_group=ask.consumer_group, client_id=ask.client_id, msg_id=ask.msg_id, broker_name=broker.name
+    )
+    try:
+        return _passed_on(await member.connection.call(_CONSUME_DIRECTLY, question, record, timeout=ANSWER_WITHIN))
+    except RemotingError as error:
+        raise _unanswered(ask.consumer_group, client_id, error) from None
+
+
+def _record(broker: Broker, message_id: str) -> bytes:
+    try:
+        _, offset = parse_offset_message_id(message_id)
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
+    record = broker.store.record(offset)
+    if record is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+    return record
+
+
+def _member(broker: Broker, group: str, client_id: str) -> Member:
+    online = broker.clients.consumer(group)
+    member = online.member(client_id) if online is not None else None
+    if member is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+    if member.version < OLDEST_MEMBER:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"The Consumer <{client_id}> Version <{version_name(member.version)}> too low to finish, "
+            "please upgrade it to V3_1_8_SNAPSHOT",
+        )
+    return member
+
+
+def _passed_on(answer: Answer[Empty]) -> Reply:
+    return Reply(answer.code, body=answer.body, remark=answer.remark)
+
+
+def _unanswered(group: str, client_id: str, error: RemotingError) -> Refused:
+    if isinstance(error, CallTimedOut):
+        return Refused(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{client_id}> Timeout: {error}")
+    return Refused(ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}")

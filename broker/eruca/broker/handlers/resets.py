@@ -1,0 +1,125 @@
+"""Putting an online group back to a time, and asking its members where they are: requests 222 and 223.
+
+The members are told by one-way requests (220) and store their new offsets themselves; the broker's own table stays as
+it is. Nothing is sent unless every member can do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit
+from eruca.broker.services.resets import END, Place, plan
+from eruca.broker.state.clients import Member
+from eruca.protocol import api
+from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody
+from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.headers.offsets import ConsumerStatus, ResetOffset
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Call, RemotingError, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+OLDEST_MEMBER = 28
+"""MQVersion ordinal (V3_0_7_SNAPSHOT) from which on clients know the requests 220 and 221."""
+STATUS_WITHIN = 5.0
+"""Seconds in which a member must answer a 221."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+@routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET)
+def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
+    """Let the online members of a group go on from a time; the new offset of each queue.
+
+    Refused with 1 for an unknown topic, for a queue without a committed offset (groups that broadcast have none here)
+    and for a member that is too old; with 206 when nobody is online.
+    """
+    ask = call.header
+    table = _new_offsets(broker, ask)
+    group = broker.clients.consumer(ask.group)
+    if group is None:
+        raise Refused(
+            ResponseCode.CONSUMER_NOT_ONLINE,
+            f"Consumer not online, so can not reset offset, Group: {ask.group} Topic: {ask.topic} "
+            f"Timestamp: {ask.timestamp}",
+        )
+    members = list(group.members.values())
+    _need_new_members(members)
+    body = ResetOffsetBody(offset_table=table)
+    _push(ask, body, members)
+    audit(call, "offsets_reset", group=ask.group, topic=ask.topic, timestamp=ask.timestamp, members=len(members))
+    return Reply(body=body.encode())
+
+
+def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
+    config = broker.topics.get(ask.topic)
+    if config is None:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"[reset-offset] reset offset failed, no topic in this broker. topic={ask.topic}",
+        )
+    places = [
+        Place(broker.offsets.query(ask.group, ask.topic, queue_id), _offset_at(broker, ask, queue_id))
+        for queue_id in range(config.write_queue_nums)
+    ]
+    offsets = plan(ask.group, ask.topic, places, ask.is_force)
+    return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(offsets)}
+
+
+def _offset_at(broker: Broker, ask: ResetOffset, queue_id: int) -> int:
+    if ask.timestamp == END:
+        return broker.store.max_offset(ask.topic, queue_id)
+    return broker.store.offset_by_time(ask.topic, queue_id, ask.timestamp)
+
+
+def _need_new_members(members: Iterable[Member]) -> None:
+    for member in members:
+        if member.version < OLDEST_MEMBER:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the client does not support this feature. version={version_name(member.version)}",
+            )
+
+
+def _push(ask: ResetOffset, body: ResetOffsetBody, members: Iterable[Member]) -> None:
+    """Send a 220 to each member: as Apache's broker does, isForce is false, and the body has no blanks (the Go client
+    cuts it by characters); C++ members alone get the list form, which is the only one they read."""
+    header = ResetOffset(topic=ask.topic, group=ask.group, timestamp=ask.timestamp, is_force=False)
+    table, entries = body.encode(), body.encode_list()
+    for member in members:
+        own = entries if member.language == "CPP" else table
+        member.connection.oneway(api.RESET_CONSUMER_CLIENT_OFFSET, header, own)
+
+
+@routes.on(api.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+async def status(broker: Broker, call: Call[ConsumerStatus]) -> Reply:
+    """The offsets that the members of a group hold in memory, by client id; of one client where it is named.
+
+    Members that do not answer are left out.
+    """
+    ask = call.header
+    group = broker.clients.consumer(ask.group)
+    if group is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{ask.group}]")
+    wanted = ask.client_addr if ask.client_addr and not ask.client_addr.isspace() else None
+    members = [member for member in group.members.values() if wanted in (None, member.client_id)]
+    _need_new_members(members)
+    tables = await asyncio.gather(*(_held_by(member, ask) for member in members))
+    found = {member.client_id: table for member, table in zip(members, tables, strict=True) if table is not None}
+    return Reply(body=GetConsumerStatusBody(consumer_table=found).encode())
+
+
+async def _held_by(member: Member, ask: ConsumerStatus) -> dict[MessageQueue, int] | None:
+    question = ConsumerStatus(topic=ask.topic, group=ask.group)
+    try:
+        answer = await member.connection.call(api.GET_CONSUMER_STATUS_FROM_CLIENT, question, timeout=STATUS_WITHIN)
+        return GetConsumerStatusBody.decode(answer.body).message_queue_table if answer.body else None
+    except (RemotingError, Refused, ProtocolError) as error:
+        log.warning("consumer_status_missing", group=ask.group, client_id=member.client_id, error=str(error))
+        return None

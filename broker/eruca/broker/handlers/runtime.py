@@ -1,0 +1,73 @@
+"""The broker's figures (28, 315), and what an operator may have it delete (306, 329)."""
+
+from __future__ import annotations
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit, kept
+from eruca.broker.services import runtime
+from eruca.broker.state.statistics import Span
+from eruca.broker.store.queries import earliest_time
+from eruca.protocol import api
+from eruca.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.topics import BrokerStatsOf
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+MOST_ROUNDS = 20
+"""How many rounds of deletion one 329 begins at most (manual deletes of 4.9.7)."""
+
+
+@routes.on(api.GET_BROKER_RUNTIME_INFO)
+def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
+    """All figures, as texts by name."""
+    figures, now, paths = broker.store.figures(), broker.clock(), broker.store.config
+    table = {
+        **runtime.store_figures(figures, broker.statistics, now),
+        **runtime.day_figures(figures, broker.statistics),
+        **runtime.broker_figures(broker.config, broker.pulse.waited, broker.waiting_sends),
+        **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
+        "earliestMessageTimeStamp": str(earliest_time(broker.store)),
+    }
+    return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
+
+
+@routes.on(api.VIEW_BROKER_STATS_DATA)
+def stats(broker: Broker, call: Call[BrokerStatsOf]) -> Reply:
+    """One counter over the last minute, hour and day."""
+    ask = call.header
+    spans = broker.statistics.spans(ask.stats_name, ask.stats_key)
+    if spans is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"The stats <{ask.stats_name}> <{ask.stats_key}> not exist")
+    minute, hour, day = map(_item, spans)
+    return Reply(body=BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day).encode())
+
+
+def _item(span: Span) -> BrokerStatsItem:
+    return BrokerStatsItem(sum=span.sum, tps=span.tps, avgpt=span.average)
+
+
+@routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE)
+def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
+    """Drop the queues whose newest message is no longer in the log."""
+    with kept("the deletion of expired queues"):
+        gone = broker.store.drop_expired_queues()
+    audit(call, "expired_queues_dropped", queues=gone)
+    return Reply()
+
+
+@routes.on(api.DELETE_EXPIRED_COMMITLOG)
+def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
+    """Delete the files of the log that are older than fileReservedTime, whatever the hour."""
+    gone = 0
+    with kept("the deletion of expired files"):
+        for _ in range(MOST_ROUNDS):
+            count = broker.store.clean(by_hand=True)
+            gone += count
+            if not count:
+                break
+    audit(call, "expired_files_deleted", files=gone)
+    return Reply()

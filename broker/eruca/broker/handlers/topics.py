@@ -1,0 +1,143 @@
+"""Topics, by operators and slaves: create, change, delete, list, and the state of their queues.
+
+Requests 17, 21, 202, 215, 300, 305, 316 and 351. A change is on disk, and the nameservers were told, before it is
+answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit, changeable_topic, kept, known_topic
+from eruca.protocol import api
+from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.topics import CreateTopic, OfTopic
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Call, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+MOST_QUEUES = 65_536
+"""How many queues a topic may have on one broker; Apache sets no bound."""
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+TELL_WITHIN = 2.0
+"""Seconds for which an answer waits for nameservers; those that are slower learn of the topic a little later."""
+
+
+@routes.on(api.UPDATE_AND_CREATE_TOPIC)
+async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
+    """Create a topic or replace its settings; whether it is ordered is the nameserver's to say."""
+    ask = call.header
+    changeable_topic(broker, ask.topic)
+    _sensible(ask)
+    known = broker.topics.get(ask.topic)
+    config = TopicConfig(
+        topic_name=ask.topic,
+        read_queue_nums=ask.read_queue_nums,
+        write_queue_nums=ask.write_queue_nums,
+        perm=ask.perm,
+        topic_filter_type=ask.topic_filter_type,
+        topic_sys_flag=ask.topic_sys_flag or 0,
+        order=known is not None and known.order,
+    )
+    broker.topics.put(config)
+    audit(call, "topic_updated", topic=str(config))
+    with kept(f"the topic {ask.topic}"):
+        await broker.topics.saved()
+    await _tell(broker, ask.topic)
+    return Reply()
+
+
+def _sensible(ask: CreateTopic) -> None:
+    for what, count in (("readQueueNums", ask.read_queue_nums), ("writeQueueNums", ask.write_queue_nums)):
+        if not 0 <= count <= MOST_QUEUES:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{what} = [{count}] is not between 0 and {MOST_QUEUES}")
+    if not 0 <= ask.perm <= 7:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"perm = [{ask.perm}] is not a sum of 4 (read), 2 (write), 1 (inherit)"
+        )
+    if ask.topic_filter_type not in FILTER_TYPES:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{ask.topic_filter_type}] value invalid")
+
+
+async def _tell(broker: Broker, topic: str) -> None:
+    try:
+        async with asyncio.timeout(TELL_WITHIN):
+            await broker.registration.register_topics([topic])
+    except TimeoutError:
+        broker.registration.announce()
+
+
+@routes.on(api.DELETE_TOPIC_IN_BROKER)
+async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
+    """Forget a topic, its queues and the offsets that groups had in it; one that is not there is no error."""
+    topic = call.header.topic
+    changeable_topic(broker, topic)
+    broker.topics.remove(topic)
+    broker.offsets.remove_topic(topic)
+    broker.statistics.forget_topic(topic)
+    audit(call, "topic_deleted", topic=topic)
+    with kept(f"the deletion of the topic {topic}"):
+        broker.store.drop_topic(topic)
+        await broker.topics.saved()
+        await broker.offsets.saved()
+    return Reply()
+
+
+@routes.on(api.GET_ALL_TOPIC_CONFIG)
+def all_topics(broker: Broker, call: Call[Empty]) -> Reply:
+    """All topics with their version."""
+    return Reply(body=broker.topics.wrapper().encode())
+
+
+@routes.on(api.GET_TOPIC_CONFIG)
+def one_topic(broker: Broker, call: Call[OfTopic]) -> Reply:
+    """The settings of one topic, as mqadmin of 5.x asks for them."""
+    config = broker.topics.get(call.header.topic)
+    if config is None:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {call.header.topic}")
+    return Reply(body=config.encode())
+
+
+@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+def system_topics(broker: Broker, call: Call[Empty]) -> Reply:
+    """The names that operators may neither create nor delete."""
+    return Reply(body=TopicList(topic_list=sorted(broker.topics.system_names)).encode())
+
+
+@routes.on(api.GET_TOPIC_STATS_INFO)
+def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
+    """Least and next offset of each write queue, and when it was last written to."""
+    topic = call.header.topic
+    config = known_topic(broker, topic)
+    table = TopicStatsTable()
+    for queue_id in range(config.write_queue_nums):
+        last = broker.store.max_offset(topic, queue_id)
+        written = broker.store.store_time(topic, queue_id, last - 1) if last > 0 else 0
+        table.offset_table[MessageQueue(topic, broker.name, queue_id)] = TopicOffset(
+            min_offset=max(broker.store.min_offset(topic, queue_id), 0),
+            max_offset=max(last, 0),
+            last_update_timestamp=written,
+        )
+    return Reply(body=table.encode())
+
+
+@routes.on(api.QUERY_TOPIC_CONSUME_BY_WHO)
+def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
+    """The groups that subscribe a topic now or have offsets in it."""
+    topic = call.header.topic
+    groups = broker.clients.subscribers(topic) | broker.offsets.groups_of(topic)
+    return Reply(body=GroupList(group_list=sorted(groups)).encode())
+
+
+@routes.on(api.CLEAN_UNUSED_TOPIC)
+def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
+    """Drop the queues of topics that are not there any more."""
+    with kept("the deletion of unused queues"):
+        gone = broker.store.drop_unused(set(broker.topics))
+    audit(call, "unused_topics_dropped", topics=gone)
+    return Reply()
