@@ -6,12 +6,14 @@ listening sockets (see ``app``) and no requests (see ``handlers``).
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable
 
-from eruca.broker.config import BrokerConfig, complete, store_config
+from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
+from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.holds import Holds
+from eruca.broker.services.intake import Intake, host_bytes
+from eruca.broker.services.pulse import Pulse
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.groups import Groups
@@ -22,6 +24,8 @@ from eruca.broker.state.topics import READ_WRITE, Topics
 from eruca.broker.store import Store
 from eruca.protocol import names
 from eruca.protocol.bodies import PERM_INHERIT
+from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.remoting import Connection
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -38,11 +42,13 @@ class Broker:
 
     ``config`` is completed (name and addresses); ``clock`` gives ms. ``address`` (``ip:port``), ``ha_address`` and
     ``store_host`` (address and port in bytes, as records keep them) are right once ``listen_on`` was told the ports.
-    ``accepting`` is true from the start to the stop: outside of it sends are answered with 14.
+    ``accepting`` is true from the start to the stop: outside of it sends are answered with 14. ``waits`` tells whether
+    sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps the clients' addresses for records.
     """
 
     def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock) -> None:
         self.config = complete(config)
+        self.configuration = Configuration(config, clock)
         self.clock = clock
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock)
@@ -52,12 +58,20 @@ class Broker:
         self.locks = Locks()
         self.store = Store(store_config(config.store), clock=clock)
         self.holds = Holds()
+        self.store.on_arrival = self.holds.arrived
         self.statistics = Statistics(config.broker_cluster_name, clock())
         self.registration = Registration(config, self.topics)
+        self.intake = Intake(config, self.topics, self.groups, self.registration)
+        self.pulse = Pulse()
         self.accepting = False
+        self.waits = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.waiting_sends = 0
+        self.hosts: dict[Connection, tuple[bytes, int]] = {}
         self.address = ""
         self.ha_address = ""
         self.store_host = b""
+        self.store_host_hex = ""
+        self.store_host_bits = 0
         self.listen_on(config.server.listen_port)
 
     @property
@@ -76,7 +90,23 @@ class Broker:
         self.address = f"{ip}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{port + 1 if ha_port is None else ha_port}"
         self.store_host = host_bytes(ip, port)
+        self.store_host_hex = self.store_host.hex().upper()
+        self.store_host_bits = STORE_HOST_V6 if len(self.store_host) > 8 else 0
         self.registration.advertise(self.address, self.ha_address)
+
+    def host_of(self, connection: Connection) -> tuple[bytes, int]:
+        """A client's address as records keep it, with the sysFlag bits of both hosts; kept while it is connected."""
+        ip, _, port = connection.remote.rpartition(":")
+        host = host_bytes(ip, int(port) if port.isdecimal() else 0)
+        found = (host, self.store_host_bits | (BORN_HOST_V6 if len(host) > 8 else 0))
+        self.hosts[connection] = found
+        connection.on_close(lambda ended: self.hosts.pop(ended, None) and None)
+        return found
+
+    def reconfigured(self) -> None:
+        """To be called after the configuration was changed: what was derived from it is derived anew."""
+        apply_live(self.config.store, self.store.config)
+        self.intake.forget()
 
     def load(self) -> None:
         """Read the JSON files and have the system topics. Raises StateUnreadable."""
@@ -102,12 +132,3 @@ class Broker:
         if config.trace_topic_enable:
             add(config.msg_trace_topic_name)
         add(names.reply_topic(config.broker_cluster_name))
-
-
-def host_bytes(ip: str, port: int) -> bytes:
-    """An address as records keep it: 4 or 16 bytes and a 4-byte port."""
-    try:
-        packed = ipaddress.ip_address(ip).packed
-    except ValueError:  # a host name: records hold numbers only
-        packed = bytes(4)
-    return packed + port.to_bytes(4, "big")

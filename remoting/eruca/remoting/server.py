@@ -7,6 +7,7 @@ ends its connection, and more connections than allowed are turned away at the do
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,15 @@ class Server:
         """Listen on ``host:port``; port 0 takes a free one. Raises OSError when the port is taken."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._connection, host, port, backlog=1024)
+        self._begin(loop)
+
+    async def start_on(self, bound: socket.socket) -> None:
+        """Listen on a socket that is bound already. Raises OSError when its port is taken after all."""
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._connection, sock=bound, backlog=1024)
+        self._begin(loop)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
 
     @property

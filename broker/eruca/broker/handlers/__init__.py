@@ -1,1 +1,41 @@
-"""From a request's header to a service or the store, and back to a reply."""
+"""From a request's header to a service or the store, and back to a reply.
+
+``TABLES`` lists the routes of every module here.
+"""
+
+from eruca.broker.handlers import (
+    clients,
+    configuration,
+    connections,
+    groups,
+    locks,
+    offsets,
+    progress,
+    pull,
+    queries,
+    relays,
+    resets,
+    runtime,
+    send,
+    topics,
+)
+
+TABLES = [
+    module.routes
+    for module in (
+        send,
+        pull,
+        clients,
+        offsets,
+        topics,
+        groups,
+        connections,
+        locks,
+        progress,
+        queries,
+        relays,
+        resets,
+        runtime,
+        configuration,
+    )
+]

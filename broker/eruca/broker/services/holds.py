@@ -1,20 +1,41 @@
 """Pulls that wait for their queue to grow (long polling).
 
-Owns who waits for what, and nothing of the pulls themselves: the handler is one straight line that waits here and
-then reads again. The log wakes the waiters (``arrived``). Invariant: whoever is woken, times out or is cancelled is
-not in the table any more.
+Owns who waits for what, and nothing of the pulls themselves: a handler enters here, waits for the hold to end, and
+then reads again. The log wakes the waiters (``arrived``). Invariant: a hold that has ended, however it did, is not in
+the table any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Collection, Generator
 
 
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    future: asyncio.Future[None]
-    codes: frozenset[int] | None
+class Hold:
+    """One waiting pull; awaiting it returns when it ends."""
+
+    __slots__ = ("_future", "_holds", "_timer", "codes", "key")
+
+    def __init__(self, holds: Holds, key: tuple[str, int], seconds: float, codes: frozenset[int] | None) -> None:
+        loop = asyncio.get_running_loop()
+        self.key = key
+        self.codes = codes
+        self._holds = holds
+        self._future: asyncio.Future[None] = loop.create_future()
+        self._timer = loop.call_later(seconds, self.end)
+
+    def end(self) -> None:
+        """Wake who waits; again is harmless."""
+        self._timer.cancel()
+        self._holds.forget(self)
+        if not self._future.done():
+            self._future.set_result(None)
+
+    def __await__(self) -> Generator[None, None, None]:
+        try:
+            yield from self._future
+        finally:
+            self.end()
 
 
 class Holds:
@@ -22,58 +43,45 @@ class Holds:
 
     def __init__(self, limit: int = 200_000) -> None:
         self._limit = limit
-        self._waiting: dict[tuple[str, int], set[_Waiter]] = {}
+        self._waiting: dict[tuple[str, int], set[Hold]] = {}
         self._count = 0
         self._closed = False
 
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def open(self) -> bool:
-        """Whether one more may wait."""
-        return not self._closed and self._count < self._limit
+    def enter(self, topic: str, queue_id: int, seconds: float, codes: frozenset[int] | None = None) -> Hold | None:
+        """Wait from now on for a message of this queue, ``seconds``, or the broker's stop, whatever comes first.
 
-    async def wait(self, topic: str, queue_id: int, seconds: float, codes: frozenset[int] | None = None) -> None:
-        """Return when a message of this queue arrived, after ``seconds``, or when the broker stops.
-
-        ``codes`` are the hashes of the tags that are waited for, None for any message.
+        ``codes`` are the hashes of the tags that are waited for, None for any message. None where no more may wait.
         """
-        if not self.open:
-            return
-        loop = asyncio.get_running_loop()
-        waiter = _Waiter(loop.create_future(), codes)
-        key = (topic, queue_id)
-        self._waiting.setdefault(key, set()).add(waiter)
+        if self._closed or self._count >= self._limit:
+            return None
+        hold = Hold(self, (topic, queue_id), seconds, codes)
+        self._waiting.setdefault(hold.key, set()).add(hold)
         self._count += 1
-        timer = loop.call_later(seconds, _wake, waiter.future)
-        try:
-            await waiter.future
-        finally:
-            timer.cancel()
-            self._count -= 1
-            waiters = self._waiting.get(key)
-            if waiters is not None:
-                waiters.discard(waiter)
-                if not waiters:
-                    del self._waiting[key]
+        return hold
 
-    def arrived(self, topic: str, queue_id: int, tags_code: int | None = None) -> None:
-        """A message can be read; ``tags_code`` is the hash of its tag, None to wake whoever waits."""
-        waiters = self._waiting.get((topic, queue_id))
-        if waiters:
-            for waiter in waiters:
-                if tags_code is None or waiter.codes is None or tags_code in waiter.codes:
-                    _wake(waiter.future)
+    def forget(self, hold: Hold) -> None:
+        """Take a hold out of the table, if it is in there."""
+        holds = self._waiting.get(hold.key)
+        if holds is not None and hold in holds:
+            holds.remove(hold)
+            self._count -= 1
+            if not holds:
+                del self._waiting[hold.key]
+
+    def arrived(self, topic: str, queue_id: int, _end: int, codes: Collection[int]) -> None:
+        """Messages with tags of these hashes can be read; what the store calls on each arrival."""
+        holds = self._waiting.get((topic, queue_id))
+        if holds:
+            for hold in tuple(holds):
+                if hold.codes is None or not hold.codes.isdisjoint(codes):
+                    hold.end()
 
     def close(self) -> None:
         """Wake everyone; nobody waits any more."""
         self._closed = True
-        for waiters in self._waiting.values():
-            for waiter in waiters:
-                _wake(waiter.future)
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        for holds in tuple(self._waiting.values()):
+            for hold in tuple(holds):
+                hold.end()

@@ -1,14 +1,12 @@
-"""One JSON file of the broker's state: read with its spare copy, written so that a crash leaves old or new.
+"""One JSON file of the broker's state: read with its spare copy, and saved when it changed.
 
-Owns how such a file reaches the disk: written aside, fsynced, the former content kept as ``.bak``, renamed, the
-folder fsynced. Must not know what is in it. Invariant: a file that was once saved is always readable as a whole, and
-what ``saved`` has waited for survives a power loss.
+Owns when such a file is written, and that nobody waits twice for the same write. Must not know what is in it.
+Invariant: what ``saved`` has waited for survives a power loss.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +14,7 @@ from typing import TypeVar
 import structlog
 
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.files import backup_of, replace_file
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ def read_state(path: Path, decode: Callable[[bytes], T]) -> T | None:
     Raises StateUnreadable when what exists cannot be read: starting without it would forget the operator's settings.
     """
     faults = []
-    for candidate in (path, _spare(path)):
+    for candidate in (path, backup_of(path)):
         try:
             data = candidate.read_bytes()
         except FileNotFoundError:
@@ -56,40 +55,6 @@ def read_state(path: Path, decode: Callable[[bytes], T]) -> T | None:
             f"{'; '.join(faults)}. Restore {path} from a backup, or move it and its .bak away to start without it."
         )
     return None
-
-
-def write_state(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``; when this returns it is on disk. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".tmp")
-    with open(aside, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    _keep_spare(path)
-    os.replace(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _spare(path: Path) -> Path:
-    return path.with_name(path.name + ".bak")
-
-
-def _keep_spare(path: Path) -> None:
-    """Let ``.bak`` be the former content, without a moment in which ``path`` is missing."""
-    step = path.with_name(path.name + ".bak.tmp")
-    try:
-        step.unlink(missing_ok=True)
-        os.link(path, step)
-    except FileNotFoundError:
-        return
-    except OSError:  # a file system without hard links
-        step.write_bytes(path.read_bytes())
-    os.replace(step, _spare(path))
 
 
 class Saver:
@@ -121,12 +86,12 @@ class Saver:
             async with self._lock:
                 if self._saved < wanted:
                     saving, data = self._changed, self._encode()
-                    await asyncio.to_thread(write_state, self.path, data)
+                    await asyncio.to_thread(replace_file, self.path, data)
                     self._saved = max(self._saved, saving)
 
     def save(self) -> None:
         """Write now, if anything changed. Raises OSError."""
         if self.dirty:
             saving = self._changed
-            write_state(self.path, self._encode())
+            replace_file(self.path, self._encode())
             self._saved = saving

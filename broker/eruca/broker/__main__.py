@@ -1,0 +1,5 @@
+"""``python -m eruca.broker``: the command ``mqbroker``."""
+
+from eruca.broker.app import main
+
+main()

@@ -1,0 +1,211 @@
+"""The broker as a whole: state, store, services and ports, started and stopped in order; and the command ``mqbroker``.
+
+Owns that order, the timers of what must be done again and again, and the table of all requests. Decides nothing about
+messages itself. Invariant: a stop that ended has left everything that was acknowledged on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+
+from eruca.broker.broker import Broker, wall_clock
+from eruca.broker.config import BrokerConfig
+from eruca.broker.handlers import TABLES
+from eruca.broker.handlers.clients import connection_lost, drop_silent
+from eruca.broker.services import statistics
+from eruca.broker.services.ports import Ports, PortTaken, take_ports
+from eruca.broker.services.runtime import moment
+from eruca.broker.state.jsonfile import StateUnreadable
+from eruca.broker.state.statistics import Moment
+from eruca.broker.store import StoreDamaged, StoreLocked
+from eruca.protocol.codes import RequestCode
+from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting.command_line import command_line
+from eruca.remoting.notify import Supervisor
+from eruca.remoting.settings import BadSetting
+
+NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+"""What the VIP port does not serve."""
+SAVE_EVERY = 1.0
+"""Seconds between two looks at whether topics or groups came by themselves and must be saved."""
+DROP_EVERY = 10.0
+"""Seconds between two looks for clients that fell silent."""
+STOP_GRACE = 3.0
+"""Seconds that requests under way have at the stop."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class BrokerApp:
+    """A broker in this process.
+
+    ``config`` as read from broker.conf, ``file`` where it was read and changes of it are kept; ``clock`` gives ms since
+    1970. Several may run on one event loop, each with its own store. ``broker`` is what handlers work with.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock, file: Path | None = None
+    ) -> None:
+        self.config = config
+        self.broker = Broker(config, clock=clock)
+        self.broker.configuration.file = file
+        limits = Limits(
+            connections=config.server.server_max_connections,
+            connections_per_address=config.server.server_max_connections_per_address,
+            idle=float(config.server.server_channel_max_idle_time_seconds),
+        )
+        self._main = Server(Router(self.broker, TABLES), limits=limits, on_lost=self._lost)
+        self._vip = Server(Router(self.broker, TABLES, without=NOT_AT_VIP), limits=limits, on_lost=self._lost)
+        self._ports: Ports | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def address(self) -> str:
+        """``ip:port`` as nameservers and clients know it."""
+        return self.broker.address
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._main.port
+
+    # ------------------------------------------------------------------ start
+
+    async def start(self) -> None:
+        """Take the ports, read and recover what is on disk, serve, register.
+
+        Raises PortTaken, StateUnreadable, StoreLocked, StoreDamaged or OSError; nothing is left running then.
+        """
+        server = self.config.server
+        self._ports = take_ports(server.bind_address, server.listen_port)
+        try:
+            await self._start(self._ports)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self, ports: Ports) -> None:
+        broker = self.broker
+        port, _, ha_port = ports.numbers
+        broker.listen_on(port, ha_port)
+        broker.load()
+        report = broker.store.open()
+        log.info("store_opened", clean=report.clean, seconds=round(report.seconds, 3), end_offset=report.end_offset)
+        for note in report.notes:
+            log.warning("store_recovery", note=note)
+        for damage in report.damages:
+            log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
+        broker.store.start()
+        broker.pulse.start()
+        self._tasks = [
+            asyncio.create_task(statistics.keep(broker.statistics, self._totals, broker.clock)),
+            self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
+            self._every(SAVE_EVERY, self._save_what_came),
+            self._every(DROP_EVERY, self._drop_silent),
+        ]
+        broker.accepting = True
+        await self._main.start_on(ports.main)
+        await self._vip.start_on(ports.vip)
+        await broker.registration.start()
+
+    def _totals(self, now: int) -> Moment:
+        return moment(self.broker.store.figures(), now)
+
+    # ------------------------------------------------------------------ while it runs
+
+    def _lost(self, connection: Connection) -> None:
+        connection_lost(self.broker, connection)
+
+    def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(_repeat(seconds, work))
+
+    async def _save_what_came(self) -> None:
+        await self.broker.topics.saved()
+        await self.broker.groups.saved()
+
+    async def _drop_silent(self) -> None:
+        now = self.broker.clock()
+        drop_silent(self.broker, now)
+        self.broker.locks.drop_expired(now)
+
+    # ------------------------------------------------------------------ stop
+
+    async def stop(self) -> None:
+        """Leave the nameservers, stop accepting, answer held pulls, drain, save, flush and close the store."""
+        broker = self.broker
+        await broker.registration.stop()
+        self._main.stop_accepting()
+        self._vip.stop_accepting()
+        broker.holds.close()
+        await self._main.stop(STOP_GRACE)
+        await self._vip.stop(STOP_GRACE)
+        broker.accepting = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        broker.pulse.stop()
+        try:
+            for kept in (broker.topics, broker.groups, broker.offsets):
+                kept.save()
+        finally:
+            await broker.store.stop()
+            broker.store.close()
+            if self._ports is not None:
+                self._ports.close()
+                self._ports = None
+
+
+async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except OSError as error:
+            log.error("not_saved", error=str(error))
+
+
+async def serve(app: BrokerApp) -> None:
+    """Run until SIGTERM or SIGINT."""
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    supervisor = Supervisor(os.environ)
+    await app.start()
+    nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
+    print(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}", flush=True)
+    supervisor.ready(f"listening on {app.address}")
+    try:
+        await end.wait()
+    finally:
+        supervisor.stopping()
+        await app.stop()
+
+
+def main() -> None:
+    """The command ``mqbroker``: exits with 1 and one sentence when it cannot start."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
+        if start.shown is not None:
+            print(start.shown, end="")
+            return
+        for warning in start.warnings:
+            log.warning("configuration", warning=warning)
+        run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None)))
+    except (BadSetting, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
+        sys.exit(f"mqbroker: {fault}")
+    except OSError as fault:
+        sys.exit(f"mqbroker: cannot start: {fault}")
+
+
+if __name__ == "__main__":
+    main()

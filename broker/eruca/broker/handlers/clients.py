@@ -1,0 +1,115 @@
+"""Heartbeats, leaving, consumer lists, and the check of a subscription (34, 35, 38, 46).
+
+Owns the translation only: who is online is in ``state.clients``. Facts: ClientManageProcessor and
+ConsumerManageProcessor in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from eruca.broker.broker import Broker
+from eruca.broker.services.notifications import tell_members
+from eruca.broker.state.clients import Member
+from eruca.broker.state.topics import UNIT_SUB
+from eruca.protocol import api, names
+from eruca.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerIdList, HeartbeatData
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Empty
+from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.protocol.subscription import is_tag_type
+from eruca.remoting import Call, Connection, Reply, Routes
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(api.HEART_BEAT)
+def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
+    """34: a client says which groups it is in and what they subscribe."""
+    try:
+        beat = HeartbeatData.decode(call.body)
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
+    now = broker.clock()
+
+    def member() -> Member:
+        return Member(call.connection, beat.client_id, call.language, call.version, now)
+
+    for data in beat.consumer_data_set:
+        notify = _settle(broker, data)
+        if broker.clients.register_consumer(data, member()) and notify:
+            _tell(broker, [data.group_name])
+    for producer in beat.producer_data_set:
+        broker.clients.register_producer(producer.group_name, member())
+    return Reply()
+
+
+def _settle(broker: Broker, data: ConsumerData) -> bool:
+    """Have the group and its retry topic, where that is allowed; whether its members want to hear of changes."""
+    group = broker.groups.find(data.group_name)
+    if group is None:
+        return True
+    topic = names.retry_topic(data.group_name)
+    if topic not in broker.topics and names.topic_fault(topic) is None:
+        flag = UNIT_SUB if data.unit_mode else 0
+        broker.topics.create_if_absent(topic, group.retry_queue_nums, sys_flag=flag)
+        broker.registration.announce()
+    return group.notify_consumer_ids_changed_enable
+
+
+def _tell(broker: Broker, groups: list[str]) -> None:
+    if broker.config.notify_consumer_ids_changed_enable:
+        tell_members(broker.clients, groups)
+
+
+@routes.on(api.UNREGISTER_CLIENT)
+def unregister(broker: Broker, call: Call[UnregisterClient]) -> Reply:
+    """35: a client leaves a producer group, a consumer group, or both."""
+    ask = call.header
+    if ask.producer_group:
+        broker.clients.unregister_producer(ask.producer_group, call.connection)
+    if ask.consumer_group and broker.clients.unregister_consumer(ask.consumer_group, call.connection):
+        group = broker.groups.get(ask.consumer_group)
+        if group is None or group.notify_consumer_ids_changed_enable:
+            _tell(broker, [ask.consumer_group])
+    return Reply()
+
+
+def connection_lost(broker: Broker, connection: Connection) -> None:
+    """A connection ended: its client is in no group any more."""
+    _tell(broker, broker.clients.lost(connection))
+
+
+def drop_silent(broker: Broker, now: int) -> None:
+    """Close the connections of clients that sent no heartbeat for 120 s."""
+    for connection in broker.clients.silent(now):
+        connection_lost(broker, connection)
+        connection.close()
+
+
+@routes.on(api.GET_CONSUMER_LIST_BY_GROUP)
+def consumer_list(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
+    """38: the client ids of a group."""
+    group = broker.clients.consumer(call.header.consumer_group)
+    if group is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {call.header.consumer_group}")
+    return Reply(body=ConsumerIdList(consumer_id_list=group.client_ids).encode())
+
+
+@routes.on(api.CHECK_CLIENT_CONFIG)
+def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
+    """46: whether this broker can filter by a subscription."""
+    try:
+        expression_type = CheckClientRequestBody.decode(call.body).subscription_data.expression_type
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the subscription cannot be read: {error}") from None
+    if not is_tag_type(expression_type):
+        raise filter_refused(expression_type)
+    return Reply()
+
+
+def filter_refused(expression_type: str) -> Refused:
+    """The answer to expressions that this broker does not evaluate."""
+    return Refused(
+        ResponseCode.SYSTEM_ERROR,
+        f"The broker does not support consumer to filter message by {expression_type}",
+    )

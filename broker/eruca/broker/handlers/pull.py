@@ -1,0 +1,250 @@
+"""Pulling messages, at once or when some arrive (11 and 361).
+
+Owns the checks of a pull in their order, the answer to each outcome of a read, and the wait of a long poll. Facts:
+PullMessageProcessor in 4.9.7. Invariant: a pull is answered once; while it is held, nothing but its hold is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.clients import filter_refused
+from eruca.broker.services.holds import Hold
+from eruca.broker.services.intake import FAQ
+from eruca.broker.store.results import GetStatus, Got, Matcher
+from eruca.protocol import api, names
+from eruca.protocol.bodies import PERM_READ, Body, SubscriptionData, SubscriptionGroupConfig
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessage, PullReply
+from eruca.protocol.message import encode_properties
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.subscription import ALL, build_subscription, is_tag_type
+from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.router import Result
+
+routes: Routes[Broker] = Routes()
+
+log = structlog.get_logger("eruca.broker")
+
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EVERYTHING = Matcher()
+
+
+class OffsetMoved(Body):
+    """What is stored in OFFSET_MOVED_EVENT when a group's offset was out of range (OffsetMovedEvent in 4.9.7)."""
+
+    consumer_group: str = ""
+    message_queue: MessageQueue = msgspec.field(default_factory=MessageQueue)
+    offset_new: int = 0
+    offset_request: int = 0
+
+
+class _Admitted(NamedTuple):
+    """A pull that passed its checks."""
+
+    group: SubscriptionGroupConfig
+    match: Matcher
+
+
+@routes.on(api.PULL_MESSAGE, api.LITE_PULL_MESSAGE)
+def pull(broker: Broker, call: Call[PullMessage]) -> Result:
+    """Messages of a queue from an offset on; held while there is none, where the client allows it."""
+    if broker.pulse.late:
+        _check_load(broker)
+    admitted = _admit(broker, call)
+    got = _read(broker, call.header, admitted)
+    if isinstance(got, Got):
+        return _first(broker, call, admitted, got)
+    return _first_of_cold(broker, call, admitted, got)
+
+
+def _read(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got | Awaitable[Got]:
+    return broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
+
+
+async def _first_of_cold(
+    broker: Broker, call: Call[PullMessage], admitted: _Admitted, reading: Awaitable[Got]
+) -> Reply | None:
+    result = _first(broker, call, admitted, await reading)
+    return result if result is None or isinstance(result, Reply) else await result
+
+
+def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got) -> Result:
+    """Answer the first try of a pull, or hold it."""
+    ask = call.header
+    if ask.sys_flag & COMMIT_OFFSET and not broker.config.is_slave:
+        broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
+    if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND:
+        config = broker.config
+        millis = ask.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        hold = broker.holds.enter(ask.topic, ask.queue_id, max(millis, 0) / 1000, admitted.match.codes)
+        if hold is not None:
+            return _held(broker, call, hold)
+    return _answer(broker, call, admitted, got)
+
+
+async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
+    await hold
+    admitted = _admit(broker, call)
+    got = _read(broker, call.header, admitted)
+    return _answer(broker, call, admitted, got if isinstance(got, Got) else await got)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check_load(broker: Broker) -> None:
+    waited = broker.pulse.waited
+    if broker.config.broker_fast_failure_enable and waited > broker.config.wait_time_mills_in_pull_queue:
+        raise Refused(
+            ResponseCode.SYSTEM_BUSY,
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+            f"period in queue: {waited}ms, size of queue: {len(broker.holds)}",
+        )
+
+
+def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
+    """The checks in RocketMQ's order: broker, group, topic, queue, subscription. Raises Refused."""
+    ask = call.header
+    if not broker.config.broker_permission & PERM_READ:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"
+        )
+    name = ask.consumer_group
+    group = broker.groups.find(name)
+    if group is None:
+        raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{name}] does not exist, {FAQ}")
+    if not group.consume_enable:
+        raise Refused(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+    config = broker.topics.get(ask.topic)
+    if config is None:
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{ask.topic}] not exist, apply first please! {FAQ}")
+    if not config.perm & PERM_READ:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{ask.topic}] pulling message is forbidden")
+    if not 0 <= ask.queue_id < config.read_queue_nums:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"queueId[{ask.queue_id}] is illegal, topic:[{ask.topic}] "
+            f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{call.connection.remote}]",
+        )
+    if ask.sub_version is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "PullMessage needs the custom field <subVersion>")
+    subscription = _given(ask) if ask.sys_flag & SUBSCRIPTION else _known(broker, ask, group, ask.sub_version)
+    if not is_tag_type(subscription.expression_type):
+        raise filter_refused(subscription.expression_type)
+    return _Admitted(group, _matcher(subscription))
+
+
+def _given(ask: PullMessage) -> SubscriptionData:
+    """The subscription that the pull itself brings."""
+    try:
+        return build_subscription(
+            ask.topic, ask.subscription, version=ask.sub_version or 0, expression_type=ask.expression_type
+        )
+    except ValueError:
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed") from None
+
+
+def _known(broker: Broker, ask: PullMessage, config: SubscriptionGroupConfig, version: int) -> SubscriptionData:
+    """The subscription that the group's heartbeats brought."""
+    group = broker.clients.consumer(ask.consumer_group)
+    if group is None:
+        raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+    if not config.consume_broadcast_enable and group.broadcasting:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the consumer group[{ask.consumer_group}] can not consume by broadcast way"
+        )
+    subscription = group.subscriptions.get(ask.topic)
+    if subscription is None:
+        raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+    if subscription.sub_version < version:
+        raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    return subscription
+
+
+def _matcher(subscription: SubscriptionData) -> Matcher:
+    if not subscription.sub_string or subscription.sub_string == ALL or subscription.class_filter_mode:
+        return _EVERYTHING
+    return Matcher(frozenset(subscription.code_set))
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def _code(ask: PullMessage, got: Got) -> ResponseCode:
+    code = _CODES.get(got.status)
+    if code is None:  # no such queue, or an empty one
+        code = ResponseCode.PULL_OFFSET_MOVED if ask.queue_offset else ResponseCode.PULL_NOT_FOUND
+    return code
+
+
+def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got) -> Reply:
+    ask = call.header
+    code = _code(ask, got)
+    reply = PullReply(
+        suggest_which_broker_id=_suggestion(broker, admitted.group, got),
+        next_begin_offset=got.next_begin_offset,
+        min_offset=got.min_offset,
+        max_offset=got.max_offset,
+    )
+    if got.status is GetStatus.FOUND:
+        broker.statistics.got(ask.consumer_group, ask.topic, ask.queue_id, got.message_count, got.size)
+        return Reply(0, reply, got.buffers, "FOUND")
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        code = _offset_moved(broker, ask, admitted.group, got, reply)
+    return Reply(code, reply, b"", got.status.name)
+
+
+def _suggestion(broker: Broker, group: SubscriptionGroupConfig, got: Got) -> int:
+    if not broker.config.slave_read_enable:
+        return 0
+    return group.which_broker_when_consume_slowly if got.suggest_slow else group.broker_id
+
+
+def _offset_moved(
+    broker: Broker, ask: PullMessage, group: SubscriptionGroupConfig, got: Got, reply: PullReply
+) -> ResponseCode:
+    """A group asks for what is not there: a master tells of it in OFFSET_MOVED_EVENT, a slave corrects nothing."""
+    if broker.config.is_slave and not broker.config.store.offset_check_in_slave:
+        reply.suggest_which_broker_id = group.broker_id
+        reply.next_begin_offset = ask.queue_offset
+        return ResponseCode.PULL_RETRY_IMMEDIATELY
+    log.warning(
+        "offset_moved",
+        group=ask.consumer_group,
+        topic=ask.topic,
+        queue_id=ask.queue_id,
+        asked=ask.queue_offset,
+        new=got.next_begin_offset,
+    )
+    moved = OffsetMoved(
+        consumer_group=ask.consumer_group,
+        message_queue=MessageQueue(ask.topic, broker.name, ask.queue_id),
+        offset_new=got.next_begin_offset,
+        offset_request=ask.queue_offset,
+    )
+    broker.store.put(
+        names.OFFSET_MOVED_EVENT,
+        0,
+        moved.encode(),
+        encode_properties({names.KEYS: ask.consumer_group, names.TAGS: ask.consumer_group}),
+        born_timestamp=broker.clock(),
+        born_host=broker.store_host,
+        store_host=broker.store_host,
+        sys_flag=broker.store_host_bits,
+    )
+    return ResponseCode.PULL_OFFSET_MOVED

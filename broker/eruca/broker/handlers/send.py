@@ -1,0 +1,240 @@
+"""Sending messages: one by one, in batches, and one-way (10, 310, 320).
+
+Owns the way from a request to the store and back; the checks are in ``services.intake``. Facts: SendMessageProcessor
+in 4.9.7. Invariant: 0 is answered only for what is stored, and where the disk is waited for, on disk; a topic that
+was made for a message is on disk before that message is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import Any
+
+from eruca.broker.broker import Broker
+from eruca.broker.services.intake import Destination, Properties, Send
+from eruca.broker.store.results import PutStatus
+from eruca.protocol import api, names
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.headers.send import SendRefused, SendReply
+from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.router import Result
+
+routes: Routes[Broker] = Routes()
+
+_CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
+"""The bits of sysFlag that a client decides; which addresses a record keeps, it does not."""
+
+
+@routes.on(api.SEND_MESSAGE)
+def send_with_long_names(broker: Broker, call: Call[Any]) -> Result:
+    """10: as 310."""
+    return send(broker, call)
+
+
+@routes.on(api.SEND_MESSAGE_V2, api.SEND_BATCH_MESSAGE)
+def send(broker: Broker, call: Call[Any]) -> Result:
+    """310 and 320: store a message or a batch; every answer carries the region and the trace switch."""
+    try:
+        return _send(broker, call)
+    except Refused as refused:
+        refused.header = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
+        raise
+
+
+def _send(broker: Broker, call: Call[Any]) -> Result:
+    ask: Send = call.header
+    intake = broker.intake
+    to = intake.admitted.get((ask.topic, ask.queue_id))
+    if to is None:
+        to = intake.admit(ask, call.connection.remote, broker.clock())
+    if broker.pulse.late or not broker.accepting:
+        _check_load(broker)
+    if ask.batch:
+        return _store_batch(broker, call, ask, to)
+    target = intake.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
+    try:
+        properties = intake.properties(ask.properties)
+    except ProtocolError:
+        raise _illegal(broker) from None
+    if properties.special:
+        _check_kind(broker, properties)
+    host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
+    put = broker.store.put(
+        target.topic,
+        target.queue_id,
+        call.body,
+        properties.text,
+        flag=ask.flag,
+        sys_flag=ask.sys_flag & _CLIENT_BITS | target.sys_flag | host_bits,
+        born_timestamp=ask.born_timestamp,
+        born_host=host,
+        store_host=broker.store_host,
+        reconsume_times=ask.reconsume_times or 0,
+    )
+    if put.status:
+        raise _not_stored(broker, put.status)
+    broker.statistics.put(target.topic, target.queue_id, 1, put.size)
+    reply = Reply(
+        0,
+        SendReply(
+            msg_id="%s%016X" % (broker.store_host_hex, put.physical_offset),  # noqa: UP031 (twice as fast)
+            queue_id=to.queue_id,
+            queue_offset=put.queue_offset,
+            region=broker.config.region_id,
+            trace_on=broker.config.trace_on,
+        ),
+    )
+    if broker.waits or broker.topics.dirty:
+        return _when_safe(broker, call, reply, put.end_offset if properties.wait else 0)
+    return reply
+
+
+def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:
+    try:
+        properties = broker.intake.batch_properties(ask.properties)
+    except ProtocolError:
+        raise _illegal(broker) from None
+    host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
+    put = broker.store.put_batch(
+        to.topic,
+        to.queue_id,
+        call.body,
+        extra_properties=properties.text,
+        flag=ask.flag,
+        sys_flag=ask.sys_flag & _CLIENT_BITS | to.sys_flag | host_bits,
+        born_timestamp=ask.born_timestamp,
+        born_host=host,
+        store_host=broker.store_host,
+        reconsume_times=ask.reconsume_times or 0,
+    )
+    if put.status:
+        raise _not_stored(broker, put.status)
+    broker.statistics.put(to.topic, to.queue_id, len(put.physical_offsets), put.size)
+    prefix = broker.store_host_hex
+    reply = Reply(
+        0,
+        SendReply(
+            msg_id=",".join([prefix + "%016X" % offset for offset in put.physical_offsets]),  # noqa: UP031
+            queue_id=to.queue_id,
+            queue_offset=put.queue_offset,
+            region=broker.config.region_id,
+            trace_on=broker.config.trace_on,
+        ),
+    )
+    if broker.waits or broker.topics.dirty:
+        return _when_safe(broker, call, reply, put.end_offset if properties.wait else 0)
+    return reply
+
+
+# ---------------------------------------------------------------------- waiting
+
+
+def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -> Result:
+    """Answer when the message up to ``end_offset``, and a topic made for it, are on disk."""
+    if broker.topics.dirty:
+        return _after_saving(broker, reply, end_offset)
+    waiter = broker.store.durable(end_offset)
+    if waiter is None:
+        return reply
+    if isinstance(waiter, asyncio.Future):  # as a callback: a task for each send would double its cost
+        broker.waiting_sends += 1
+        waiter.add_done_callback(partial(_flushed, broker, call, reply))
+        return None
+    return _after_flush(broker, reply, waiter)
+
+
+def _flushed(broker: Broker, call: Call[Any], reply: Reply, waiter: asyncio.Future[bool]) -> None:
+    broker.waiting_sends -= 1
+    if not waiter.cancelled():
+        call.connection.reply(call, _judge_flush(broker, reply, waiter.result()))
+
+
+async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[bool]) -> Reply:
+    return _judge_flush(broker, reply, await waiter)
+
+
+async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
+    try:
+        await broker.topics.saved()
+    except OSError as error:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
+        ) from None
+    waiter = broker.store.durable(end_offset)
+    return reply if waiter is None else await _after_flush(broker, reply, waiter)
+
+
+def _judge_flush(broker: Broker, reply: Reply, done: bool) -> Reply:
+    if not done:
+        if broker.store.refusal is not None:  # the flush failed: nothing is acknowledged any more
+            refused = _unavailable(broker)
+            header = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
+            return Reply(refused.code, header, b"", refused.remark)
+        reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+    return reply
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def _check_load(broker: Broker) -> None:
+    """Refuse while the broker does not serve, or when what it has to do already takes too long."""
+    if not broker.accepting:
+        raise _unavailable(broker)
+    config = broker.config
+    if not config.broker_fast_failure_enable:
+        return
+    waiting = broker.waiting_sends
+    if waiting >= config.send_thread_pool_queue_capacity:
+        raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+    waited = broker.pulse.waited
+    if waited > config.wait_time_mills_in_send_queue:
+        raise Refused(
+            ResponseCode.SYSTEM_BUSY,
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+            f"period in queue: {waited}ms, size of queue: {waiting}",
+        )
+
+
+def _check_kind(broker: Broker, properties: Properties) -> None:
+    """The place where delayed messages and halves of transactions leave the way of plain ones."""
+    if properties.half:
+        raise Refused(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden",
+        )
+    if properties.delay_level > 0:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the broker[{broker.config.broker_ip1}] does not deliver later yet: send without a delay level",
+        )
+
+
+def _not_stored(broker: Broker, status: PutStatus) -> Refused:
+    if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED, PutStatus.BATCH_ILLEGAL):
+        return _illegal(broker)
+    if status is PutStatus.SERVICE_NOT_AVAILABLE:
+        return _unavailable(broker)
+    return Refused(ResponseCode.SYSTEM_ERROR, "create mapped file failed, server is busy or broken.")
+
+
+def _illegal(broker: Broker) -> Refused:
+    return Refused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+        f"{broker.config.store.max_message_size}B, msg properties length limit 32KB.",
+    )
+
+
+def _unavailable(broker: Broker) -> Refused:
+    ratio = broker.store.figures().disk_ratio
+    return Refused(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "service not available now. It may be caused by one of the following reasons: the broker's disk is full "
+        f"[CL: {ratio:5.2f} CQ: {ratio:5.2f} INDEX: {ratio:5.2f}], messages are put to the slave, "
+        "message store has been shut down, etc.",
+    )

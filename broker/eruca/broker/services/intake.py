@@ -1,0 +1,213 @@
+"""What a message must pass before it is stored, and what is stored of its properties.
+
+Owns the checks of a send in their order with their texts (AbstractSendMessageProcessor.msgCheck in 4.9.7), the
+creation of topics by sending, and the text of the properties. Must not know the store. Invariant: a destination that
+was admitted once is admitted from memory only as long as nothing that decided it has changed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import re
+from datetime import datetime
+from typing import NamedTuple
+
+from eruca.broker.config import BrokerConfig
+from eruca.broker.services.registration import Registration
+from eruca.broker.state.groups import Groups
+from eruca.broker.state.topics import UNIT, UNIT_SUB, Topics
+from eruca.protocol import names
+from eruca.protocol.bodies import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.headers.send import SendMessage, SendMessageV2
+from eruca.protocol.message import MULTI_TAGS, decode_properties, encode_properties
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+MAX_RECONSUME_IN_HEADER = 121
+"""Version from which a client's own maxReconsumeTimes counts: V3_4_9."""
+
+_SPECIAL = re.compile(rb"(?:^|\x02)(?:DELAY|TRAN_MSG|CLUSTER)\x01")
+_WAIT = b"WAIT\x01"
+
+Send = SendMessage | SendMessageV2
+
+
+class Destination(NamedTuple):
+    """Where a message goes: topic, queue, and bits that the topic adds to its sysFlag."""
+
+    topic: str
+    queue_id: int
+    sys_flag: int
+
+
+class Properties(NamedTuple):
+    """The properties of a message: the text that is stored, and what the broker reads in it."""
+
+    text: bytes
+    wait: bool = True
+    """Whether the answer waits until the message is on disk."""
+    delay_level: int = 0
+    half: bool = False
+    """Whether this is the first half of a transaction."""
+
+    @property
+    def special(self) -> bool:
+        """Whether it is not stored in its topic at once."""
+        return self.half or self.delay_level > 0
+
+
+class Intake:
+    """The checks; ``forget`` drops what was admitted from memory."""
+
+    def __init__(self, config: BrokerConfig, topics: Topics, groups: Groups, registration: Registration) -> None:
+        self.admitted: dict[tuple[str, int], Destination] = {}
+        """Destinations that need no further check."""
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._registration = registration
+        self._cluster = b"CLUSTER\x01" + config.broker_cluster_name.encode()
+        topics.watchers.append(lambda _: self.forget())
+
+    def forget(self) -> None:
+        """Check every destination again."""
+        self.admitted.clear()
+
+    # ------------------------------------------------------------------ where it goes
+
+    def admit(self, ask: Send, remote: str, now: int) -> Destination:
+        """Check a send by everything that is known; creates its topic where that is allowed.
+
+        Raises Refused.
+        """
+        start = self._config.start_accept_send_request_time_stamp
+        if now < start:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_readable(start)}")
+        topic = ask.topic
+        if not self._config.broker_permission & PERM_WRITE and self._topics.is_order(topic):
+            raise Refused(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            )
+        if (fault := names.topic_fault(topic)) is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+        if topic in names.NOT_ALLOWED_SEND_TOPICS:
+            raise Refused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = self._topics.get(topic) or self._create(ask)
+        queue_id = ask.queue_id
+        if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {config} Producer: {remote}"
+            )
+        if queue_id < 0:
+            queue_id = self._any_queue(config)
+        found = Destination(topic, queue_id, _topic_bits(config))
+        if ask.queue_id >= 0 and not names.is_retry_topic(topic) and not self._topics.dirty:
+            self.admitted[topic, queue_id] = found
+        return found
+
+    def _create(self, ask: Send) -> TopicConfig:
+        topic = ask.topic
+        retry = names.is_retry_topic(topic)
+        flag = (UNIT_SUB if retry else UNIT) if ask.unit_mode else 0
+        config = self._topics.create_for_send(topic, ask.default_topic, ask.default_topic_queue_nums, sys_flag=flag)
+        if config is None and retry:
+            config = self._topics.create_if_absent(topic, 1, sys_flag=flag)
+        if config is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}")
+        self._registration.announce()
+        return config
+
+    @staticmethod
+    def _any_queue(config: TopicConfig) -> int:
+        if config.write_queue_nums <= 0:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic[{config.topic_name}] has no write queue; set its writeQueueNums above 0",
+            )
+        return random.randrange(config.write_queue_nums)
+
+    def redirect(self, ask: Send, to: Destination, version: int) -> Destination:
+        """Of a message for a retry topic: the dead letter topic when it has been tried often enough.
+
+        ``version`` is the client's. Raises Refused(26) when the group does not exist.
+        """
+        name = ask.topic.removeprefix(names.RETRY_PREFIX)
+        group = self.group(name)
+        most = group.retry_max_times
+        if version >= MAX_RECONSUME_IN_HEADER and ask.max_reconsume_times is not None:
+            most = ask.max_reconsume_times
+        if (ask.reconsume_times or 0) < most:
+            return to
+        topic = names.dead_letter_topic(name)
+        if (fault := names.topic_fault(topic)) is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+        if topic not in self._topics:
+            self._topics.create_if_absent(topic, 1)
+            self._registration.announce()
+        return Destination(topic, 0, _topic_bits(self._topics.table[topic]))
+
+    def group(self, name: str) -> SubscriptionGroupConfig:
+        """A consumer group, created where that is allowed. Raises Refused(26)."""
+        group = self._groups.find(name)
+        if group is None:
+            raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {FAQ}")
+        return group
+
+    # ------------------------------------------------------------------ what is stored
+
+    def properties(self, text: str | None) -> Properties:
+        """Read the properties of a single send: CLUSTER is added, WAIT is not stored."""
+        if not text:
+            return Properties(self._cluster)
+        data = text.encode()
+        if _SPECIAL.search(data) is not None:
+            return self._special(data)
+        wait = True
+        at = data.find(_WAIT)
+        if at >= 0 and (at == 0 or data[at - 1] == 2):
+            end = data.find(b"\x02", at)
+            value = data[at + 5 :] if end < 0 else data[at + 5 : end]
+            wait = value == b"true" or value.lower() == b"true"
+            data = data[:at] if end < 0 else data[:at] + data[end + 1 :]
+        if not data:
+            return Properties(self._cluster, wait)
+        return Properties(data + self._cluster if data[-1] == 2 else data + b"\x02" + self._cluster, wait)
+
+    def _special(self, data: bytes) -> Properties:
+        parsed = decode_properties(data)
+        parsed[names.CLUSTER] = self._config.broker_cluster_name
+        wait = parsed.pop(names.WAIT, "true").lower() == "true"
+        level = parsed.get(names.DELAY, "0")
+        return Properties(
+            encode_properties(parsed),
+            wait,
+            int(level) if level.removeprefix("-").isdecimal() else 0,
+            parsed.get(names.TRANSACTION_PREPARED, "").lower() == "true",
+        )
+
+    def batch_properties(self, text: str | None) -> Properties:
+        """What is added to the properties of each message of a batch: those of the header, with CLUSTER."""
+        parsed = decode_properties((text or "").encode())
+        wait = parsed.get(names.WAIT, "true").lower() == "true"
+        parsed[names.CLUSTER] = self._config.broker_cluster_name
+        return Properties(encode_properties(parsed), wait)
+
+
+def _topic_bits(config: TopicConfig) -> int:
+    return MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
+
+
+def _readable(millis: int) -> str:
+    moment = datetime.fromtimestamp(millis / 1000)
+    return f"{moment:%Y-%m-%d %H:%M:%S},{millis % 1000:03d}"
+
+
+def host_bytes(ip: str, port: int) -> bytes:
+    """An address as records keep it: 4 or 16 bytes and a 4-byte port; a host name counts as 0.0.0.0."""
+    try:
+        packed = ipaddress.ip_address(ip.strip("[]")).packed
+    except ValueError:
+        packed = bytes(4)
+    return packed + port.to_bytes(4, "big")

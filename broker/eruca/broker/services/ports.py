@@ -1,0 +1,88 @@
+"""Which three ports a broker takes: its own, the VIP port two below, the HA port one above.
+
+Owns the search for free ones when the port is 0, and the HA port, which is held so that what nameservers are told of
+it stays true. Must not know what is served.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import NamedTuple
+
+VIP = -2
+"""Where the VIP port is, from the listening port."""
+HA = 1
+"""Where the HA port is."""
+_TRIES = 20
+
+
+class Ports(NamedTuple):
+    """Sockets that are bound, not listening yet; ``ha`` never listens here."""
+
+    main: socket.socket
+    vip: socket.socket
+    ha: socket.socket
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """The port of each."""
+        main, vip, ha = (each.getsockname()[1] for each in self)
+        return main, vip, ha
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for each in self:
+            each.close()
+
+
+class PortTaken(Exception):
+    """A port that must be free is not; the message says which and what to do."""
+
+
+def take_ports(host: str, port: int) -> Ports:
+    """Bind all three ports of ``host``; with ``port`` 0 free ones that lie together, or else any.
+
+    Raises PortTaken, and OSError for an address that is not of this machine.
+    """
+    if port:
+        return _take(host, port, port + VIP, port + HA)
+    for _ in range(_TRIES):
+        with contextlib.suppress(PortTaken):
+            return _take(host, 0, None, None)
+    return _take(host, 0, 0, 0)
+
+
+def _take(host: str, port: int, vip: int | None, ha: int | None) -> Ports:
+    taken: list[socket.socket] = []
+    fixed = port != 0
+    try:
+        taken.append(_bind(host, port, fixed=fixed))
+        number = taken[0].getsockname()[1]
+        taken.append(_bind(host, number + VIP if vip is None else vip, fixed=fixed))
+        taken.append(_bind(host, number + HA if ha is None else ha, fixed=fixed))
+    except BaseException:
+        for each in taken:
+            each.close()
+        raise
+    return Ports(*taken)
+
+
+def _bind(host: str, port: int, *, fixed: bool) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise PortTaken(f"listenPort must leave room for the ports 2 below and 1 above it, but {port} is no port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if fixed:  # a free port is one that nobody else has bound either
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.setblocking(False)
+    except OSError as error:
+        bound.close()
+        if port == 0:
+            raise
+        raise PortTaken(
+            f"cannot listen on {host}:{port}: {error.strerror}; stop what holds it or set another listenPort"
+        ) from None
+    return bound
