@@ -1,0 +1,35 @@
+"""What every test run shares: the summary in plain words at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+_WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "left out", "xfailed": "known to fail"}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what happened, part by part, above pytest's own closing line."""
+    parts: Counter[str] = Counter()
+    for outcome in _WORDS:
+        for report in terminalreporter.stats.get(outcome, []):
+            if isinstance(report, pytest.TestReport):
+                parts[_part(report.nodeid)] += 1
+    counts = {word: len(terminalreporter.stats.get(outcome, [])) for outcome, word in _WORDS.items()}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    terminalreporter.section("in plain words")
+    for part, count in sorted(parts.items()):
+        terminalreporter.write_line(f"  {part:<18} {count:>6} tests")
+    if counts["failed"] or counts["broke"]:
+        terminalreporter.write_line(f"Something is wrong: {said}. The names are above, under 'short test summary'.")
+    elif counts["left out"]:
+        terminalreporter.write_line(f"All is well: {said}. Why some were left out stands above, test by test.")
+    else:
+        terminalreporter.write_line(f"All is well: {said or 'no test was chosen'}.")
+
+
+def _part(nodeid: str) -> str:
+    """``tests/broker/store/test_x.py::test_y`` belongs to the part ``broker``."""
+    pieces = nodeid.split("::")[0].split("/")
+    return pieces[1] if len(pieces) > 2 else pieces[-1]
