@@ -1,0 +1,142 @@
+"""Apache RocketMQ's own name server and broker as processes, small and in a folder of their own.
+
+Owns their command lines, configuration files and ports. Nothing is written outside the folder that
+the caller gives. Readiness is a connection that is accepted and a route that is known.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support import raw
+from tests.support.java import jars, opened_modules, write_logback
+from tests.support.ports import free_broker_port, free_port
+from tests.support.processes import Process
+
+_GET_BROKER_CLUSTER_INFO = 106
+_HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=512m")
+# Small files, so that a store costs little disk and opens quickly.
+SMALL_STORE = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20_000 * 20),
+    "maxHashSlotNum": "10000",
+    "maxIndexNum": "40000",
+    "diskMaxUsedSpaceRatio": "95",
+}
+
+
+class ApacheNameServer:
+    """A name server of that release; `address` is ip:port."""
+
+    def __init__(self, release: str, home: Path, *, heap: tuple[str, ...] = _HEAP) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        home.mkdir(parents=True, exist_ok=True)
+        conf = _prepare(home, "namesrv", {"listenPort": str(self.port)})
+        self.process = Process([*_java(release, home, heap, "namesrv"), "-c", str(conf)], home / "namesrv.out")
+        self.process.wait_for_port(self.port)
+
+    def stop(self) -> None:
+        self.process.stop()
+
+
+class ApacheBroker:
+    """A broker of that release, registered with `name_server`; `properties` go to its file."""
+
+    def __init__(
+        self,
+        release: str,
+        home: Path,
+        name_server: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap: tuple[str, ...] = _HEAP,
+    ) -> None:
+        self.port = free_broker_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.store = home / "store"
+        home.mkdir(parents=True, exist_ok=True)
+        conf = _prepare(
+            home,
+            "broker",
+            {
+                "listenPort": str(self.port),
+                "brokerIP1": "127.0.0.1",
+                "brokerIP2": "127.0.0.1",
+                "brokerName": "broker-a",
+                "brokerClusterName": "JudgeCluster",
+                "namesrvAddr": name_server,
+                "storePathRootDir": str(self.store),
+                "storePathCommitLog": str(self.store / "commitlog"),
+                **SMALL_STORE,
+                **(properties or {}),
+            },
+        )
+        self.process = Process([*_java(release, home, heap, "broker"), "-c", str(conf)], home / "broker.out")
+        self.process.wait_for_line("boot success")
+        self.process.wait_for_port(self.port)
+        self.process.wait_until(lambda: self._registered(name_server), "registration")
+
+    def _registered(self, name_server: str) -> bool:
+        return self.address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
+
+    def stop(self) -> None:
+        """An orderly end: the store is flushed and `abort` removed."""
+        self.process.stop(60)
+
+
+class ApacheCluster:
+    """A name server and one broker of the same release."""
+
+    def __init__(self, release: str, home: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.name = f"apache-{release}"
+        self.home = home
+        self.name_server = ApacheNameServer(release, home)
+        try:
+            self.broker = ApacheBroker(release, home, self.name_server.address, properties)
+        except BaseException:
+            self.name_server.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        return self.name_server.address
+
+    def stop(self) -> None:
+        self.broker.stop()
+        self.name_server.stop()
+
+
+def _prepare(home: Path, role: str, properties: Mapping[str, str]) -> Path:
+    """Writes the properties and the logback files of both generations; the properties' path."""
+    file = write_logback(home, role).parent / f"{role}.conf"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return file
+
+
+def _java(release: str, home: Path, heap: tuple[str, ...], role: str) -> list[str]:
+    main = {"namesrv": "namesrv.NamesrvStartup", "broker": "broker.BrokerStartup"}[role]
+    return [
+        "java",
+        *heap,
+        *opened_modules(),
+        f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
+        f"-Drmq.logback.configurationFile={home}/conf/rmq.{role}.logback.xml",
+        "-Djava.net.preferIPv4Stack=true",
+        "-cp",
+        f"{jars(release)}/*",
+        f"org.apache.rocketmq.{main}",
+    ]

@@ -1,0 +1,226 @@
+"""Apache RocketMQ's jars from Maven Central, and the judge: its Java clients as a command server.
+
+Owns the cache of resolved jars and compiled classes (`.cache/compat`, keyed by what they were made
+from) and the judge's process. What the judge can do is written in tests/compat/java/judge.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "tests" / "compat" / "java"
+CACHE = ROOT / ".cache" / "compat"
+RELEASES = ("4.9.7", "5.3.3")
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+)
+
+
+# Under every name that 4.9 (logback) and 5.x (its own copy of logback) look for.
+_LOGBACK = """<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>{log}</file>
+    <encoder><pattern>%d %p %logger - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="file"/></root>
+</configuration>
+"""
+
+
+def write_logback(home: Path, role: str) -> Path:
+    """Logging of a Java process into `home`; the file for -Drmq.logback.configurationFile."""
+    conf = home / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    for name in (f"logback_{role}.xml", f"rmq.{role}.logback.xml"):
+        (conf / name).write_text(_LOGBACK.format(log=home / f"{role}.log"))
+    return conf / f"rmq.{role}.logback.xml"
+
+
+def missing_tool() -> str | None:
+    """Why the judges cannot run on this machine; None when they can."""
+    for tool in ("java", "javac", "mvn"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not on the PATH; install Java 17 and Maven 3 to run this"
+    return None
+
+
+def opened_modules() -> list[str]:
+    """The flags without which RocketMQ 4.9 does not run on Java 17."""
+    return [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED] + [
+        "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED"
+    ]
+
+
+@cache
+def jars(release: str) -> Path:
+    """The folder of all jars of that RocketMQ release, resolved by Maven on the first use."""
+    pom = SOURCES / "pom.xml"
+    folder = CACHE / f"jars-{release}-{_digest([pom])}"
+    if not folder.exists():
+        with _building(folder) as fresh:
+            _run(
+                *("mvn", "-q", "-B", "-f", str(pom), f"-Drocketmq.version={release}"),
+                *("dependency:copy-dependencies", f"-DoutputDirectory={fresh}"),
+            )
+    return folder
+
+
+@cache
+def classpath(release: str) -> str:
+    """The jars of that release and the judge, compiled against them on the first use."""
+    sources = sorted((SOURCES / "judge").glob("*.java"))
+    folder = CACHE / f"classes-{release}-{_digest([SOURCES / 'pom.xml', *sources])}"
+    if not folder.exists():
+        with _building(folder) as fresh:
+            _run(
+                *("javac", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-Xlint:-deprecation"),
+                *("-cp", f"{jars(release)}/*", "-d", str(fresh), *map(str, sources)),
+            )
+    return f"{folder}:{jars(release)}/*"
+
+
+class _building:
+    """A folder that appears under its name only when it is complete, also beside a second run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
+
+    def __enter__(self) -> Path:
+        self._fresh.mkdir(parents=True)
+        return self._fresh
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and not self._folder.exists():
+            self._fresh.rename(self._folder)
+        else:
+            shutil.rmtree(self._fresh)
+
+
+def _digest(files: list[Path]) -> str:
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return content.hexdigest()[:12]
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+
+
+class JudgeError(Exception):
+    """The Java side refused: `type` is its exception class, `code` the response code or None."""
+
+    def __init__(self, error: Mapping[str, Any]) -> None:
+        super().__init__(f"{error['type']}: {error['message']}")
+        self.type: str = error["type"]
+        self.code: int | None = error.get("code")
+        self.trace: str = error["trace"]
+
+
+class Judge:
+    """One JVM with Apache's clients of one release; requests may come from several threads."""
+
+    def __init__(self, release: str, home: Path, *, heap: str = "512m") -> None:
+        logback = write_logback(home, "tools")
+        self.release = release
+        self._ids = itertools.count(1)
+        self._open: dict[int, Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._errors = (home / f"judge-{release}.err").open("ab")
+        self._child = subprocess.Popen(
+            [
+                *("java", f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", *opened_modules()),
+                *("-Djava.security.manager=allow", f"-Duser.home={home}"),
+                *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={logback}"),
+                *("-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logLevel=WARN"),
+                *("-cp", classpath(release), "judge.Judge"),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=home,
+            text=True,
+            encoding="utf-8",
+        )
+        self._reader = threading.Thread(target=self._read, name=f"judge-{release}", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def begin(self, op: str, **request: Any) -> Future[Any]:
+        """Sends a request; its answer comes into the future, a refusal as a JudgeError."""
+        answer: Future[Any] = Future()
+        with self._lock:
+            number = next(self._ids)
+            self._open[number] = answer
+            assert self._child.stdin is not None
+            self._child.stdin.write(json.dumps({"id": number, "op": op, **request}) + "\n")
+            self._child.stdin.flush()
+        return answer
+
+    def call(self, op: str, *, within: float = 120, **request: Any) -> Any:
+        """The answer of one request; raises JudgeError, or TimeoutError after `within` seconds."""
+        return self.begin(op, **request).result(within)
+
+    def close(self) -> None:
+        """Ends the JVM; clients that still run are cut off."""
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._child.stdin.close()
+        try:
+            self._child.wait(15)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._reader.join(5)
+        self._child.stdout.close()
+        self._errors.close()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            answer = json.loads(line)
+            if "id" not in answer:
+                continue
+            future = self._open.pop(answer["id"])
+            if "error" in answer:
+                future.set_exception(JudgeError(answer["error"]))
+            else:
+                future.set_result(answer["ok"])
+        for future in self._open.values():
+            future.set_exception(ConnectionError("The judge's JVM has ended; see its .err file."))

@@ -1,0 +1,131 @@
+"""Processes that tests start: their output is kept in a file, and their end is certain.
+
+Owns one child process each; ends it by its own pid only. Knows nothing of what runs in it.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class NotReady(Exception):
+    """A process ended, or kept silent, before it was ready; the message holds its last output."""
+
+
+class Process:
+    """A child process whose standard output and error go to `log`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.log = log
+        self.started = time.monotonic()
+        with log.open("ab") as sink:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to a child that still runs."""
+        if self.running:
+            self._child.send_signal(number)
+
+    def wait(self, timeout: float = 30) -> int:
+        """The exit status, once it has ended; raises TimeoutExpired after `timeout` seconds."""
+        return self._child.wait(timeout)
+
+    def stop(self, timeout: float = 20) -> int:
+        """SIGTERM, then SIGKILL when it has not ended after `timeout` seconds; its exit status."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return self.kill()
+
+    def kill(self) -> int:
+        """SIGKILL; its exit status."""
+        self.signal(signal.SIGKILL)
+        return self.wait()
+
+    def wait_for_port(self, port: int, timeout: float = 60) -> None:
+        """Returns when `port` accepts a connection; raises NotReady when it never does."""
+        self.wait_until(lambda: accepts(port), f"listening on port {port}", timeout)
+
+    def wait_for_line(self, text: str, timeout: float = 60) -> str:
+        """The first line of its output that holds `text`; raises NotReady when none comes."""
+        self.wait_until(lambda: text in self.output, f"a line with {text!r}", timeout)
+        return next(line for line in self.output.splitlines() if text in line)
+
+    def wait_until(self, ready: Callable[[], bool], what: str, timeout: float = 60) -> None:
+        """Returns when `ready()` is true; raises NotReady at its end, or after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if not self.running or time.monotonic() > deadline:
+                state = "still runs" if self.running else f"ended with {self._child.returncode}"
+                raise NotReady(f"No {what}; the process {state}. Output:\n{self.output[-3000:]}")
+            time.sleep(0.01)
+
+    def cpu_seconds(self) -> float:
+        """User and system time that the process has used so far, from /proc."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+    def memory(self) -> dict[str, int]:
+        """Resident memory in bytes from /proc: `rss`, and of it `anonymous` and `file`."""
+        wanted = {"VmRSS": "rss", "RssAnon": "anonymous", "RssFile": "file"}
+        found = {}
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in wanted:
+                found[wanted[name]] = int(value.split()[0]) * 1024
+        return found
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on that port of the loopback address."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
