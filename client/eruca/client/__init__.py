@@ -2,6 +2,10 @@
 
 from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
+from eruca.client.consumer import PushConsumer
+from eruca.client.inflight import Limits
+from eruca.client.listeners import Later
+from eruca.client.mailbox import Delivery
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.producer import Producer
 from eruca.client.pull_consumer import PullConsumer, PullResult, PullStatus
@@ -11,12 +15,16 @@ from eruca.protocol.record import Record
 
 __all__ = [
     "ClientSettings",
+    "Delivery",
+    "Later",
+    "Limits",
     "Message",
     "MessageQueue",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
     "ReceivedMessage",
     "Record",
     "SendResult",

@@ -1,0 +1,353 @@
+"""Consuming as a member of a group: messages come by themselves, and what was consumed is remembered by the broker.
+
+Owns a consumer's settings, its subscriptions, and its life: start, the work that repeats, an orderly stop. Which queues
+it has is the matter of ``ownership``, what runs a listener that of ``listeners`` and ``mailbox``.
+Facts: DefaultMQPushConsumer in 4.9.7, clustering and concurrent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Literal, Self
+
+from eruca.client import report
+from eruca.client.assign import Strategy, averagely
+from eruca.client.config import ClientSettings, check_group, check_topic, find_nameservers
+from eruca.client.errors import BadConfig, StateError, UsageError
+from eruca.client.inflight import InFlight, Limits
+from eruca.client.listeners import Listener, Runner, Work, run_listener
+from eruca.client.log import log
+from eruca.client.mailbox import Mailbox, Messages
+from eruca.client.message import ReceivedMessage
+from eruca.client.ownership import Ownership, Reading
+from eruca.client.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
+from eruca.client.session import Session, now_ms
+from eruca.protocol import names
+from eruca.protocol.bodies import (
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+from eruca.protocol.subscription import ALL, TAG, build_subscription
+
+AGAIN_SOON = 1.0
+"""Seconds until a rebalance that could not do everything is tried again."""
+
+
+class PushConsumer:
+    """A member of a consumer group (clustering: each message goes to one member).
+
+    With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
+    with ``async with``, or call ``start`` and ``stop``.
+
+    Args:
+        group: the consumer group.
+        listener: takes a ReceivedMessage. A coroutine function runs in the event loop, another function in threads.
+            Returning None consumes the message, raising or returning ``Later()`` lets it come again.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        start_from: where a group without stored offsets begins: "first", "last", or a time (datetime, or ms since
+            1970). A broker counts a queue's first message as "last", too, as long as it is in memory.
+        strategy: how queues are shared out; all members must use the same (see ``assign``).
+        concurrency: listeners at work at once.
+        batch: None gives one message to a listener; a number gives a list of up to so many.
+        pull_batch: messages to ask for in one pull.
+        limits: how much of one queue may wait here.
+        max_reconsume_times: returns after which a message goes to the dead letters.
+        offset_interval: seconds between two storings of the positions.
+        rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
+        stop_timeout: seconds for which ``stop`` waits for listeners at work.
+        settings: what all clients share.
+
+    Raises BadName, BadConfig, UsageError and NoNameserver.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: Listener | None = None,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        start_from: Literal["first", "last"] | int | datetime = "last",
+        strategy: Strategy = averagely,
+        concurrency: int = 20,
+        batch: int | None = None,
+        pull_batch: int = 32,
+        limits: Limits = Limits(),  # noqa: B008
+        max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
+        offset_interval: float = 5.0,
+        rebalance_interval: float = 20.0,
+        stop_timeout: float = 30.0,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        check_group(group, "consumer")
+        if listener is not None and not callable(listener):
+            raise UsageError(
+                f"The listener is of type {type(listener).__name__}: a function or a coroutine function is expected."
+            )
+        _check_range(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
+        _check_range(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
+        self.group = group
+        self.concurrency = concurrency
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.started_at = 0
+        self.counts = report.Counts()
+        self._listener = listener
+        self._batch = batch
+        self._reading = Reading(start_from=_start(start_from), strategy=strategy, limits=limits, pull_batch=pull_batch)
+        self._limits = limits
+        self._max_reconsume_times = max_reconsume_times
+        self._offset_interval = offset_interval
+        self._rebalance_interval = rebalance_interval
+        self._stop_timeout = stop_timeout
+        self._settings = ClientSettings.choose(settings, nameserver)
+        self._session: Session | None = None
+        self._ownership: Ownership | None = None
+        self._runner: Runner | None = None
+        self._returns: Returns | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    # ------------------------------------------------------------------ subscribing
+
+    def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> Self:
+        """Take a topic's messages: those with one of the tags of ``TagA || TagB``, or all with ``*``.
+
+        With ``expression_type="SQL92"`` the expression is a condition on properties. All members of a group must
+        subscribe alike. May be called before and after start; returns the consumer. Raises BadName and UsageError.
+        """
+        check_topic(topic)
+        try:
+            subscription = build_subscription(topic, expression, version=now_ms(), expression_type=expression_type)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        self.subscriptions[topic] = subscription
+        self._subscriptions_changed()
+        return self
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic; what was begun is ended."""
+        if self.subscriptions.pop(topic, None) is not None:
+            self._subscriptions_changed()
+
+    def _subscriptions_changed(self) -> None:
+        if self._session is not None:
+            self._session.spawn(self._announce())
+
+    async def _announce(self) -> None:
+        session = self._session
+        if session is not None and self._ownership is not None:
+            await session.add_consumer(self.group, self)
+            await self._ownership.give_up_unsubscribed()
+            self._changed.set()
+
+    # ------------------------------------------------------------------ starting and stopping
+
+    async def start(self) -> None:
+        """Join the group and begin to read. Raises StateError when started twice."""
+        if self._session is not None or self._ended:
+            raise StateError(
+                "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
+            )
+        if not self.subscriptions:
+            raise UsageError("The consumer subscribes nothing: call subscribe(topic) before start().")
+        retry = names.retry_topic(self.group)
+        self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
+        session = self._session = Session.join(self._settings, self.group)
+        self.started_at = now_ms()
+        if self._listener is None:
+            self._runner = Mailbox(self._finished)
+        else:
+            self._runner = run_listener(
+                self._listener,
+                batch=self._batch is not None,
+                concurrency=self.concurrency,
+                finished=self._finished,
+            )
+        self._returns = Returns(session, self.group, self._max_reconsume_times, self._again)
+        self._ownership = Ownership(session, self.group, self.subscriptions, self._reading, self._deliver)
+        await session.add_consumer(self.group, self)
+        await self._ownership.rebalance()
+        self._tasks = [session.spawn(self._keep_balanced()), session.spawn(self._keep_stored())]
+
+    async def stop(self) -> None:
+        """Read no more, wait for listeners at work, store the positions, leave the group.
+
+        Returns when the brokers have confirmed. Calling it twice does no harm.
+        """
+        session, ownership, runner, returns = self._session, self._ownership, self._runner, self._returns
+        if session is None or ownership is None or runner is None or returns is None or self._ended:
+            return
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+        ownership.stop_reading()
+        if not await runner.halt(self._stop_timeout):
+            log.warning(
+                "listeners of %s still run after %s s; their messages come again", self.group, self._stop_timeout
+            )
+        await returns.finish(self._stop_timeout)
+        await ownership.release()
+        await session.remove_consumer(self.group)
+        self._session = None
+        await session.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def _keep_balanced(self) -> None:
+        assert self._ownership is not None
+        wait = self._rebalance_interval
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait)
+            self._changed.clear()
+            wait = self._rebalance_interval if await self._ownership.rebalance() else AGAIN_SOON
+
+    async def _keep_stored(self) -> None:
+        assert self._ownership is not None
+        while True:
+            await asyncio.sleep(self._offset_interval)
+            self._ownership.store_positions()
+
+    # ------------------------------------------------------------------ messages
+
+    def messages(self, *, auto_ack: bool = True) -> Messages:
+        """The messages for ``async for``, of a consumer without a listener.
+
+        A message counts as consumed when the next one is asked for; with ``auto_ack=False`` only by its ``ack()``.
+        A loop that is left by ``break`` or an error leaves its last message unsettled: it comes again, unless
+        ``ack()`` was called. Several tasks may iterate at once, each over its own ``messages()``.
+        """
+        if not isinstance(self._runner, Mailbox):
+            raise StateError(
+                "Messages can be iterated only after start, and only of a consumer that was made without a listener."
+            )
+        return Messages(self._runner, auto_ack)
+
+    def __aiter__(self) -> Messages:
+        return self.messages()
+
+    def _deliver(self, run: InFlight, records: list[Record]) -> None:
+        """Pulled messages go to the runner."""
+        assert self._runner is not None
+        queue = run.queue
+        if self._batch is None:
+            works = [Work(run, [ReceivedMessage(record, queue)]) for record in records]
+        else:
+            size = self._batch
+            works = [
+                Work(run, [ReceivedMessage(record, queue) for record in records[start : start + size]])
+                for start in range(0, len(records), size)
+            ]
+        self._runner.give(works)
+
+    def _again(self, work: Work) -> None:
+        if self._runner is not None and not work.run.dropped and not self._ended:
+            self._runner.give([work])
+
+    def _finished(self, work: Work) -> None:
+        """A listener ended: its messages are done, or go back."""
+        run = work.run
+        if run.dropped:
+            return
+        outcome, messages = work.outcome, work.messages
+        if outcome is not None:
+            if work.error is not None:
+                log.error("the listener of %s failed with %s", self.group, messages, exc_info=work.error)
+            assert self._returns is not None
+            self.counts.failed += len(messages) - outcome.consumed
+            self._returns.start(run, messages[outcome.consumed :], outcome.delay_level)
+            messages = messages[: outcome.consumed]
+        self.counts.consumed += len(messages)
+        for message in messages:
+            run.done(message.record.queue_offset)
+        if run.made_room is not None and run.has_room(self._limits):
+            run.made_room()
+
+    # ------------------------------------------------------------------ what the session and brokers ask
+
+    def describe(self) -> ConsumerData:
+        """What the heartbeat says of this consumer."""
+        start = self._reading.start_from
+        where = {
+            "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+            "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        }.get(str(start), ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
+        return ConsumerData(
+            consume_from_where=where,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            group_name=self.group,
+            message_model=MessageModel.CLUSTERING,
+            subscription_data_set=list(self.subscriptions.values()),
+        )
+
+    def topics(self) -> set[str]:
+        """The topics whose routes it needs."""
+        return set(self.subscriptions)
+
+    def routes_changed(self, topic: str) -> None:
+        """A route is another one now."""
+        self._changed.set()
+
+    def members_changed(self) -> None:
+        """Another member joined or left (40)."""
+        self._changed.set()
+
+    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
+        """Go on from these offsets (220)."""
+        if self._ownership is not None:
+            self._ownership.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The position in each queue of a topic that this member owns (221)."""
+        return self._ownership.positions(topic) if self._ownership is not None else {}
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member owns now."""
+        return sorted(self._ownership.readers) if self._ownership is not None else []
+
+    async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
+        """What this consumer is doing (307)."""
+        readers = self._ownership.readers if self._ownership is not None else {}
+        return report.running_info(self, readers.values(), find_nameservers(self._settings.nameserver), with_stacks)
+
+    async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
+        """Let the listener have one message, outside all queues (309)."""
+        assert self._runner is not None
+        queue = MessageQueue(record.topic, broker, record.queue_id)
+        work = Work(InFlight(queue, record.queue_offset), [ReceivedMessage(record, queue)])
+        began = now_ms()
+        await self._runner.consume(work)
+        return report.direct_result(work, now_ms() - began)
+
+
+def _check_range(**values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise BadConfig(f"{name}={value} is not allowed: a number above 0 is expected")
+
+
+def _start(start_from: str | int | datetime) -> str | int:
+    if isinstance(start_from, datetime):
+        return int(start_from.timestamp() * 1000)
+    if start_from in ("first", "last") or (isinstance(start_from, int) and start_from >= 0):
+        return start_from
+    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", a datetime or ms since 1970')

@@ -1,0 +1,95 @@
+"""The messages of one queue that were pulled and are not yet consumed.
+
+Pure: told what comes and what is done, it says which offset may be stored and whether there is room. Owns one run of a
+queue, from the time it was assigned or reset to the time it is dropped; each run has a ``generation`` of its own.
+Invariant: ``position`` never passes a message that is not done, and nothing counts any more after ``drop``: whoever
+finishes late, for a run that was dropped, changes no offset. Facts: ProcessQueue in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+
+_generations = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of one queue may wait in memory: messages, bytes, and offsets from the first to the last."""
+
+    count: int = 1000
+    size: int = 100 * 1024 * 1024
+    span: int = 2000
+
+
+class InFlight:
+    """The messages of ``queue`` under way; reading went up to ``next_offset``."""
+
+    __slots__ = ("_order", "_pending", "dropped", "generation", "made_room", "next_offset", "queue", "size")
+
+    def __init__(self, queue: MessageQueue, start: int) -> None:
+        self.queue = queue
+        self.generation = next(_generations)
+        self.next_offset = start
+        self.dropped = False
+        self.size = 0
+        self.made_room: Callable[[], None] | None = None
+        """Whom to call when there is room again; set while somebody waits for it."""
+        self._pending: dict[int, int] = {}
+        self._order: deque[int] = deque()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def put(self, records: Sequence[Record], next_offset: int) -> None:
+        """Messages were pulled, and reading goes on at ``next_offset``."""
+        pending, order = self._pending, self._order
+        size = 0
+        for record in records:
+            offset, length = record.queue_offset, record.size
+            pending[offset] = length
+            order.append(offset)
+            size += length
+        self.size += size
+        self.next_offset = next_offset
+
+    def done(self, offset: int) -> None:
+        """A message is consumed, or the broker has it again."""
+        self.size -= self._pending.pop(offset, 0)
+
+    @property
+    def position(self) -> int:
+        """The offset to store: everything before it is done."""
+        order, pending = self._order, self._pending
+        while order:
+            if order[0] in pending:
+                return order[0]
+            order.popleft()
+        return self.next_offset
+
+    @property
+    def span(self) -> int:
+        """Offsets between the first and the last message that wait."""
+        if not self._pending:
+            return 0
+        return self._order[-1] - self.position
+
+    def has_room(self, limits: Limits) -> bool:
+        """Whether more may be pulled."""
+        pending = self._pending
+        return (
+            len(pending) <= limits.count and self.size <= limits.size and (len(pending) < 2 or self.span <= limits.span)
+        )
+
+    def drop(self) -> None:
+        """The queue is not this member's any more, or it goes on from elsewhere."""
+        self.dropped = True
+        self._pending.clear()
+        self._order.clear()
+        self.size = 0

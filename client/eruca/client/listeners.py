@@ -1,0 +1,258 @@
+"""Running a user's listener: coroutines in the event loop, functions in threads.
+
+Owns the messages that wait for a listener, and how many listeners run at once. Each piece of work ends in one call of
+``finished`` on the event loop, unless its run of the queue was dropped before the listener began. Knows nothing of
+offsets and brokers. Invariant: no listener begins after ``halt``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eruca.client.errors import UsageError
+from eruca.client.inflight import InFlight
+from eruca.client.message import ReceivedMessage
+
+YIELD_AFTER = 0.01
+"""Seconds for which listeners that never wait may keep the event loop in one go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """What a listener returns for messages that shall come again.
+
+    Args:
+        delay_level: 1 to 18 for a certain delay; 0 for one that grows with each time; -1 for the dead letters at once.
+        consumed: of a list of messages the first so many are consumed all the same.
+    """
+
+    delay_level: int = 0
+    consumed: int = 0
+
+
+Outcome = None | Later
+Listener = Callable[[Any], Outcome | Awaitable[Outcome]]
+"""Takes one ReceivedMessage (or, with ``batch``, a list). Returning None consumes, raising is as returning Later."""
+
+
+class Work:
+    """Messages of one run of a queue that a listener gets at once."""
+
+    __slots__ = ("error", "messages", "outcome", "run")
+
+    def __init__(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
+        self.run = run
+        self.messages = messages
+        self.outcome: Outcome = None
+        self.error: Exception | None = None
+
+    def accept(self, outcome: object) -> None:
+        """Keep what the listener returned."""
+        if outcome is not None:
+            if isinstance(outcome, Later):
+                self.outcome = outcome
+            else:
+                self.fail(UsageError(f"A listener returns None or Later(), not {type(outcome).__name__}."))
+
+    def fail(self, error: Exception) -> None:
+        """Keep what the listener raised."""
+        self.error = error
+        self.outcome = Later()
+
+
+class Runner(Protocol):
+    """Either way of running listeners."""
+
+    @property
+    def running(self) -> int:
+        """How many listeners are at work."""
+
+    def give(self, works: Sequence[Work]) -> None:
+        """More to do."""
+
+    async def consume(self, work: Work) -> None:
+        """Run the listener for this piece of work now, before all that wait; the result is in the work."""
+
+    async def halt(self, timeout: float) -> bool:
+        """Begin nothing more; wait for the listeners at work. False when some still run after ``timeout`` seconds."""
+
+
+def run_listener(listener: Listener, *, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> Runner:
+    """The right runner: in the loop for a coroutine function, in threads for another. Raises UsageError."""
+    if not callable(listener):
+        raise UsageError(f"The listener is of type {type(listener).__name__}: a function or a coroutine is expected.")
+    target = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
+    if inspect.iscoroutinefunction(target):
+        return LoopRunner(listener, batch, concurrency, finished)
+    return ThreadRunner(listener, batch, concurrency, finished)
+
+
+class LoopRunner:
+    """Runs a coroutine function: ``concurrency`` workers in the event loop."""
+
+    def __init__(self, listener: Listener, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> None:
+        self.running = 0
+        self._listener: Any = listener
+        self._batch = batch
+        self._finished = finished
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Work] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._workers = [self._loop.create_task(self._work()) for _ in range(concurrency)]
+        self._quiet: asyncio.Event | None = None
+
+    def give(self, works: Sequence[Work]) -> None:
+        """More to do."""
+        self._waiting.extend(works)
+        for _ in range(min(len(works), len(self._idle))):
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _work(self) -> None:
+        waiting, listener, batch, finished, now = (
+            self._waiting,
+            self._listener,
+            self._batch,
+            self._finished,
+            self._loop.time,
+        )
+        began = now()
+        while True:
+            while not waiting:
+                waiter = self._loop.create_future()
+                self._idle.append(waiter)
+                await waiter
+                began = now()
+            work = waiting.popleft()
+            if work.run.dropped:
+                continue
+            self.running += 1
+            try:
+                outcome = await listener(work.messages if batch else work.messages[0])
+                if outcome is not None:
+                    work.accept(outcome)
+            except Exception as error:
+                work.fail(error)
+            finally:
+                self.running -= 1
+                if self._quiet is not None and not self.running:
+                    self._quiet.set()
+            finished(work)
+            if now() - began > YIELD_AFTER:
+                await asyncio.sleep(0)
+                began = now()
+
+    async def consume(self, work: Work) -> None:
+        """Run the listener now."""
+        try:
+            work.accept(await self._listener(work.messages if self._batch else work.messages[0]))
+        except Exception as error:
+            work.fail(error)
+
+    async def halt(self, timeout: float) -> bool:
+        """Begin nothing more and wait; what still runs after ``timeout`` is cancelled."""
+        self._waiting.clear()
+        quiet = True
+        if self.running:
+            self._quiet = asyncio.Event()
+            try:
+                await asyncio.wait_for(self._quiet.wait(), timeout)
+            except TimeoutError:
+                quiet = False
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+        return quiet
+
+
+class ThreadRunner:
+    """Runs a plain function: up to ``concurrency`` threads, started as they are needed."""
+
+    def __init__(self, listener: Listener, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> None:
+        self._listener: Any = listener
+        self._batch = batch
+        self._concurrency = concurrency
+        self._finished = finished
+        self._loop = asyncio.get_running_loop()
+        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._done: deque[Work] = deque()
+        self._draining = False
+        self._threads: list[threading.Thread] = []
+        self._busy: set[int] = set()
+        self._halted = False
+        self._quiet: asyncio.Event | None = None
+
+    @property
+    def running(self) -> int:
+        """How many listeners are at work."""
+        return len(self._busy)
+
+    def give(self, works: Sequence[Work]) -> None:
+        """More to do."""
+        for work in works:
+            self._inbox.put(work)
+        waiting = self._inbox.qsize()
+        while len(self._threads) < self._concurrency and len(self._threads) - len(self._busy) < waiting:
+            thread = threading.Thread(target=self._work, name=f"eruca-listener-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        number = threading.get_ident()
+        while (work := self._inbox.get()) is not None:
+            if work.run.dropped or self._halted:
+                continue
+            self._busy.add(number)
+            self._run(work)
+            self._busy.discard(number)
+            self._done.append(work)
+            self._drain_soon()
+        self._drain_soon()
+
+    def _run(self, work: Work) -> None:
+        try:
+            work.accept(self._listener(work.messages if self._batch else work.messages[0]))
+        except Exception as error:
+            work.fail(error)
+
+    def _drain_soon(self) -> None:
+        if not self._draining:
+            self._draining = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the event loop has been closed under a listener that did not end
+                return
+
+    def _drain(self) -> None:
+        self._draining = False
+        while self._done:
+            self._finished(self._done.popleft())
+        if self._quiet is not None and not self._busy:
+            self._quiet.set()
+
+    async def consume(self, work: Work) -> None:
+        """Run the listener now, in a thread of its own."""
+        await asyncio.to_thread(self._run, work)
+
+    async def halt(self, timeout: float) -> bool:
+        """Begin nothing more and wait; a listener that still runs after ``timeout`` is left to its daemon thread."""
+        self._halted = True
+        self._quiet = asyncio.Event()
+        for _ in self._threads:
+            self._inbox.put(None)
+        quiet = True
+        if self._busy:
+            try:
+                await asyncio.wait_for(self._quiet.wait(), timeout)
+            except TimeoutError:
+                quiet = False
+        self._drain()
+        return quiet

@@ -1,0 +1,119 @@
+"""Messages for ``async for``: the listener is the user's own loop.
+
+Owns the messages that wait to be asked for, and their settling: by asking for the next one, by ``ack`` or by ``later``.
+Invariant: a message is settled at most once, and one that is never settled comes again, here or at another member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from eruca.client.errors import StateError
+from eruca.client.listeners import Later, Work
+from eruca.client.message import ReceivedMessage
+
+
+class Delivery(ReceivedMessage):
+    """A received message that is settled by hand: consumed with ``ack``, or to come again with ``later``."""
+
+    __slots__ = ("_finished", "_work")
+
+    def __init__(self, work: Work, finished: Callable[[Work], None]) -> None:
+        message = work.messages[0]
+        super().__init__(message.record, message.queue)
+        self._work: Work | None = work
+        self._finished = finished
+
+    @property
+    def settled(self) -> bool:
+        """Whether ``ack`` or ``later`` was called."""
+        return self._work is None
+
+    def ack(self) -> None:
+        """It is consumed. Calling it again does no harm."""
+        self._settle(None)
+
+    def later(self, delay_level: int = 0) -> None:
+        """It shall come again; ``delay_level`` as in ``Later``."""
+        self._settle(Later(delay_level=delay_level))
+
+    def _settle(self, outcome: Later | None) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.outcome = outcome
+            self._finished(work)
+
+
+class Mailbox:
+    """Keeps what was pulled until somebody asks for it."""
+
+    def __init__(self, finished: Callable[[Work], None]) -> None:
+        self.running = 0
+        self._finished = finished
+        self._waiting: deque[Work] = deque()
+        self._asking: deque[asyncio.Future[None]] = deque()
+        self._halted = False
+
+    def give(self, works: Sequence[Work]) -> None:
+        """More to hand out."""
+        self._waiting.extend(works)
+        self._wake(len(works))
+
+    def _wake(self, count: int) -> None:
+        for _ in range(min(count, len(self._asking))):
+            asking = self._asking.popleft()
+            if asking.done():
+                continue
+            asking.set_result(None)
+
+    async def next(self) -> Delivery | None:
+        """The next message; None when the consumer has stopped."""
+        while not self._halted:
+            while self._waiting:
+                work = self._waiting.popleft()
+                if not work.run.dropped:
+                    return Delivery(work, self._finished)
+            asking = asyncio.get_running_loop().create_future()
+            self._asking.append(asking)
+            try:
+                await asking
+            except asyncio.CancelledError:
+                if asking.done() and not asking.cancelled() and self._waiting:
+                    self._wake(1)  # it was woken for a message that another one can have
+                raise
+        return None
+
+    async def consume(self, work: Work) -> None:
+        """There is no listener to run."""
+        work.fail(StateError("This consumer has no listener: its messages are taken by `async for`."))
+
+    async def halt(self, timeout: float) -> bool:
+        """Hand out nothing more, and end all iterations."""
+        self._halted = True
+        self._waiting.clear()
+        self._wake(len(self._asking))
+        return True
+
+
+class Messages(AsyncIterator[Delivery]):
+    """One iteration over the messages of a consumer; each task that iterates has its own."""
+
+    def __init__(self, mailbox: Mailbox, auto_ack: bool) -> None:
+        self._mailbox = mailbox
+        self._auto_ack = auto_ack
+        self._last: Delivery | None = None
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        last, self._last = self._last, None
+        if last is not None and self._auto_ack:
+            last.ack()
+        message = await self._mailbox.next()
+        if message is None:
+            raise StopAsyncIteration
+        self._last = message
+        return message

@@ -1,0 +1,250 @@
+"""Which queues this member of a group owns, and from where it reads them.
+
+Owns the runs: one at a time of each queue, begun when the queue is assigned, when the group is reset, or when the
+broker says that the offset is outside the queue. Rebalance, reset and stop never overlap. Invariant: an offset is
+stored only as the position of a run that is not dropped, or as the offset of a reset; so neither a listener that ends
+late nor a rebalance can put a stale offset over a new one. Facts: RebalanceImpl and resetOffset in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from eruca.client import brokers
+from eruca.client.assign import Strategy
+from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
+from eruca.client.inflight import InFlight, Limits
+from eruca.client.log import log
+from eruca.client.reading import Reader
+from eruca.client.rebalance import plan_change
+from eruca.client.session import Session
+from eruca.protocol import api, names
+from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.headers.offsets import UpdateConsumerOffset
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+
+_CONFIRM_TIMES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How queues are read: ``start_from`` is first, last or a time in ms; the others as in PushConsumer."""
+
+    start_from: str | int
+    strategy: Strategy
+    limits: Limits
+    pull_batch: int
+
+
+class Ownership:
+    """The queues of one member; ``deliver`` gets the messages of each run."""
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        subscriptions: Mapping[str, SubscriptionData],
+        reading: Reading,
+        deliver: Callable[[InFlight, list[Record]], None],
+    ) -> None:
+        self.readers: dict[MessageQueue, Reader] = {}
+        self._session = session
+        self._group = group
+        self._subscriptions = subscriptions
+        self._reading = reading
+        self._deliver = deliver
+        self._turn = asyncio.Lock()
+        self._stopped = False
+        self._resets: dict[MessageQueue, int] = {}
+        """Where to go on in queues whose old run has ended and whose new one has not begun."""
+        self._leaving: set[MessageQueue] = set()
+        """Queues that are being given up: their last position is on its way."""
+
+    # ------------------------------------------------------------------ who owns what
+
+    async def rebalance(self) -> bool:
+        """Give up and take queues as the group's members are now. False when something is to be tried again soon."""
+        complete = True
+        async with self._turn:
+            for topic in tuple(self._subscriptions):
+                if self._stopped:
+                    break
+                try:
+                    complete &= await self._rebalance_topic(topic)
+                except TopicNotFound:
+                    continue
+                except ClientError as error:
+                    log.warning("the queues of %s cannot be shared out now: %s", topic, error)
+                    complete = False
+        return complete
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        session = self._session
+        route = await session.route(topic)
+        owned = [queue for queue in self.readers if queue.topic == topic]
+        try:
+            clients = await session.members(self._group, topic)
+        except BrokerRefused as error:
+            log.warning("the members of %s are not known yet: %s", self._group, error)
+            return False
+        change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)
+        await self._give_up(change.give_up)
+        taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
+        if change.give_up or change.take:
+            log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
+        return all(taken) and session.client_id in clients
+
+    async def give_up_unsubscribed(self) -> None:
+        """Give up the queues of topics that are subscribed no more."""
+        async with self._turn:
+            await self._give_up([queue for queue in self.readers if queue.topic not in self._subscriptions])
+
+    async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
+        """End the runs, their positions stored, so that the next owner goes on from there."""
+        ended = [(queue, self._drop(queue)) for queue in queues]
+        await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
+
+    async def _let_go(self, queue: MessageQueue, position: int) -> None:
+        """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
+        self._leaving.add(queue)
+        await self._store(queue, self._resets.pop(queue, position))
+        if queue in self._resets:
+            await self._store(queue, self._resets.pop(queue))
+        self._leaving.discard(queue)
+
+    def _drop(self, queue: MessageQueue) -> int:
+        """End the run of a queue; its last position."""
+        reader = self.readers.pop(queue)
+        position = reader.run.position
+        reader.run.drop()
+        reader.stop()
+        return position
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        try:
+            stored = await brokers.group_offset(self._session, self._group, queue)
+            start = stored if stored is not None else await self._first_offset(queue)
+        except ClientError as error:
+            log.warning("%s cannot be read now: %s", queue, error)
+            return False
+        if not self._stopped:
+            self._begin(queue, start)
+            if not stored:
+                # A broker says 0 for a young queue without an offset, too. Stored, the group can be reset from now on.
+                await self._store(queue, start)
+        return True
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        """Where a group begins that never stored an offset."""
+        start = self._reading.start_from
+        if start == "first" or (names.is_retry_topic(queue.topic) and start == "last"):
+            return await brokers.min_offset(self._session, queue)
+        if isinstance(start, int) and not names.is_retry_topic(queue.topic):
+            return await brokers.offset_by_time(self._session, queue, start)
+        return await brokers.max_offset(self._session, queue)
+
+    def _begin(self, queue: MessageQueue, offset: int) -> None:
+        self.readers[queue] = Reader(
+            self._session,
+            self._group,
+            InFlight(queue, offset),
+            self._subscriptions[queue.topic],
+            self._reading.limits,
+            self._reading.pull_batch,
+            self._deliver,
+            self._moved,
+        )
+
+    # ------------------------------------------------------------------ going on from elsewhere
+
+    def reset(self, table: Mapping[MessageQueue, int]) -> None:
+        """Go on from these offsets in those queues that are owned: end their runs now, then begin others.
+
+        From here on nothing that was consumed under the old runs moves an offset.
+        """
+        for queue, offset in table.items():
+            reader = self.readers.get(queue)
+            if reader is not None:
+                reader.run.drop()
+                reader.stop()
+            if reader is not None or queue in self._leaving:
+                self._resets[queue] = offset
+        self._session.spawn(self._reset(table))
+
+    async def _reset(self, table: Mapping[MessageQueue, int]) -> None:
+        async with self._turn:
+            if self._stopped:
+                return
+            queues = [queue for queue in table if queue in self.readers]
+            for queue in queues:
+                self._drop(queue)
+            targets = {queue: self._resets.pop(queue, table[queue]) for queue in queues}
+            await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))
+            for queue, offset in targets.items():
+                self._begin(queue, offset)
+
+    async def _store_surely(self, queue: MessageQueue, offset: int) -> None:
+        """Store an offset, and look whether it is there: one that was on its way before must not remain."""
+        for _ in range(_CONFIRM_TIMES):
+            if not await self._store(queue, offset):
+                return
+            try:
+                if await brokers.group_offset(self._session, self._group, queue) == offset:
+                    return
+            except ClientError as error:
+                log.warning("the reset of %s to %s could not be confirmed: %s", queue, offset, error)
+                return
+
+    def _moved(self, run: InFlight, offset: int) -> None:
+        """The broker says that the run is outside of its queue, or was moved there: begin another at ``offset``."""
+        if not run.dropped:
+            self.reset({run.queue: offset})
+
+    # ------------------------------------------------------------------ positions
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The position in each owned queue of a topic."""
+        return {
+            queue: self._resets.get(queue, reader.run.position)
+            for queue, reader in self.readers.items()
+            if queue.topic == topic
+        }
+
+    async def _store(self, queue: MessageQueue, offset: int) -> bool:
+        try:
+            await brokers.store_group_offset(self._session, self._group, queue, offset)
+        except ClientError as error:
+            log.warning("offset %s of %s could not be stored: %s", offset, queue, error)
+            return False
+        return True
+
+    def store_positions(self) -> None:
+        """Tell the brokers all positions, without waiting for them."""
+        for queue, reader in self.readers.items():
+            address = self._session.master_now(queue.broker_name)
+            connection = None if address is None else self._session.ready(address)
+            if connection is not None and not reader.run.dropped:
+                connection.oneway(
+                    api.UPDATE_CONSUMER_OFFSET,
+                    UpdateConsumerOffset(
+                        consumer_group=self._group,
+                        topic=queue.topic,
+                        queue_id=queue.queue_id,
+                        commit_offset=reader.run.position,
+                    ),
+                )
+
+    def stop_reading(self) -> None:
+        """Pull no more, begin no more runs."""
+        self._stopped = True
+        for reader in self.readers.values():
+            reader.stop()
+
+    async def release(self) -> None:
+        """Give up all queues; returns when the brokers have confirmed the positions."""
+        async with self._turn:
+            self._stopped = True
+            await self._give_up(tuple(self.readers))

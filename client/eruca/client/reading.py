@@ -1,0 +1,160 @@
+"""Pulling one run of a queue: ask, hand over, ask again.
+
+Owns the wait between two pulls and what each answer means. There is one pull under way at a time, which the broker may
+hold while there is nothing; each carries the position to store. Facts: DefaultMQPushConsumerImpl.pullMessage in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from eruca.client import brokers
+from eruca.client.errors import BadAnswer, BrokerRefused, ClientError
+from eruca.client.inflight import InFlight, Limits
+from eruca.client.log import log
+from eruca.client.routes import MASTER
+from eruca.client.session import Session, now_ms
+from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import pull
+from eruca.protocol.message import property_bytes
+from eruca.protocol.record import Record, decode_records
+from eruca.remoting import Answer
+
+HOLD = 15.0
+"""Seconds for which a broker may hold a pull (brokerSuspendMaxTimeMillis)."""
+PULL_TIMEOUT = 30.0
+AFTER_ERROR = 1.0
+AFTER_FLOW_CONTROL = 0.02
+_UNKNOWN_HERE = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+
+class Reader:
+    """Reads ``run`` until it is dropped.
+
+    ``deliver`` gets the messages, ``moved`` the offset to go on from when the broker says that the run is outside the
+    queue.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        run: InFlight,
+        subscription: SubscriptionData,
+        limits: Limits,
+        pull_batch: int,
+        deliver: Callable[[InFlight, list[Record]], None],
+        moved: Callable[[InFlight, int], None],
+    ) -> None:
+        self.run = run
+        self.subscription = subscription
+        self.last_pull = 0
+        """When it pulled last, in ms since 1970."""
+        self._session = session
+        self._limits = limits
+        self._deliver = deliver
+        self._moved = moved
+        self._broker_id = MASTER
+        self._ask = pull.PullMessage(
+            consumer_group=group,
+            topic=run.queue.topic,
+            queue_id=run.queue.queue_id,
+            queue_offset=run.next_offset,
+            max_msg_nums=pull_batch,
+            sys_flag=pull.SUSPEND,
+            commit_offset=0,
+            suspend_timeout_millis=int(HOLD * 1000),
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+        )
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    def stop(self) -> None:
+        """Pull no more; what was pulled is not touched."""
+        self._task.cancel()
+
+    async def _read(self) -> None:
+        run = self.run
+        while not run.dropped:
+            if not run.has_room(self._limits):
+                await self._wait_for_room()
+                continue
+            try:
+                answer = await self._pull()
+                if not run.dropped:
+                    await self._take(answer)
+            except ClientError as error:
+                await asyncio.sleep(self._pause_after(error))
+
+    async def _wait_for_room(self) -> None:
+        room = asyncio.get_running_loop().create_future()
+        self.run.made_room = lambda: None if room.done() else room.set_result(None)
+        try:
+            await room
+        finally:
+            self.run.made_room = None
+
+    async def _pull(self) -> Answer[pull.PullReply]:
+        run, ask = self.run, self._ask
+        position = run.position
+        ask.queue_offset = run.next_offset
+        ask.commit_offset = position
+        ask.sub_version = self.subscription.sub_version
+        store = pull.COMMIT_OFFSET if position > 0 and self._broker_id == MASTER else 0
+        ask.sys_flag = pull.SUSPEND | store
+        self.last_pull = now_ms()
+        return await brokers.pull_messages(
+            self._session, run.queue, ask, broker_id=self._broker_id, timeout=PULL_TIMEOUT
+        )
+
+    async def _take(self, answer: Answer[pull.PullReply]) -> None:
+        run, header = self.run, answer.header
+        same_broker = header.suggest_which_broker_id == self._broker_id
+        self._broker_id = header.suggest_which_broker_id
+        if answer.code == ResponseCode.SUCCESS:
+            records = self._keep_wanted(_decode(answer.body))
+            run.put(records, header.next_begin_offset)
+            self._deliver(run, records)
+        elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
+            log.warning(
+                "offset %s is outside of %s, going on at %s", run.next_offset, run.queue, header.next_begin_offset
+            )
+            if header.next_begin_offset == run.next_offset:
+                await asyncio.sleep(AFTER_ERROR)  # the broker contradicts itself; do not ask it without end
+            self._moved(run, header.next_begin_offset)
+        else:
+            if header.next_begin_offset == self._ask.queue_offset and same_broker:
+                await asyncio.sleep(AFTER_FLOW_CONTROL)
+            run.next_offset = header.next_begin_offset
+
+    def _keep_wanted(self, records: list[Record]) -> list[Record]:
+        """Without the messages whose tag only has the hash of a wanted one."""
+        if not self.subscription.tags_set:
+            return records
+        tags = {tag.encode() for tag in self.subscription.tags_set}
+        return [each for each in records if property_bytes(each.properties_text, b"TAGS") in tags]
+
+    def _pause_after(self, error: ClientError) -> float:
+        if isinstance(error, BrokerRefused):
+            if error.code == ResponseCode.FLOW_CONTROL:
+                return AFTER_FLOW_CONTROL
+            if error.code in _UNKNOWN_HERE:
+                self._session.spawn(self._session.beat())
+        log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, AFTER_ERROR, error)
+        return AFTER_ERROR
+
+
+def _decode(body: bytes) -> list[Record]:
+    try:
+        return decode_records(body)
+    except ProtocolError as error:
+        raise BadAnswer(str(error)) from error

@@ -1,0 +1,92 @@
+"""What a consumer tells brokers and operators about itself: the answers to 307 and 309.
+
+Owns the form of the figures. Facts: DefaultMQPushConsumerImpl.consumerRunningInfo and consumeMessageDirectly in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eruca.client.listeners import Work
+from eruca.client.reading import Reader
+from eruca.protocol.bodies import (
+    ConsumeMessageDirectlyResult,
+    ConsumeResult,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+)
+from eruca.protocol.codes import VERSION, version_name
+
+if TYPE_CHECKING:
+    from eruca.client.consumer import PushConsumer
+
+
+@dataclass(slots=True)
+class Counts:
+    """Messages since the start."""
+
+    consumed: int = 0
+    failed: int = 0
+
+
+def running_info(
+    consumer: PushConsumer, readers: Iterable[Reader], nameservers: Iterable[str], with_stacks: bool
+) -> ConsumerRunningInfo:
+    """The state of a consumer; ``with_stacks`` adds where its threads are."""
+    return ConsumerRunningInfo(
+        jstack=_stacks() if with_stacks else None,
+        mq_table={reader.run.queue: _queue_info(reader) for reader in readers},
+        properties={
+            "PROP_NAMESERVER_ADDR": ";".join(nameservers),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CONSUMEORDERLY": "false",
+            "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
+            "PROP_CLIENT_VERSION": version_name(VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
+            "consumerGroup": consumer.group,
+            "messagesConsumed": str(consumer.counts.consumed),
+            "messagesFailed": str(consumer.counts.failed),
+        },
+        subscription_set=list(consumer.subscriptions.values()),
+    )
+
+
+def _queue_info(reader: Reader) -> ProcessQueueInfo:
+    run = reader.run
+    waits = len(run) > 0
+    return ProcessQueueInfo(
+        cached_msg_count=len(run),
+        cached_msg_min_offset=run.position if waits else 0,
+        cached_msg_max_offset=run.position + run.span if waits else 0,
+        cached_msg_size_in_mib=run.size >> 20,
+        commit_offset=run.position,
+        droped=run.dropped,
+        last_pull_timestamp=reader.last_pull,
+    )
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"{names.get(number, number)}\n{''.join(traceback.format_stack(frame))}"
+        for number, frame in sys._current_frames().items()
+    )
+
+
+def direct_result(work: Work, spent: int) -> ConsumeMessageDirectlyResult:
+    """How a message that was given to the listener directly ended; ``spent`` in ms."""
+    result = ConsumeResult.CR_SUCCESS
+    if work.error is not None:
+        result = ConsumeResult.CR_THROW_EXCEPTION
+    elif work.outcome is not None:
+        result = ConsumeResult.CR_LATER
+    return ConsumeMessageDirectlyResult(
+        consume_result=result,
+        remark=None if work.error is None else f"{type(work.error).__name__}: {work.error}",
+        spent_time_mills=spent,
+    )
