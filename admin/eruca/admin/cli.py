@@ -1,0 +1,86 @@
+"""``mqadmin``: from a command line to a command and an exit status.
+
+Status 0: done. 1: refused, not reached, or not a line that the command takes. Errors are one sentence on standard
+error. Owns nothing of what commands do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
+from eruca.admin.client import Admin
+from eruca.admin.command import COMMANDS, Command, Job
+from eruca.admin.errors import AdminError, UsageError
+from eruca.protocol.errors import ProtocolError
+
+NAMESERVERS = "NAMESRV_ADDR"
+
+
+def overview() -> str:
+    """What ``mqadmin`` alone prints."""
+    lines = ["The most commonly used mqadmin commands are:"]
+    for each in dict.fromkeys(COMMANDS.values()):
+        lines.append(f"   {each.name:<20} {each.help}")
+    return "\n".join([*lines, "", "See 'mqadmin help <command>' for more information on a specific command.", ""])
+
+
+async def run(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    out: TextIO = sys.stdout,
+    err: TextIO = sys.stderr,
+) -> int:
+    """Do what a command line says; the exit status."""
+    if not arguments:
+        out.write(overview())
+        return 0
+    asks_help = len(arguments) == 2 and arguments[0] == "help"
+    name = arguments[1] if asks_help else arguments[0]
+    found = COMMANDS.get(name.lower())
+    if found is None:
+        err.write(f"The sub command {name} not exist.\n")
+        return 1
+    if asks_help:
+        out.write(found.usage())
+        return 0
+    try:
+        given = found.parse(arguments[1:])
+        if given is None:
+            out.write(found.usage())
+            return 0
+        return await _do(found, given, environment, out, err)
+    except UsageError as error:
+        out.write(found.usage())
+        err.write(f"mqadmin {found.name}: {error}\n")
+        return 1
+    except (AdminError, ProtocolError) as error:
+        err.write(f"mqadmin {found.name}: {error}\n")
+        return 1
+
+
+async def _do(found: Command, given: dict[str, str], environment: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+    addresses = given.get("n") or environment.get(NAMESERVERS, "")
+    nameservers = [address.strip() for address in addresses.split(";") if address.strip()]
+    async with Admin(nameservers) as admin:
+        job = Job(admin, given, out, err)
+        try:
+            await found.run(job)
+        finally:
+            job.finish()
+    return 1 if job.failed else 0
+
+
+def main() -> None:
+    """The command ``mqadmin``."""
+    try:
+        sys.exit(asyncio.run(run(sys.argv[1:], os.environ)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,173 @@
+"""A cluster as an admin sees it: nameservers, routes, brokers, one request at a time.
+
+Owns which address answers a question and how its refusal becomes a sentence. Must not know commands or print.
+Requests time out after 5 seconds, heavy ones after 15 (DefaultMQAdminExt in 4.9.7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from eruca.admin.errors import AdminError, NoAnswer, PeerRefused
+from eruca.protocol import api
+from eruca.protocol.api import Endpoint
+from eruca.protocol.bodies import BrokerData, ClusterInfo, KVTable, TopicList, TopicRouteData
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Header
+from eruca.protocol.headers import routes
+from eruca.protocol.names import retry_topic
+from eruca.remoting.channels import Channels
+from eruca.remoting.connection import Answer
+from eruca.remoting.errors import RemotingError
+
+TIMEOUT = 5.0
+"""Seconds for a request."""
+HEAVY = 15.0
+"""Seconds for a request that walks many queues or asks a client."""
+
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+
+class Admin:
+    """Connections to a cluster; ``async with`` closes them.
+
+    ``nameservers`` are tried in order until one answers; what is changed at nameservers is changed at each.
+    """
+
+    def __init__(self, nameservers: Sequence[str]) -> None:
+        self._nameservers = list(nameservers)
+        self.channels = Channels(connect_timeout=3.0, offer=False)
+
+    async def __aenter__(self) -> Admin:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channels.close()
+
+    @property
+    def nameservers(self) -> list[str]:
+        """The nameservers' addresses. Raises AdminError when none is known."""
+        if not self._nameservers:
+            raise AdminError("no nameserver is known: name one with -n host:port or set NAMESRV_ADDR")
+        return self._nameservers
+
+    # ------------------------------------------------------------------ asking
+
+    async def ask(
+        self,
+        address: str,
+        endpoint: Endpoint[A, R],
+        header: A | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float = TIMEOUT,
+    ) -> Answer[R]:
+        """Ask one broker or nameserver. Raises PeerRefused or NoAnswer."""
+        try:
+            return await self.channels.call(address, endpoint, header, body, timeout=timeout)
+        except Refused as refused:
+            raise PeerRefused(refused.code, refused.remark, address) from None
+        except RemotingError as error:
+            raise NoAnswer(str(error)) from None
+        except ProtocolError as error:
+            raise NoAnswer(f"{address} answered what cannot be read: {error}") from None
+
+    async def ask_nameserver(self, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
+        """Ask the first nameserver that can be reached. Raises PeerRefused or NoAnswer."""
+        *others, last = self.nameservers
+        for address in others:
+            with contextlib.suppress(NoAnswer):
+                return await self.ask(address, endpoint, header)
+        return await self.ask(last, endpoint, header)
+
+    async def tell_nameservers(self, endpoint: Endpoint[A, Any], header: A | None = None, body: bytes = b"") -> None:
+        """Ask every nameserver, so that all know the same. Raises PeerRefused or NoAnswer."""
+        await asyncio.gather(*(self.ask(address, endpoint, header, body) for address in self.nameservers))
+
+    # ------------------------------------------------------------------ routes
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Where a topic is. Raises PeerRefused(17) for one without a route."""
+        answer = await self.ask_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
+        return TopicRouteData.decode(answer.body)
+
+    async def brokers_of(self, topic: str) -> list[tuple[str, str]]:
+        """Name and an address (the master's where there is one) of each broker of a topic."""
+        route = await self.route(topic)
+        return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+
+    async def brokers_of_group(self, group: str) -> list[tuple[str, str]]:
+        """The brokers that know a consumer group, by the route of its retry topic."""
+        try:
+            return await self.brokers_of(retry_topic(group))
+        except PeerRefused as refused:
+            if refused.code != 17:
+                raise
+            raise PeerRefused(
+                17, f"{_first_line(refused.remark)}: no broker knows the consumer group {group}", refused.address
+            ) from None
+
+    async def all_topics(self) -> list[str]:
+        """The names of all topics."""
+        answer = await self.ask_nameserver(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return TopicList.decode(answer.body).topic_list
+
+    # ------------------------------------------------------------------ clusters
+
+    async def clusters(self) -> ClusterInfo:
+        """All clusters and brokers."""
+        return ClusterInfo.decode((await self.ask_nameserver(api.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def brokers_in(self, cluster: str) -> list[BrokerData]:
+        """The brokers of a cluster, by name. Raises AdminError for an unknown cluster."""
+        info = await self.clusters()
+        names = info.cluster_addr_table.get(cluster)
+        if names is None:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise AdminError(f"there is no cluster {cluster}; the nameserver knows: {known}")
+        return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]
+
+    async def masters(self, cluster: str) -> list[str]:
+        """The addresses of the masters of a cluster. Raises AdminError for an unknown cluster."""
+        return [address for broker in await self.brokers_in(cluster) if (address := broker.master())]
+
+    async def addresses(self, cluster: str) -> list[str]:
+        """The addresses of the masters and slaves of a cluster. Raises AdminError for an unknown cluster."""
+        return [
+            address for broker in await self.brokers_in(cluster) for _, address in sorted(broker.broker_addrs.items())
+        ]
+
+    async def broker_name_at(self, address: str) -> str:
+        """The name of the broker that has an address. Raises AdminError when no broker has it."""
+        for broker in (await self.clusters()).broker_addr_table.values():
+            if address in broker.broker_addrs.values():
+                return broker.broker_name
+        raise AdminError(f"the nameserver knows no broker at {address}")
+
+    async def master_of(self, broker_name: str) -> str:
+        """The address of a broker's master. Raises AdminError when there is none."""
+        info = await self.clusters()
+        broker = info.broker_addr_table.get(broker_name)
+        master = broker.master() if broker is not None else None
+        if master is None:
+            known = ", ".join(sorted(info.broker_addr_table)) or "none"
+            raise AdminError(f"the broker {broker_name} has no master now; the nameserver knows: {known}")
+        return master
+
+    async def runtime(self, address: str) -> dict[str, str]:
+        """What a broker tells of itself."""
+        return KVTable.decode((await self.ask(address, api.GET_BROKER_RUNTIME_INFO)).body).table
+
+
+def some_address(broker: BrokerData) -> str | None:
+    """The master's address, else that of the slave with the least id."""
+    addresses = broker.broker_addrs
+    return addresses[min(addresses)] if addresses else None
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0].strip()

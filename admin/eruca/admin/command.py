@@ -1,0 +1,146 @@
+"""What a command is: a name, its options, and a coroutine that does it.
+
+Owns the register of commands (``@command``) and the ``Job``, one run of a command: its options read by type, the
+cluster to talk to, where output and complaints go. Must not know any particular command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from eruca.admin import posix
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.posix import Option
+from eruca.admin.text import columns
+
+COMMON = (
+    Option("h", "help", "print this text", takes_value=False),
+    Option("n", "namesrvAddr", "nameservers, as host:port;host:port; default: the variable NAMESRV_ADDR"),
+)
+
+
+class Job:
+    """One run of a command."""
+
+    def __init__(self, admin: Admin, given: dict[str, str], out: TextIO, err: TextIO) -> None:
+        self.admin = admin
+        self.failed = False
+        self._given = given
+        self._out = out
+        self._err = err
+        self._open_line = False
+
+    # ------------------------------------------------------------------ options
+
+    def has(self, letter: str) -> bool:
+        """Whether an option was given."""
+        return letter in self._given
+
+    def text(self, letter: str, default: str = "") -> str:
+        """The value of an option, without blanks around it."""
+        return self._given.get(letter, default).strip()
+
+    def maybe(self, letter: str) -> str | None:
+        """The value of an option, None when it was not given."""
+        return self.text(letter) if letter in self._given else None
+
+    def number(self, letter: str, default: int = 0) -> int:
+        """The value of an option as a whole number. Raises UsageError."""
+        text = self.maybe(letter)
+        try:
+            return default if text is None else int(text)
+        except ValueError:
+            raise UsageError(f"option -{letter} takes a whole number, not '{text}'") from None
+
+    def truth(self, letter: str, default: bool) -> bool:
+        """The value of an option as true or false. Raises UsageError."""
+        text = self.maybe(letter)
+        if text is None:
+            return default
+        if text.lower() not in ("true", "false"):
+            raise UsageError(f"option -{letter} takes true or false, not '{text}'")
+        return text.lower() == "true"
+
+    # ------------------------------------------------------------------ output
+
+    def write(self, text: str) -> None:
+        """Print a text as it is."""
+        if text:
+            self._out.write(text)
+            self._open_line = not text.endswith("\n")
+
+    def line(self, text: str = "") -> None:
+        """Print a line."""
+        self.write(text + "\n")
+
+    def row(self, form: str, *values: object) -> None:
+        """Print a row by a printf form."""
+        self.line(columns(form, *values))
+
+    def complain(self, error: AdminError | str) -> None:
+        """Tell of a failure that does not end the command; its status will not be 0."""
+        self.failed = True
+        self._err.write(f"{error}\n")
+
+    def finish(self) -> None:
+        """End the last line where a text left it open."""
+        if self._open_line:
+            self.line()
+        self._out.flush()
+
+
+Run = Callable[[Job], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One sub-command; ``options`` include the common ones."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    run: Run
+    alias: str = ""
+
+    def usage(self) -> str:
+        """How to call it."""
+        return posix.usage(f"mqadmin {self.name}", self.options)
+
+    def parse(self, arguments: Sequence[str]) -> dict[str, str] | None:
+        """The options given, or None when help was asked for. Raises UsageError."""
+        found = posix.parse(self.options, arguments)
+        if "h" in found:
+            return None
+        posix.check(self.options, found)
+        return found
+
+
+COMMANDS: dict[str, Command] = {}
+"""All commands by their name in lower case, aliases included, in the order of their declaration."""
+
+
+def command(name: str, help: str, *options: Option, alias: str = "") -> Callable[[Run], Run]:
+    """Declare a command. Raises ValueError when the name is taken."""
+
+    def declare(run: Run) -> Run:
+        declared = Command(name, help, (*COMMON, *options), run, alias)
+        for each in filter(None, (name, alias)):
+            if each.lower() in COMMANDS:
+                raise ValueError(f"two commands are called {each}")
+            COMMANDS[each.lower()] = declared
+        return run
+
+    return declare
+
+
+def either(first: Option, second: Option) -> tuple[Option, Option]:
+    """Two options of which exactly one must be given."""
+    group = first.letter + second.letter
+
+    def grouped(option: Option) -> Option:
+        return Option(option.letter, option.name, option.help, option.takes_value, False, group)
+
+    return grouped(first), grouped(second)

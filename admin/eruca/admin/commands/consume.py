@@ -1,0 +1,241 @@
+"""Commands that print the messages of queues, between offsets or times, without moving any group."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from eruca.admin.client import Admin, some_address
+from eruca.admin.command import Job, command
+from eruca.admin.commands.offset import offset_at
+from eruca.admin.commands.topic import readable_queues
+from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.messages import Pulled, body_of, message_id, pull
+from eruca.admin.posix import Option
+from eruca.admin.text import map_text, point_of_time, shown
+from eruca.protocol import api
+from eruca.protocol.headers import offsets
+from eruca.protocol.names import MAX_OFFSET, MIN_OFFSET, TOOLS_GROUP
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, host_text
+
+TOPIC = Option("t", "topic", "name of the topic", required=True)
+
+
+async def broker_addresses(admin: Admin, topic: str) -> tuple[list[MessageQueue], dict[str, str]]:
+    """The readable queues of a topic, and an address of each of its brokers."""
+    route = await admin.route(topic)
+    addresses = {broker.broker_name: address for broker in route.broker_datas if (address := some_address(broker))}
+    return [queue for queue in readable_queues(topic, route) if queue.broker_name in addresses], addresses
+
+
+async def _interval(job: Job, address: str, queue: MessageQueue, begin: int, end: int) -> tuple[int, int]:
+    """The offsets of a queue between two times; 0: its very beginning or end."""
+    ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
+    first = (
+        await offset_at(job.admin, address, queue, begin)
+        if begin
+        else (await job.admin.ask(address, api.GET_MIN_OFFSET, ask)).header.offset
+    )
+    last = await offset_at(job.admin, address, queue, end or -1)
+    return first, last
+
+
+def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
+    """The address of a broker by name. Raises AdminError when the topic is not there."""
+    if name not in addresses:
+        raise AdminError(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
+    return addresses[name]
+
+
+def _times(job: Job, first: str, second: str) -> tuple[int, int]:
+    begin = point_of_time(job.text(first)) if job.has(first) else 0
+    end = point_of_time(job.text(second)) if job.has(second) else 0
+    return begin, end
+
+
+@command(
+    "consumeMessage",
+    "consume messages and print them",
+    TOPIC,
+    Option("b", "brokerName", "the broker's name"),
+    Option("i", "queueId", "the queue's number; needs -b"),
+    Option("o", "offset", "where to begin; needs -i"),
+    Option("g", "consumerGroup", "the group to consume as; its offsets are not moved"),
+    Option("s", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
+    Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
+    Option("c", "MessageNumber", "how many at most; default 128"),
+)
+async def consume_message(job: Job) -> None:
+    """11 at one queue or at all queues of the topic, without a subscription of a group."""
+    most = job.number("c", 128)
+    if most <= 0:
+        raise UsageError("Please input a positive messageNumber!")
+    if job.has("i") and not job.has("b"):
+        raise UsageError("Please set the brokerName before queueId!")
+    if job.has("o") and not job.has("i"):
+        raise UsageError("Please set queueId before offset!")
+    begin, end = _times(job, "s", "e")
+    now = time.time_ns() // 1_000_000
+    if begin > now or end > now:
+        raise UsageError(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
+    if end and begin > end:
+        raise UsageError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
+    if job.has("i"):
+        await _consume_queue(job, most, begin, end)
+    else:
+        await _consume_all(job, most, begin, end)
+
+
+async def _consume_queue(job: Job, most: int, begin: int, end: int) -> None:
+    topic, name = job.text("t"), job.text("b")
+    _, addresses = await broker_addresses(job.admin, topic)
+    address = broker_address(addresses, topic, name)
+    queue = MessageQueue(topic, name, job.number("i"))
+    first, last = await _interval(job, address, queue, begin, end)
+    wanted = job.number("o")
+    if wanted > last:
+        job.line(f"{queue} no matched msg, offset={wanted}")
+        return
+    first = max(first, wanted)
+    if last - first > most:
+        job.line(f"The oldler {most} message will be provided")
+        last = first + most - 1
+    await _print_range(job, address, queue, first, last)
+
+
+async def _consume_all(job: Job, most: int, begin: int, end: int) -> None:
+    queues, addresses = await broker_addresses(job.admin, job.text("t"))
+    left = most
+    for queue in queues:
+        if left <= 0:
+            return
+        address = addresses[queue.broker_name]
+        first, last = await _interval(job, address, queue, begin, end)
+        count = max(0, last - first)
+        if count > left:
+            job.line(f"The older {left} message of the {queue.queue_id} queue will be provided")
+            last = first + left - 1
+        left -= count
+        await _print_range(job, address, queue, first, last)
+
+
+async def _print_range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> None:
+    """Print the messages from ``first`` to ``last``, and that the queue is finished where it ends before."""
+    group = job.text("g") or TOOLS_GROUP
+    while first <= last:
+        pulled = await pull(job.admin, address, queue, first, last - first + 1, group=group)
+        first = pulled.next_offset
+        if pulled.status == "FOUND":
+            job.line("Consume ok")
+            _print_messages(job, queue, pulled, "UTF-8", True)
+        elif pulled.status == "NO_MATCHED_MSG":
+            job.line(f"{queue} no matched msg. status={pulled.status}, offset={first}")
+        else:
+            job.line(f"{queue} print msg finished. status={pulled.status}, offset={first}")
+            return
+
+
+def _print_messages(job: Job, queue: MessageQueue, pulled: Pulled, charset: str, with_body: bool) -> None:
+    for record in pulled.records:
+        body = body_of(record)
+        text = _decoded(body, charset) if with_body else "NOT PRINT BODY"
+        job.line(f"MSGID: {message_id(record)} {message_text(record, body, queue, pulled)} BODY: {text}")
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    try:
+        return body.decode(charset, "replace")
+    except LookupError:
+        raise UsageError(f"there is no charset {charset}") from None
+
+
+def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulled) -> str:
+    """A pulled message in Java's words (MessageExt.toString in 4.9.7)."""
+    properties = record.properties | {MIN_OFFSET: str(pulled.min_offset), MAX_OFFSET: str(pulled.max_offset)}
+    signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in body)
+    prepared = properties.get("TRAN_MSG", "").lower() == "true"
+    return (
+        f"MessageExt [brokerName={queue.broker_name}, queueId={record.queue_id}, storeSize={record.size}, "
+        f"queueOffset={record.queue_offset}, sysFlag={record.sys_flag}, bornTimestamp={record.born_timestamp}, "
+        f"bornHost=/{host_text(record.born_host)}, storeTimestamp={record.store_timestamp}, "
+        f"storeHost=/{host_text(record.store_host)}, msgId={record.offset_message_id}, "
+        f"commitLogOffset={record.physical_offset}, bodyCRC={record.body_crc}, "
+        f"reconsumeTimes={record.reconsume_times}, "
+        f"preparedTransactionOffset={record.prepared_transaction_offset}, toString()=Message{{topic='{record.topic}', "
+        f"flag={record.flag}, properties={map_text(properties)}, body=[{signed}], "
+        f"transactionId='{shown(record.unique_key if prepared else None)}'}}]"
+    )
+
+
+_CHARSET = Option("c", "charsetName ", "charset of the bodies; default UTF-8")
+_TAGS = Option("s", "subExpression ", "only these tags: TagA || TagB; default *")
+_BEGIN = Option("b", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+_END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+
+
+@command(
+    "printMsg",
+    "print the messages of a topic",
+    TOPIC,
+    _CHARSET,
+    _TAGS,
+    _BEGIN,
+    _END,
+    Option("d", "printBody ", "false: without bodies; default true"),
+)
+async def print_messages(job: Job) -> None:
+    """11 at all queues of the topic."""
+    begin, end = _times(job, "b", "e")
+    charset, with_body = job.text("c", "UTF-8"), job.truth("d", True)
+    queues, addresses = await broker_addresses(job.admin, job.text("t"))
+    for queue in queues:
+        address = addresses[queue.broker_name]
+        offset, last = await _interval(job, address, queue, begin, end)
+        job.line(f"minOffset={offset}, maxOffset={last}, {queue}")
+        while offset < last:
+            pulled = await pull(job.admin, address, queue, offset, 32, expression=job.text("s", "*"))
+            offset = pulled.next_offset
+            if pulled.status == "FOUND":
+                _print_messages(job, queue, pulled, charset, with_body)
+            elif pulled.status == "NO_MATCHED_MSG":
+                job.line(f"{queue} no matched msg. status={pulled.status}, offset={offset}")
+            else:
+                job.line(f"{queue} print msg finished. status={pulled.status}, offset={offset}")
+                break
+        job.line("-" * 56)
+
+
+@command(
+    "printMsgByQueue",
+    "print or count the messages of a queue",
+    TOPIC,
+    Option("a", "brokerName ", "the broker's name", required=True),
+    Option("i", "queueId ", "the queue's number", required=True),
+    _CHARSET,
+    _TAGS,
+    _BEGIN,
+    _END,
+    Option("p", "print msg", "true: print the messages; default false"),
+    Option("d", "printBody ", "true: with bodies; default false"),
+    Option("f", "calculate", "true: count them by tag; default false"),
+)
+async def print_queue(job: Job) -> None:
+    """11 at one queue."""
+    begin, end = _times(job, "b", "e")
+    _, addresses = await broker_addresses(job.admin, job.text("t"))
+    queue = MessageQueue(job.text("t"), job.text("a"), job.number("i"))
+    address = broker_address(addresses, queue.topic, queue.broker_name)
+    offset, last = await _interval(job, address, queue, begin, end)
+    counts: Counter[str] = Counter()
+    while offset < last:
+        pulled = await pull(job.admin, address, queue, offset, 32, expression=job.text("s", "*"))
+        offset = pulled.next_offset
+        if pulled.status != "FOUND":
+            break
+        counts.update(record.tags for record in pulled.records if record.tags)
+        if job.truth("p", False):
+            _print_messages(job, queue, pulled, job.text("c", "UTF-8"), job.truth("d", False))
+    if job.truth("f", False):
+        for tag, count in counts.most_common():
+            job.row("Tag: %-30s Count: %s", tag, count)

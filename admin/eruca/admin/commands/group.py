@@ -1,0 +1,299 @@
+"""Commands about consumer groups and producers: settings, members, progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from eruca.admin.client import HEAVY, Admin, some_address
+from eruca.admin.command import Job, command, either
+from eruca.admin.commands.topic import BROKER, CLUSTER, drop_topic
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.posix import Option
+from eruca.admin.text import columns, digits_text, shown
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+    ProducerConnection,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import clients, topics
+from eruca.protocol.names import dead_letter_topic, retry_topic
+
+GROUP = Option("g", "groupName", "name of the consumer group", required=True)
+CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", required=True)
+
+# ------------------------------------------------------------------ settings of groups
+
+
+@command(
+    "updateSubGroup",
+    "create a consumer group or change it",
+    *either(BROKER, CLUSTER),
+    GROUP,
+    Option("s", "consumeEnable", "true (default): it may consume"),
+    Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false"),
+    Option("d", "consumeBroadcastEnable", "true: it may broadcast; default false"),
+    Option("q", "retryQueueNums", "queues of its retry topic; default 1"),
+    Option("r", "retryMaxTimes", "how often a message is tried again; default 16"),
+    Option("i", "brokerId", "the broker id it should pull from; default 0"),
+    Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1"),
+    Option("a", "notifyConsumerIdsChanged", "true (default): its members are told when others come and go"),
+)
+async def update_group(job: Job) -> None:
+    """200 at one broker, or at all masters of a cluster."""
+    config = SubscriptionGroupConfig(
+        group_name=job.text("g"),
+        consume_enable=job.truth("s", True),
+        consume_from_min_enable=job.truth("m", False),
+        consume_broadcast_enable=job.truth("d", False),
+        retry_queue_nums=job.number("q", 1),
+        retry_max_times=job.number("r", 16),
+        broker_id=job.number("i", 0),
+        which_broker_when_consume_slowly=job.number("w", 1),
+        notify_consumer_ids_changed_enable=job.truth("a", True),
+    )
+    address = job.maybe("b")
+    for each in [address] if address is not None else await job.admin.masters(job.text("c")):
+        await job.admin.ask(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+        job.line(f"create subscription group to {each} success.")
+    job.write(str(config))
+
+
+@command(
+    "deleteSubGroup",
+    "delete a consumer group",
+    *either(BROKER, CLUSTER),
+    GROUP,
+    Option("r", "removeOffset", "true: forget its offsets too; default false"),
+)
+async def delete_group(job: Job) -> None:
+    """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too."""
+    group, address = job.text("g"), job.maybe("b")
+    ask = topics.DeleteSubscriptionGroup(group_name=group, remove_offset=job.truth("r", False))
+    if address is not None:
+        await job.admin.ask(address, api.DELETE_SUBSCRIPTIONGROUP, ask)
+        job.line(f"delete subscription group [{group}] from broker [{address}] success.")
+        return
+    cluster = job.text("c")
+    for master in await job.admin.masters(cluster):
+        await job.admin.ask(master, api.DELETE_SUBSCRIPTIONGROUP, ask)
+        job.line(f"delete subscription group [{group}] from broker [{master}] in cluster [{cluster}] success.")
+    await drop_topic(job, cluster, retry_topic(group))
+    await drop_topic(job, cluster, dead_letter_topic(group))
+
+
+_CONFIG_FIELDS = {
+    "groupName": "group_name",
+    "consumeEnable": "consume_enable",
+    "consumeFromMinEnable": "consume_from_min_enable",
+    "consumeBroadcastEnable": "consume_broadcast_enable",
+    "retryQueueNums": "retry_queue_nums",
+    "retryMaxTimes": "retry_max_times",
+    "brokerId": "broker_id",
+    "whichBrokerWhenConsumeSlowly": "which_broker_when_consume_slowly",
+    "notifyConsumerIdsChangedEnable": "notify_consumer_ids_changed_enable",
+}
+
+
+@command("getConsumerConfig", "show the settings of a consumer group", GROUP)
+async def get_consumer_config(job: Job) -> None:
+    """201 at every broker."""
+    info = await job.admin.clusters()
+    found = False
+    for cluster, names in info.cluster_addr_table.items():
+        for name in sorted(names):
+            address = some_address(info.broker_addr_table[name]) if name in info.broker_addr_table else None
+            config = await _group_at(job.admin, address, job.text("g")) if address is not None else None
+            if config is None:
+                continue
+            found = True
+            job.line(f"============================={cluster}:{name}=============================")
+            for title, field in _CONFIG_FIELDS.items():
+                job.row("%-40s=  %s", title, shown(getattr(config, field)))
+    if not found:
+        raise AdminError(f"no broker has settings of the consumer group {job.text('g')}")
+
+
+async def _group_at(admin: Admin, address: str, group: str) -> SubscriptionGroupConfig | None:
+    answer = await admin.ask(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table.get(group)
+
+
+# ------------------------------------------------------------------ members
+
+
+async def consumers(admin: Admin, group: str, address: str | None = None) -> ConsumerConnection:
+    """The members of a consumer group, asked at one broker that knows it. Raises PeerRefused(206) for none."""
+    if address is None:
+        _, address = (await admin.brokers_of_group(group))[0]
+    ask = clients.OfConsumerGroup(consumer_group=group)
+    answer = await admin.ask(address, api.GET_CONSUMER_CONNECTION_LIST, ask)
+    found = ConsumerConnection.decode(answer.body)
+    if not found.connection_set:
+        raise PeerRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online", address)
+    return found
+
+
+async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -> ConsumerRunningInfo:
+    """What one consumer is doing."""
+    _, address = (await admin.brokers_of_group(group))[0]
+    ask = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+    answer = await admin.ask(address, api.GET_CONSUMER_RUNNING_INFO, ask, timeout=HEAVY)
+    return ConsumerRunningInfo.decode(answer.body)
+
+
+@command(
+    "consumerConnection",
+    "list the members of a consumer group",
+    CONSUMER_GROUP,
+    Option("b", "brokerAddr", "the broker to ask, as host:port"),
+)
+async def consumer_connection(job: Job) -> None:
+    """203."""
+    found = await consumers(job.admin, job.text("g"), job.maybe("b"))
+    job.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
+    for each in found.connection_set:
+        row = (each.client_id, each.client_addr, shown(each.language), version_name(each.version))
+        job.row("%-36s %-22s %-10s %s", *row)
+    job.line()
+    job.line("Below is subscription:")
+    job.row("%-20s %s", "#Topic", "#SubExpression")
+    for subscription in found.subscription_table.values():
+        job.row("%-20s %s", subscription.topic, shown(subscription.sub_string))
+    job.line()
+    job.line(f"ConsumeType: {shown(found.consume_type)}")
+    job.line(f"MessageModel: {shown(found.message_model)}")
+    job.line(f"ConsumeFromWhere: {shown(found.consume_from_where)}")
+
+
+@command(
+    "producerConnection",
+    "list the members of a producer group",
+    Option("g", "producerGroup", "name of the producer group", required=True),
+    Option("t", "topic", "a topic it sends to", required=True),
+)
+async def producer_connection(job: Job) -> None:
+    """204 at a broker of the topic."""
+    _, address = (await job.admin.brokers_of(job.text("t")))[0]
+    ask = clients.OfProducerGroup(producer_group=job.text("g"))
+    answer = await job.admin.ask(address, api.GET_PRODUCER_CONNECTION_LIST, ask)
+    for number, each in enumerate(ProducerConnection.decode(answer.body).connection_set, 1):
+        row = (number, each.client_id, each.client_addr, shown(each.language), version_name(each.version))
+        job.row("%04d  %-32s %-22s %-8s %s", *row)
+
+
+@command(
+    "consumerStatus",
+    "show what the members of a consumer group are doing",
+    CONSUMER_GROUP,
+    Option("i", "clientId", "one member; without it a file is written for each"),
+    Option("b", "brokerAddr", "the broker to ask for the members, as host:port"),
+    Option("s", "jstack", "with their threads", takes_value=False),
+)
+async def consumer_status(job: Job) -> None:
+    """203 and 307."""
+    group, jstack = job.text("g"), job.has("s")
+    members = await consumers(job.admin, group, job.maybe("b"))
+    if job.has("i"):
+        job.write(running_text(await running_info(job.admin, group, job.text("i"), jstack)))
+        return
+    job.row("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
+    now = time.time_ns() // 1_000_000
+    found: dict[str, ConsumerRunningInfo] = {}
+    for member in sorted(members.connection_set, key=lambda each: each.client_id):
+        try:
+            info = await running_info(job.admin, group, member.client_id, jstack)
+        except (AdminError, ProtocolError) as error:
+            job.complain(f"mqadmin consumerStatus: {member.client_id}: {error}")
+            continue
+        found[member.client_id] = info
+        path = Path(str(now)) / member.client_id.replace("/", "_")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(running_text(info))
+        job.row("%-10d %-40s %-20s %s", len(found), member.client_id, version_name(member.version), path)
+    if found:
+        job.write(_verdict(found, now))
+
+
+def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:
+    if _same_subscription(found, now):
+        return "\n\nSame subscription in the same group of consumer\n\nRebalance OK\n"
+    return "\n\nWARN: Different subscription in the same group of consumer!!!"
+
+
+def _same_subscription(found: dict[str, ConsumerRunningInfo], now: int) -> bool:
+    """Members of a group must subscribe the same; what has just been started is not judged yet."""
+    first = found[min(found)]
+    started = int(first.properties.get("PROP_CONSUMER_START_TIMESTAMP") or now)
+    if first.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY" or now - started <= 120_000:
+        return True
+    wanted = [{(each.topic, each.sub_string) for each in info.subscription_set} for info in found.values()]
+    return bool(wanted[0]) and all(each == wanted[0] for each in wanted)
+
+
+def running_text(info: ConsumerRunningInfo) -> str:
+    """The state of a consumer as operators read it (ConsumerRunningInfo.formatString in 4.9.7)."""
+    return "\n".join(_running_lines(info)) + ("" if info.jstack is None else f"\n\n#Consumer jstack#\n{info.jstack}")
+
+
+def _running_lines(info: ConsumerRunningInfo) -> Iterator[str]:
+    yield "#Consumer Properties#"
+    for key, value in info.properties.items():
+        yield f"{key:<40}: {value}"
+    yield from ("", "", "#Consumer Subscription#")
+    for number, each in enumerate(info.subscription_set, 1):
+        row = (number, each.topic, shown(each.class_filter_mode), shown(each.sub_string))
+        yield columns("%03d Topic: %-40s ClassFilter: %-8s SubExpression: %s", *row)
+    queues = sorted(info.mq_table.items())
+    yield from ("", "", "#Consumer Offset#")
+    yield columns("%-64s  %-32s  %-4s  %-20s", "#Topic", "#Broker Name", "#QID", "#Consumer Offset")
+    for queue, held in queues:
+        yield columns("%-32s  %-32s  %-4d  %-20d", queue.topic, queue.broker_name, queue.queue_id, held.commit_offset)
+    yield from ("", "", "#Consumer MQ Detail#")
+    yield columns("%-64s  %-32s  %-4s  %-20s", "#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo")
+    for queue, held in queues:
+        yield columns("%-64s  %-32s  %-4d  %s", queue.topic, queue.broker_name, queue.queue_id, _held_text(held))
+    yield from ("", "", "#Consumer RT&TPS#")
+    yield columns(
+        "%-64s  %14s %14s %14s %14s %18s %25s",
+        "#Topic",
+        "#Pull RT",
+        "#Pull TPS",
+        "#Consume RT",
+        "#ConsumeOK TPS",
+        "#ConsumeFailed TPS",
+        "#ConsumeFailedMsgsInHour",
+    )
+    for topic, pace in info.status_table.items():
+        yield columns(
+            "%-32s  %14.2f %14.2f %14.2f %14.2f %18.2f %25d",
+            topic,
+            pace.pull_rt,
+            pace.pull_tps,
+            pace.consume_rt,
+            pace.consume_ok_tps,
+            pace.consume_failed_tps,
+            pace.consume_failed_msgs,
+        )
+    yield ""
+
+
+def _held_text(held: ProcessQueueInfo) -> str:
+    return (
+        f"ProcessQueueInfo [commitOffset={held.commit_offset}, cachedMsgMinOffset={held.cached_msg_min_offset}, "
+        f"cachedMsgMaxOffset={held.cached_msg_max_offset}, cachedMsgCount={held.cached_msg_count}, "
+        f"cachedMsgSizeInMiB={held.cached_msg_size_in_mib}, "
+        f"transactionMsgMinOffset={held.transaction_msg_min_offset}, "
+        f"transactionMsgMaxOffset={held.transaction_msg_max_offset}, "
+        f"transactionMsgCount={held.transaction_msg_count}, locked={shown(held.locked)}, "
+        f"tryUnlockTimes={held.try_unlock_times}, lastLockTimestamp={digits_text(held.last_lock_timestamp)}, "
+        f"droped={shown(held.droped)}, lastPullTimestamp={digits_text(held.last_pull_timestamp)}, "
+        f"lastConsumeTimestamp={digits_text(held.last_consume_timestamp)}]"
+    )

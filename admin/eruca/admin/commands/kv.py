@@ -1,0 +1,86 @@
+"""Commands about nameservers: key-value configuration, settings, write permission."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from eruca.admin.command import Job, command
+from eruca.admin.commands.broker import print_properties
+from eruca.admin.errors import AdminError
+from eruca.admin.posix import Option
+from eruca.protocol import api, properties
+from eruca.protocol.headers import routes
+
+NAMESPACE = Option("s", "namespace", "the namespace", required=True)
+KEY = Option("k", "key", "the key", required=True)
+VALUE = Option("v", "value", "the value", required=True)
+
+
+@command("updateKvConfig", "store a value at the nameservers", NAMESPACE, KEY, VALUE)
+async def update_kv_config(job: Job) -> None:
+    """100 at every nameserver."""
+    ask = routes.PutKVConfig(namespace=job.text("s"), key=job.text("k"), value=job.text("v"))
+    await job.admin.tell_nameservers(api.PUT_KV_CONFIG, ask)
+    job.line("create or update kv config to namespace success.")
+
+
+@command("deleteKvConfig", "remove a value from the nameservers", NAMESPACE, KEY)
+async def delete_kv_config(job: Job) -> None:
+    """102 at every nameserver."""
+    ask = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
+    await job.admin.tell_nameservers(api.DELETE_KV_CONFIG, ask)
+    job.line("delete kv config from namespace success.")
+
+
+@command("getNamesrvConfig", "show the settings of the nameservers")
+async def get_namesrv_config(job: Job) -> None:
+    """319 at every nameserver."""
+    for address in job.admin.nameservers:
+        answer = await job.admin.ask(address, api.GET_NAMESRV_CONFIG)
+        job.line(f"============{address}============")
+        print_properties(job, answer.body)
+
+
+@command("updateNamesrvConfig", "change a setting of the nameservers while they run", KEY, VALUE)
+async def update_namesrv_config(job: Job) -> None:
+    """318 at every nameserver."""
+    key, value = job.text("k"), job.text("v")
+    await job.admin.tell_nameservers(api.UPDATE_NAMESRV_CONFIG, None, properties.write({key: value}).encode())
+    servers = f"[{', '.join(job.admin.nameservers)}]" if job.has("n") else ""
+    job.line(f"update name server config success!{servers}")
+    job.line(f"{key} : {value}")
+
+
+BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True)
+
+
+@command("wipeWritePerm", "take the write permission from all topics of a broker", BROKER_NAME)
+async def wipe_write_permission(job: Job) -> None:
+    """205 at every nameserver."""
+
+    async def wipe(nameserver: str) -> int:
+        ask = routes.OfBroker(broker_name=job.text("b"))
+        return (await job.admin.ask(nameserver, api.WIPE_WRITE_PERM_OF_BROKER, ask)).header.wipe_topic_count
+
+    await _permit(job, "wipe", wipe)
+
+
+@command("addWritePerm", "give all topics of a broker their write permission back", BROKER_NAME)
+async def add_write_permission(job: Job) -> None:
+    """327 at every nameserver."""
+
+    async def add(nameserver: str) -> int:
+        ask = routes.OfBroker(broker_name=job.text("b"))
+        return (await job.admin.ask(nameserver, api.ADD_WRITE_PERM_OF_BROKER, ask)).header.add_topic_count
+
+    await _permit(job, "add", add)
+
+
+async def _permit(job: Job, verb: str, change: Callable[[str], Awaitable[int]]) -> None:
+    for nameserver in job.admin.nameservers:
+        what = f"{verb} write perm of broker[{job.text('b')}] in name server[{nameserver}]"
+        try:
+            job.line(f"{what} OK, {await change(nameserver)}")
+        except AdminError as error:
+            job.line(f"{what} Failed")
+            job.complain(f"mqadmin {verb}WritePerm: {error}")

@@ -1,0 +1,291 @@
+"""Commands about single messages: send them, look them up."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from eruca.admin.client import HEAVY
+from eruca.admin.command import Job, command
+from eruca.admin.commands.consume import TOPIC, broker_address, broker_addresses
+from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.messages import (
+    body_of,
+    choose_queue,
+    find,
+    message_id,
+    message_properties,
+    pull,
+    send,
+    view,
+    writable_queues,
+)
+from eruca.admin.posix import Option
+from eruca.admin.text import map_text, millis_text, shown
+from eruca.admin.tracks import tracks
+from eruca.protocol import api, fastjson
+from eruca.protocol.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueueResponseBody
+from eruca.protocol.fastjson import Style
+from eruca.protocol.headers import clients
+from eruca.protocol.headers import pull as pulling
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, host_text
+
+BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
+"""Where the bodies of messages that were looked up are written."""
+
+_SENT = "%-32s  %-4s  %-20s    %s"
+
+# ------------------------------------------------------------------ sending
+
+
+@command(
+    "sendMessage",
+    "send a message",
+    TOPIC,
+    Option("p", "body", "the message, as text", required=True),
+    Option("k", "key", "its keys, with blanks between"),
+    Option("c", "tags", "its tag"),
+    Option("b", "broker", "the broker's name; only together with -i"),
+    Option("i", "qid", "the queue's number; only together with -b"),
+    Option("m", "msgTraceEnable", "taken for the sake of scripts; messages of mqadmin are not traced"),
+)
+async def send_message(job: Job) -> None:
+    """310 to the queue named, or to any of the topic."""
+    if job.has("i") and not job.has("b"):
+        raise UsageError("Broker name must be set if the queue is chosen!")
+    queue_id = job.number("i") if job.has("i") else None
+    queue, address = await choose_queue(job.admin, job.text("t"), job.maybe("b"), queue_id)
+    properties = message_properties(job.maybe("c"), job.maybe("k"))
+    sent = await send(job.admin, queue, address, job.text("p").encode(), properties)
+    job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#MsgId")
+    job.row(_SENT, sent.queue.broker_name, sent.queue.queue_id, sent.status, sent.unique_key)
+
+
+@command(
+    "sendMsgStatus",
+    "send messages to a broker and show how long each takes",
+    Option("b", "brokerName", "the broker's name, which is a topic too", required=True),
+    Option("s", "messageSize", "bytes of a message; default 128"),
+    Option("c", "count", "how many; default 50"),
+)
+async def send_msg_status(job: Job) -> None:
+    """310 again and again, after one that is not shown."""
+    topic, size = job.text("b"), job.number("s", 128)
+    queue, address = await choose_queue(job.admin, topic, None, None)
+    await send(job.admin, queue, address, b"a" * 16, {})
+    for _ in range(job.number("c", 50)):
+        start = time.monotonic()
+        sent = await send(job.admin, queue, address, b"a" * size, {})
+        job.line(f"rt={int((time.monotonic() - start) * 1000)}ms, SendResult={sent}")
+
+
+@command(
+    "checkMsgSendRT",
+    "send messages to the queues of a topic and show how long each takes",
+    TOPIC,
+    Option("a", "amount", "how many; default 100"),
+    Option("s", "size", "bytes of a message; default 128"),
+)
+async def check_send_time(job: Job) -> None:
+    """310, queue after queue; the mean leaves the first out."""
+    queues = list((await writable_queues(job.admin, job.text("t"))).items())
+    amount, body = job.number("a", 100), b"a" * job.number("s", 128)
+    job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#RT")
+    times = []
+    for number in range(amount):
+        queue, address = queues[number % len(queues)]
+        start = time.monotonic()
+        try:
+            await send(job.admin, queue, address, body, {})
+            stored = True
+        except AdminError as error:
+            job.complain(f"mqadmin checkMsgSendRT: {error}")
+            stored = False
+        times.append(int((time.monotonic() - start) * 1000))
+        job.row(_SENT, queue.broker_name, queue.queue_id, shown(stored), times[-1])
+    job.line(f"Avg RT: {sum(times[1:]) / max(1, amount - 1):.2f}")
+
+
+# ------------------------------------------------------------------ looking up
+
+
+@command(
+    "queryMsgById",
+    "show the message with a broker's id",
+    Option("i", "msgId", "the id or ids that the broker gave (offsetMsgId), joined by commas", required=True),
+    Option("g", "consumerGroup", "with -d: let this group consume it now"),
+    Option("d", "clientId", "with -g: the member that consumes it"),
+    Option("s", "sendMessage", "true: send it again"),
+    Option("u", "unitName", "taken for the sake of scripts; without effect"),
+)
+async def query_by_id(job: Job) -> None:
+    """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
+    resend = job.truth("s", False)
+    for each in filter(None, (part.strip() for part in job.text("i").split(","))):
+        record = await view(job.admin, each)
+        if job.has("g") and job.has("d"):
+            job.write(await _consume_directly(job, record))
+        elif resend:
+            job.write(f"prepare resend msg. originalMsgId={each}")
+            queue, address = await choose_queue(job.admin, record.topic, None, None)
+            job.write(str(await send(job.admin, queue, address, body_of(record), record.properties)))
+        elif not job.has("s"):
+            await _print_message(job, record, each)
+
+
+async def _consume_directly(job: Job, record: Record) -> str:
+    ask = clients.ConsumeMessageDirectly(
+        consumer_group=job.text("g"), client_id=job.text("d"), msg_id=record.offset_message_id
+    )
+    address = host_text(record.store_host)
+    answer = await job.admin.ask(address, api.CONSUME_MESSAGE_DIRECTLY, ask, timeout=HEAVY)
+    result = ConsumeMessageDirectlyResult.decode(answer.body)
+    return (
+        f"ConsumeMessageDirectlyResult [order={shown(result.order)}, autoCommit={shown(result.auto_commit)}, "
+        f"consumeResult={shown(result.consume_result)}, remark={shown(result.remark)}, "
+        f"spentTimeMills={result.spent_time_mills}]"
+    )
+
+
+async def _print_message(job: Job, record: Record, offset_id: str | None, suffix: str = "") -> None:
+    fields: list[tuple[str, object]] = [] if offset_id is None else [("OffsetID:", offset_id)]
+    fields += [
+        ("Topic:", record.topic),
+        ("Tags:", f"[{shown(record.tags)}]"),
+        ("Keys:", f"[{shown(record.properties.get('KEYS'))}]"),
+        ("Queue ID:", record.queue_id),
+        ("Queue Offset:", record.queue_offset),
+        ("CommitLog Offset:", record.physical_offset),
+        ("Reconsume Times:", record.reconsume_times),
+        ("Born Timestamp:", millis_text(record.born_timestamp)),
+        ("Store Timestamp:", millis_text(record.store_timestamp)),
+        ("Born Host:", host_text(record.born_host)),
+        ("Store Host:", host_text(record.store_host)),
+        ("System Flag:", record.sys_flag),
+        ("Properties:", map_text(record.properties)),
+        ("Message Body Path:", _keep_body(record, suffix)),
+    ]
+    for title, value in fields:
+        job.row("%-20s %s", title, value)
+    found = await tracks(job.admin, record)
+    job.write("\n\n" + ("\n".join(found) or "WARN: No Consumer"))
+    job.finish()
+
+
+def _keep_body(record: Record, suffix: str) -> Path:
+    """Write the body to a file of its own; an id that is no plain name is not made one of a file."""
+    name = message_id(record)
+    if not re.fullmatch(r"[0-9A-Za-z_-]{1,128}", name):
+        name = record.offset_message_id
+    path = BODY_DIRECTORY / (name + suffix)
+    try:
+        BODY_DIRECTORY.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise AdminError(f"the body cannot be written to {path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body_of(record))
+    return path
+
+
+_KEYS = "%-50s %4s %40s"
+
+
+@command(
+    "queryMsgByKey",
+    "list the messages with a key",
+    TOPIC,
+    Option("k", "msgKey", "the key", required=True),
+)
+async def query_by_key(job: Job) -> None:
+    """12 at every broker of the topic."""
+    found = await find(job.admin, job.text("t"), job.text("k"))
+    if not found:
+        raise AdminError(f"no message of topic {job.text('t')} has the key {job.text('k')}")
+    job.row(_KEYS, "#Message ID", "#QID", "#Offset")
+    for record in found:
+        job.row(_KEYS, message_id(record), record.queue_id, record.queue_offset)
+
+
+@command(
+    "queryMsgByUniqueKey",
+    "show the message with a producer's id",
+    Option("i", "msgId", "the id that the producer gave (msgId)", required=True),
+    TOPIC,
+    Option("a", "showAll", "all messages with this id, not only the first", takes_value=False),
+    Option("g", "consumerGroup", "with -d: let this group consume it now"),
+    Option("d", "clientId", "with -g: the member that consumes it"),
+)
+async def query_by_unique_key(job: Job) -> None:
+    """12 for a producer's id at every broker of the topic; 309 with -g and -d."""
+    found = await find(job.admin, job.text("t"), job.text("i"), unique=True, most=32)
+    if not found:
+        raise AdminError(f"no message of topic {job.text('t')} has the id {job.text('i')}")
+    if job.has("g") and job.has("d"):
+        job.write(await _consume_directly(job, found[0]))
+        return
+    for number, record in enumerate(found if job.has("a") else found[:1]):
+        await _print_message(job, record, None, f"_{number}" if number else "")
+
+
+@command(
+    "queryMsgByOffset",
+    "show the message at an offset of a queue",
+    TOPIC,
+    Option("b", "brokerName", "the broker's name", required=True),
+    Option("i", "queueId", "the queue's number", required=True),
+    Option("o", "offset", "the offset", required=True),
+)
+async def query_by_offset(job: Job) -> None:
+    """11 for one message."""
+    topic, offset = job.text("t"), job.number("o")
+    _, addresses = await broker_addresses(job.admin, topic)
+    queue = MessageQueue(topic, job.text("b"), job.number("i"))
+    pulled = await pull(job.admin, broker_address(addresses, topic, queue.broker_name), queue, offset, 1)
+    if not pulled.records:
+        raise AdminError(
+            f"{queue} has no message at offset {offset}: its offsets are {pulled.min_offset} to {pulled.max_offset - 1}"
+        )
+    await _print_message(job, pulled.records[0], pulled.records[0].offset_message_id)
+
+
+@command(
+    "queryCq",
+    "show the units of a consume queue",
+    TOPIC,
+    Option("q", "queue", "the queue's number", required=True),
+    Option("i", "index", "the first unit", required=True),
+    Option("c", "count", "how many; default 10"),
+    Option("b", "broker", "the broker, as host:port; default: the first of the topic"),
+    Option("g", "consumer", "a consumer group, whose filter is tried on each"),
+)
+async def query_consume_queue(job: Job) -> None:
+    """321."""
+    topic, index = job.text("t"), job.number("i")
+    address = job.text("b") or (await job.admin.brokers_of(topic))[0][1]
+    ask = pulling.QueryConsumeQueue(
+        topic=topic,
+        queue_id=job.number("q"),
+        index=index,
+        count=job.number("c", 10),
+        consumer_group=job.maybe("g"),
+    )
+    answer = await job.admin.ask(address, api.QUERY_CONSUME_QUEUE, ask)
+    if not answer.body:
+        raise AdminError(answer.remark or f"the queue has no unit {index}")
+    found = QueryConsumeQueueResponseBody.decode(answer.body)
+    rule = "=" * 38
+    if found.subscription_data is not None:
+        job.line(f"Subscription data: \n{fastjson.dumps(found.subscription_data, Style.PRETTY).decode()}\n{rule}")
+    if found.filter_data is not None:
+        job.line(f"Filter data: \n{found.filter_data}\n{rule}")
+    job.line(f"Queue data: \nmax: {found.max_queue_index}, min: {found.min_queue_index}\n{rule}")
+    for number, unit in enumerate(found.queue_data, index):
+        job.line(
+            f"idx: {number}\nConsumeQueueData{{physicOffset={unit.physic_offset}, physicSize={unit.physic_size}, "
+            f"tagsCode={unit.tags_code}, extendDataJson='{shown(unit.extend_data_json)}', "
+            f"bitMap='{shown(unit.bit_map)}', eval={shown(unit.eval)}, msg='{shown(unit.msg)}'}}\n{rule}"
+        )

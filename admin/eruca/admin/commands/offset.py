@@ -1,0 +1,216 @@
+"""Commands that move consumer groups: back or forward to a time, to the end, to where another group is.
+
+Online consumers are moved by their brokers (222, 220), which stores nothing itself; when nobody is online the offsets
+are stored at the brokers instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eruca.admin.client import Admin, some_address
+from eruca.admin.command import Job, command
+from eruca.admin.commands import progress
+from eruca.admin.commands.topic import stats_at as topic_stats_at
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.posix import Option
+from eruca.admin.text import cut, point_of_time, shown
+from eruca.protocol import api
+from eruca.protocol.bodies import ConsumerOffsets, OffsetWrapper, ResetOffsetBody, TopicRouteData
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.headers import offsets
+from eruca.protocol.queues import MessageQueue
+
+END = -1
+"""The time that means the end of a queue."""
+
+GROUP = Option("g", "group", "name of the consumer group", required=True)
+TOPIC = Option("t", "topic", "name of the topic", required=True)
+FORCE = Option("f", "force", "false: move only back; default true")
+
+_RESET = "%-40s  %-40s  %-40s"
+_ROLLBACK = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """What became of one queue of a group that is offline."""
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    timestamp_offset: int
+    rollback_offset: int
+
+
+@command(
+    "resetOffsetByTime",
+    "move a consumer group to a time",
+    GROUP,
+    TOPIC,
+    Option("s", "timestamp", "ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS, or now for the end", required=True),
+    FORCE,
+    Option("c", "cplus", "for groups with members in C++", takes_value=False),
+)
+async def reset_by_time(job: Job) -> None:
+    """222 at each broker of the topic; when nobody is online (206) the offsets are stored at the brokers."""
+    text = job.text("s")
+    timestamp = END if text == "now" else point_of_time(text)
+    what = (
+        f"[{job.text('g')}], topic[{job.text('t')}], force[{shown(job.truth('f', True))}], "
+        f"timestamp(string)[{text}], timestamp(long)[{timestamp}]"
+    )
+    await _reset(
+        job,
+        timestamp,
+        f"rollback consumer offset by specified group{what}",
+        f"rollback consumer offset by specified consumerGroup{what}",
+    )
+
+
+@command("skipAccumulatedMessage", "move a consumer group to the end of a topic", GROUP, TOPIC, FORCE)
+async def skip_accumulated(job: Job) -> None:
+    """As resetOffsetByTime to the end."""
+    await _reset(job, END, None, None)
+
+
+async def _reset(job: Job, timestamp: int, online_title: str | None, offline_title: str | None) -> None:
+    topic, group, force = job.text("t"), job.text("g"), job.truth("f", True)
+    route = await job.admin.route(topic)
+    try:
+        moved = await reset_online(job.admin, route, topic, group, timestamp, force)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        rollbacks = await reset_offline(job.admin, route, topic, group, timestamp, force)
+        _print_rollbacks(job, offline_title, rollbacks)
+        return
+    if online_title is not None:
+        job.line(online_title)
+    job.row(_RESET, "#brokerName", "#queueId", "#offset")
+    for queue, offset in sorted(moved.items()):
+        job.row(_RESET, cut(queue.broker_name, 32), queue.queue_id, offset)
+
+
+def _print_rollbacks(job: Job, title: str | None, rollbacks: list[Rollback]) -> None:
+    if title is not None:
+        job.line(title)
+    titles = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
+    job.row(_ROLLBACK, *titles)
+    for each in rollbacks:
+        row = (each.broker_offset, each.consumer_offset, each.timestamp_offset, each.rollback_offset)
+        job.row(_ROLLBACK, cut(each.queue.broker_name, 32), each.queue.queue_id, *row)
+
+
+async def reset_online(
+    admin: Admin, route: TopicRouteData, topic: str, group: str, timestamp: int, force: bool
+) -> dict[MessageQueue, int]:
+    """Let each broker of a topic move the online members of a group; the offset of each queue.
+
+    Raises PeerRefused: 206 when nobody is online, 1 when a queue has no offset yet (told by name).
+    """
+    ask = offsets.ResetOffset(topic=topic, group=group, timestamp=timestamp, is_force=force)
+    moved: dict[MessageQueue, int] = {}
+    for name, address in _brokers(route):
+        try:
+            answer = await admin.ask(address, api.INVOKE_BROKER_TO_RESET_OFFSET, ask)
+        except PeerRefused as refused:
+            if refused.code == ResponseCode.SYSTEM_ERROR and "not exist" in refused.remark:
+                await _name_fresh_queue(admin, route, name, address, topic, group)
+            raise
+        if answer.body:
+            moved |= ResetOffsetBody.decode(answer.body).offset_table
+    return moved
+
+
+async def _name_fresh_queue(
+    admin: Admin, route: TopicRouteData, name: str, address: str, topic: str, group: str
+) -> None:
+    """Raise AdminError with the queues for which a group has no offset, if that is why a reset was refused."""
+    answer = await admin.ask(address, api.GET_ALL_CONSUMER_OFFSET)
+    known = ConsumerOffsets.decode(answer.body).offset_table.get(f"{topic}@{group}", {})
+    count = next((queue.write_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
+    fresh = [str(queue) for queue in range(count) if known.get(queue, -1) < 0]
+    if fresh:
+        queues = f"queue {fresh[0]}" if len(fresh) == 1 else f"queues {', '.join(fresh)}"
+        raise AdminError(
+            f"the consumer group {group} has no offset yet for {queues} of topic {topic} on broker {name}: "
+            "nothing was moved there; let a consumer of the group run until it has committed (5 s), then try again"
+        )
+
+
+async def reset_offline(
+    admin: Admin, route: TopicRouteData, topic: str, group: str, timestamp: int, force: bool
+) -> list[Rollback]:
+    """Store the offsets of a time at each broker of a topic, for a group without online members."""
+    rollbacks = []
+    for name, address in _brokers(route):
+        for queue, offset in sorted((await _offline_offsets(admin, route, name, address, topic, group)).items()):
+            rollbacks.append(await _roll_back(admin, address, group, queue, offset, timestamp, force))
+    return rollbacks
+
+
+async def _offline_offsets(
+    admin: Admin, route: TopicRouteData, name: str, address: str, topic: str, group: str
+) -> dict[MessageQueue, OffsetWrapper]:
+    """Where a group is; a group that never consumed the topic counts as standing at the first message."""
+    stats = await progress.stats_at(admin, address, group)
+    consumed = {queue: offset for queue, offset in stats.offset_table.items() if queue.topic == topic}
+    if consumed:
+        return consumed
+    readable = next((queue.read_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
+    return {
+        queue: OffsetWrapper(broker_offset=offset.max_offset, consumer_offset=offset.min_offset)
+        for queue, offset in (await topic_stats_at(admin, address, topic)).items()
+        if queue.queue_id < readable
+    }
+
+
+async def _roll_back(
+    admin: Admin, address: str, group: str, queue: MessageQueue, now: OffsetWrapper, timestamp: int, force: bool
+) -> Rollback:
+    target = await offset_at(admin, address, queue, timestamp)
+    wanted = target if force or target <= now.consumer_offset else now.consumer_offset
+    if wanted == target:
+        await store_offset(admin, address, group, queue, target)
+    return Rollback(queue, now.broker_offset, now.consumer_offset, target, wanted)
+
+
+async def offset_at(admin: Admin, address: str, queue: MessageQueue, timestamp: int) -> int:
+    """The offset of a queue at a time; END is its end."""
+    if timestamp == END:
+        ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
+        return (await admin.ask(address, api.GET_MAX_OFFSET, ask)).header.offset
+    search = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    return (await admin.ask(address, api.SEARCH_OFFSET_BY_TIMESTAMP, search)).header.offset
+
+
+async def store_offset(admin: Admin, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+    """Store how far a group has come in a queue."""
+    ask = offsets.UpdateConsumerOffset(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    await admin.ask(address, api.UPDATE_CONSUMER_OFFSET, ask)
+
+
+def _brokers(route: TopicRouteData) -> list[tuple[str, str]]:
+    return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+
+
+@command(
+    "cloneGroupOffset",
+    "put a consumer group where another one is",
+    Option("s", "srcGroup", "the group to copy from", required=True),
+    Option("d", "destGroup", "the group to copy to", required=True),
+    Option("t", "topic", "the topic whose brokers are meant; all topics of the group are copied", required=True),
+    Option("o", "offline", "taken for the sake of scripts; without effect, as in Apache's"),
+)
+async def clone_group_offset(job: Job) -> None:
+    """208 of the one group, then 15 for each queue of the other."""
+    source, target, topic = job.text("s"), job.text("d"), job.text("t")
+    stats = await progress.stats_of(job.admin, source)
+    brokers = dict(_brokers(await job.admin.route(topic)))
+    for queue, offset in sorted(stats.offset_table.items()):
+        if queue.broker_name in brokers and offset.consumer_offset >= 0:
+            await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)
+    job.write(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")

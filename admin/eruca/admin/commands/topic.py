@@ -1,0 +1,351 @@
+"""Commands about topics: create, change, delete, list, and where they are."""
+
+from __future__ import annotations
+
+from eruca.admin.client import Admin, some_address
+from eruca.admin.command import Job, command, either
+from eruca.admin.errors import AdminError, PeerRefused, UsageError
+from eruca.admin.posix import Option
+from eruca.admin.text import cut, millis_text
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    BrokerData,
+    ClusterInfo,
+    GroupList,
+    QueueData,
+    TopicConfig,
+    TopicOffset,
+    TopicRouteData,
+    TopicStatsTable,
+)
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.fastjson import Style
+from eruca.protocol.headers import routes, topics
+from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
+from eruca.protocol.queues import MessageQueue
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The nameserver's namespace of the queues of ordered topics."""
+_UNIT, _UNIT_SUB = 1, 2
+_DEFAULT_QUEUES = 8
+
+BROKER = Option("b", "brokerAddr", "the broker, as host:port")
+CLUSTER = Option("c", "clusterName", "all masters of this cluster")
+TOPIC = Option("t", "topic", "name of the topic", required=True)
+
+
+async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
+    """Create a topic at a broker, or change it."""
+    ask = topics.CreateTopic(
+        topic=config.topic_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+    )
+    await admin.ask(address, api.UPDATE_AND_CREATE_TOPIC, ask)
+
+
+@command(
+    "updateTopic",
+    "create a topic or change it",
+    *either(BROKER, CLUSTER),
+    TOPIC,
+    Option("r", "readQueueNums", "number of queues to read; default 8"),
+    Option("w", "writeQueueNums", "number of queues to write; default 8"),
+    Option("p", "perm", "permission: 2 write, 4 read, 6 both (default)"),
+    Option("o", "order", "true: keep an order configuration for it; default false"),
+    Option("u", "unit", "true: a topic of a unit; default false"),
+    Option("s", "hasUnitSub", "true: units subscribe it; default false"),
+)
+async def update_topic(job: Job) -> None:
+    """17 at one broker or at all masters of a cluster; with -o the order configuration too."""
+    config = TopicConfig(
+        topic_name=job.text("t"),
+        read_queue_nums=job.number("r", _DEFAULT_QUEUES),
+        write_queue_nums=job.number("w", _DEFAULT_QUEUES),
+        perm=job.number("p", 6),
+        topic_sys_flag=_UNIT * job.truth("u", False) + _UNIT_SUB * job.truth("s", False),
+        order=job.truth("o", False),
+    )
+    address = job.maybe("b")
+    if address is not None:
+        await create_topic(job.admin, address, config)
+        if config.order:
+            own = f"{await job.admin.broker_name_at(address)}:{config.write_queue_nums}"
+            await _put_order(job.admin, config.topic_name, await _merged_order(job.admin, config.topic_name, own))
+            job.write(f"set broker orderConf. isOrder=true, orderConf=[{own}]")
+        job.line(f"create topic to {address} success.")
+    else:
+        brokers = await job.admin.brokers_in(job.text("c"))
+        for master in filter(None, (broker.master() for broker in brokers)):
+            await create_topic(job.admin, master, config)
+            job.line(f"create topic to {master} success.")
+        if config.order:
+            order = ";".join(f"{broker.broker_name}:{config.write_queue_nums}" for broker in brokers)
+            await _put_order(job.admin, config.topic_name, order)
+            job.write(f"set cluster orderConf. isOrder=true, orderConf=[{order}]")
+    job.write(str(config))
+
+
+async def _put_order(admin: Admin, topic: str, order: str) -> None:
+    ask = routes.PutKVConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order)
+    await admin.tell_nameservers(api.PUT_KV_CONFIG, ask)
+
+
+async def _merged_order(admin: Admin, topic: str, own: str) -> str:
+    """The order configuration that is there, with one broker's part replaced or added."""
+    try:
+        ask = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
+        old = (await admin.ask_nameserver(api.GET_KV_CONFIG, ask)).header.value or ""
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        old = ""
+    parts = {part.partition(":")[0]: part for part in [*old.split(";"), own] if part}
+    return ";".join(parts.values())
+
+
+async def drop_topic(job: Job, cluster: str, topic: str) -> None:
+    """Delete a topic at all masters of a cluster and at every nameserver, and say so."""
+    for master in await job.admin.masters(cluster):
+        await job.admin.ask(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
+    job.line(f"delete topic [{topic}] from cluster [{cluster}] success.")
+    ask = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
+    await job.admin.tell_nameservers(api.DELETE_TOPIC_IN_NAMESRV, ask)
+    job.line(f"delete topic [{topic}] from NameServer success.")
+
+
+@command(
+    "deleteTopic",
+    "delete a topic from a cluster and from the nameservers",
+    TOPIC,
+    Option("c", "clusterName", "the cluster from which to delete it", required=True),
+)
+async def delete_topic(job: Job) -> None:
+    """215 at the masters of a cluster, 216 at every nameserver."""
+    await drop_topic(job, job.text("c"), job.text("t"))
+
+
+@command(
+    "updateTopicPerm",
+    "change the permission of a topic",
+    *either(BROKER, CLUSTER),
+    TOPIC,
+    Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True),
+)
+async def update_topic_perm(job: Job) -> None:
+    """17 with what the route says of the topic, but another permission."""
+    perm = job.number("p")
+    route = await job.admin.route(job.text("t"))
+    first = route.queue_datas[0]
+    config = TopicConfig(
+        topic_name=job.text("t"),
+        read_queue_nums=first.read_queue_nums,
+        write_queue_nums=first.write_queue_nums,
+        topic_sys_flag=first.topic_sys_flag,
+        perm=perm,
+    )
+    address = job.maybe("b")
+    if address is None:
+        for master in await job.admin.masters(job.text("c")):
+            await create_topic(job.admin, master, config)
+            job.line(f"update topic perm from {first.perm} to {perm} in {master} success.")
+        return
+    name = next((broker.broker_name for broker in route.broker_datas if broker.master() == address), None)
+    if name is None:
+        raise AdminError("updateTopicPerm error broker not exit or broker is not master!.")
+    old = next((queue.perm for queue in route.queue_datas if queue.broker_name == name), 0)
+    if old == perm:
+        job.line("new perm equals to the old one!")
+        return
+    await create_topic(job.admin, address, config)
+    job.line(f"update topic perm from {old} to {perm} in {address} success.")
+    job.line(f"{config}.")
+
+
+# ------------------------------------------------------------------ where topics are
+
+_ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
+
+
+@command(
+    "topicRoute",
+    "show where a topic is",
+    TOPIC,
+    Option("l", "list", "as a table, not as JSON", takes_value=False),
+)
+async def topic_route(job: Job) -> None:
+    """105."""
+    route = await job.admin.route(job.text("t"))
+    if job.has("l"):
+        _print_route(job, route)
+    else:
+        job.line(route.encode(Style.PRETTY).decode())
+
+
+def _print_route(job: Job, route: TopicRouteData) -> None:
+    queues = {queue.broker_name: queue for queue in route.queue_datas}
+    job.row(_ROUTE, "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
+    read = write = 0
+    for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name):
+        queue = queues.get(broker.broker_name, QueueData())
+        read += queue.read_queue_nums
+        write += queue.write_queue_nums
+        addresses = "{" + ", ".join(f"{i}={address}" for i, address in sorted(broker.broker_addrs.items())) + "}"
+        row = (broker.cluster, broker.broker_name, addresses, queue.read_queue_nums, queue.write_queue_nums, queue.perm)
+        job.row(_ROUTE, *row)
+    job.line("-" * 158)
+    job.row(_ROUTE, "Total:", len(queues), "", read, write, "")
+
+
+async def topic_stats(admin: Admin, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """The least and the next offset of all queues of a topic, over all its brokers."""
+    found: dict[MessageQueue, TopicOffset] = {}
+    for _, address in await admin.brokers_of(topic):
+        found |= await stats_at(admin, address, topic)
+    return found
+
+
+async def stats_at(admin: Admin, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """The least and the next offset of the queues that one broker has of a topic."""
+    answer = await admin.ask(address, api.GET_TOPIC_STATS_INFO, topics.OfTopic(topic=topic))
+    return TopicStatsTable.decode(answer.body).offset_table
+
+
+@command("topicStatus", "show the offsets of a topic's queues", TOPIC)
+async def topic_status(job: Job) -> None:
+    """202 at each broker of the topic."""
+    found = await topic_stats(job.admin, job.text("t"))
+    if not found:
+        raise AdminError(f"Not found the topic stats info: no broker has a queue of {job.text('t')} to write")
+    job.row("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    for queue, offset in sorted(found.items()):
+        updated = offset.last_update_timestamp
+        job.row(
+            "%-32s  %-4d  %-20d  %-20d    %s",
+            cut(queue.broker_name, 32),
+            queue.queue_id,
+            offset.min_offset,
+            offset.max_offset,
+            millis_text(updated) if updated > 0 else "",
+        )
+
+
+@command("topicClusterList", "show the clusters that have a topic", TOPIC)
+async def topic_cluster_list(job: Job) -> None:
+    """106 and 105."""
+    info = await job.admin.clusters()
+    for cluster in _clusters_of(await job.admin.route(job.text("t")), info):
+        job.line(cluster)
+
+
+def _clusters_of(route: TopicRouteData, info: ClusterInfo) -> list[str]:
+    first = route.broker_datas[0].broker_name
+    return [cluster for cluster, names in info.cluster_addr_table.items() if first in names]
+
+
+async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> list[str]:
+    """The consumer groups of a topic, as its first broker knows them."""
+    address = some_address(route.broker_datas[0])
+    if address is None:
+        return []
+    answer = await admin.ask(address, api.QUERY_TOPIC_CONSUME_BY_WHO, topics.OfTopic(topic=topic))
+    return GroupList.decode(answer.body).group_list
+
+
+@command(
+    "topicList",
+    "list all topics",
+    Option("c", "clusterModel", "with their clusters and consumer groups", takes_value=False),
+)
+async def topic_list(job: Job) -> None:
+    """206; with -c also 106, and 105 and 300 for each topic."""
+    names = await job.admin.all_topics()
+    if not job.has("c"):
+        for name in names:
+            job.line(name)
+        return
+    info = await job.admin.clusters()
+    job.row("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
+    for name in names:
+        if is_retry_topic(name) or is_dead_letter_topic(name):
+            continue
+        cluster, groups = "", [""]
+        try:
+            route = await job.admin.route(name)
+            cluster = next(iter(_clusters_of(route, info)), "null")
+            groups = await groups_of(job.admin, route, name) or [""]
+        except AdminError as error:
+            job.complain(f"mqadmin topicList: topic {name}: {error}")
+        for group in groups:
+            job.row("%-20s  %-64s  %-64s", cut(cluster, 20), cut(name, 64), cut(group, 64))
+
+
+# ------------------------------------------------------------------ queues and their owners
+
+
+def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues that consumers of a topic share."""
+    return [
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in route.queue_datas
+        if queue.perm & 4
+        for queue_id in range(queue.read_queue_nums)
+    ]
+
+
+def brokers_by_name(route: TopicRouteData) -> dict[str, BrokerData]:
+    """The brokers of a route."""
+    return {broker.broker_name: broker for broker in route.broker_datas}
+
+
+@command(
+    "allocateMQ",
+    "show which consumer would get which queue",
+    TOPIC,
+    Option("i", "ipList", "the consumers, joined by commas", required=True),
+)
+async def allocate_queues(job: Job) -> None:
+    """The averaging allocation of a topic's queues to the consumers given (AllocateMessageQueueAveragely in 4.9.7)."""
+    topic, consumers = job.text("t"), job.text("i").split(",")
+    queues = readable_queues(topic, await job.admin.route(topic))
+    result = {consumer: _averaged(queues, consumers, at) for at, consumer in enumerate(consumers)}
+    from eruca.protocol import fastjson
+
+    job.line(fastjson.dumps({"result": result}).decode())
+
+
+def _averaged(queues: list[MessageQueue], consumers: list[str], at: int) -> list[MessageQueue]:
+    each, rest = divmod(len(queues), len(consumers))
+    start = at * each + min(at, rest)
+    return queues[start : start + each + (at < rest)]
+
+
+@command(
+    "updateOrderConf",
+    "show, change or delete the order configuration of a topic",
+    TOPIC,
+    Option("v", "orderConf", "for put: broker1:queues;broker2:queues"),
+    Option("m", "method", "put, get or delete", required=True),
+)
+async def update_order_conf(job: Job) -> None:
+    """100, 101 or 102 in the namespace of ordered topics."""
+    topic, method = job.text("t"), job.text("m")
+    key = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
+    if method == "get":
+        value = (await job.admin.ask_nameserver(api.GET_KV_CONFIG, key)).header.value
+        job.write(f"get orderConf success. topic=[{topic}], orderConf=[{value}] ")
+    elif method == "put":
+        order = job.text("v")
+        if not order:
+            raise UsageError("please set orderConf with option -v.")
+        await _put_order(job.admin, topic, order)
+        job.write(f"update orderConf success. topic=[{topic}], orderConf=[{order}]")
+    elif method == "delete":
+        await job.admin.tell_nameservers(api.DELETE_KV_CONFIG, key)
+        job.write(f"delete orderConf success. topic=[{topic}]")
+    else:
+        raise UsageError(f"option -m takes put, get or delete, not '{method}'")

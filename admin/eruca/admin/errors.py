@@ -1,0 +1,26 @@
+"""What makes a command fail: one sentence for the operator."""
+
+from __future__ import annotations
+
+
+class AdminError(Exception):
+    """A command cannot do what it was asked; the message is one sentence that says what to do."""
+
+
+class PeerRefused(AdminError):
+    """A broker or nameserver refused; ``code`` and ``remark`` are its own."""
+
+    def __init__(self, code: int, remark: str, address: str) -> None:
+        self.code = code
+        self.remark = remark
+        self.address = address
+        first = remark.split("\n", 1)[0].strip() or "no reason given"
+        super().__init__(f"{first} (code {code} from {address})")
+
+
+class NoAnswer(AdminError):
+    """A broker or nameserver could not be reached or did not answer in time."""
+
+
+class UsageError(AdminError):
+    """The command line is not one that the command takes; its usage is shown."""

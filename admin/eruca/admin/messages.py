@@ -1,0 +1,258 @@
+"""Messages as an admin handles them: send one, pull some, look one up.
+
+Owns the few requests that this takes (310, 11, 12, 33) without a client's machinery: one try, one queue. Must not know
+commands or print.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zlib
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from eruca.admin.client import HEAVY, Admin, some_address
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.protocol import api
+from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import pull as pulling
+from eruca.protocol.headers import send as sending
+from eruca.protocol.message import (
+    COMPRESSION_ZLIB,
+    compression_type,
+    encode_properties,
+    is_compressed,
+    parse_offset_message_id,
+    unique_key,
+)
+from eruca.protocol.names import DEFAULT_TOPIC, KEYS, TAGS, TOOLS_GROUP, UNIQ_KEY, WAIT
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, decode_record, decode_records, host_text
+
+PRODUCER_GROUP = "admin_ext_group"
+_LONGEST = 2**63 - 1
+_DEFAULT_QUEUES = 4
+_loader = random.getrandbits(31)
+_counter = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a message; ``status`` in Java's words."""
+
+    status: str
+    unique_key: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"SendResult [sendStatus={self.status}, msgId={self.unique_key}, offsetMsgId={self.offset_message_id}, "
+            f"messageQueue={self.queue}, queueOffset={self.queue_offset}]"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Messages of a queue, and where to go on; ``status`` in Java's words."""
+
+    status: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[Record]
+
+
+_SENT = {
+    ResponseCode.SUCCESS: "SEND_OK",
+    ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_DISK_TIMEOUT",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
+}
+_PULLED = {
+    ResponseCode.SUCCESS: "FOUND",
+    ResponseCode.PULL_NOT_FOUND: "NO_NEW_MSG",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG",
+    ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL",
+}
+
+
+# ------------------------------------------------------------------ sending
+
+
+async def writable_queues(admin: Admin, topic: str) -> dict[MessageQueue, str]:
+    """The queues that a message of a topic may go to, each with its master's address.
+
+    A topic without a route gets the queues of the template topic, from which brokers create it.
+    """
+    try:
+        return _writable(topic, await admin.route(topic), None)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        missing = refused
+    try:
+        return _writable(topic, await admin.route(DEFAULT_TOPIC), _DEFAULT_QUEUES)
+    except PeerRefused:
+        raise missing from None
+
+
+def _writable(topic: str, route: TopicRouteData, most: int | None) -> dict[MessageQueue, str]:
+    masters = {broker.broker_name: master for broker in route.broker_datas if (master := broker.master())}
+    found = {}
+    for queues in route.queue_datas:
+        if queues.perm & PERM_WRITE and queues.broker_name in masters:
+            count = queues.write_queue_nums if most is None else min(most, queues.write_queue_nums)
+            for queue_id in range(count):
+                found[MessageQueue(topic, queues.broker_name, queue_id)] = masters[queues.broker_name]
+    if not found:
+        raise AdminError(f"topic {topic} has no queue to write now: look at its permission and at the brokers' masters")
+    return found
+
+
+async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: int | None) -> tuple[MessageQueue, str]:
+    """One queue and its address: the one named, or any that may be written."""
+    if broker is not None and queue_id is not None:
+        route = await admin.route(topic)
+        master = next((each.master() for each in route.broker_datas if each.broker_name == broker), None)
+        if master is None:
+            names = ", ".join(each.broker_name for each in route.broker_datas)
+            raise AdminError(f"topic {topic} has no master on broker {broker}; its brokers: {names}")
+        return MessageQueue(topic, broker, queue_id), master
+    return random.choice(list((await writable_queues(admin, topic)).items()))
+
+
+async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, properties: dict[str, str]) -> Sent:
+    """Send one message to one queue; it gets an id of its own unless ``properties`` hold one."""
+    properties = {WAIT: "true", **properties}
+    if UNIQ_KEY not in properties:
+        local = (await admin.channels.get(address)).local
+        properties[UNIQ_KEY] = _new_key(local.rpartition(":")[0])
+    ask = sending.SendMessageV2(
+        producer_group=PRODUCER_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        sys_flag=0,
+        born_timestamp=time.time_ns() // 1_000_000,
+        flag=0,
+        properties=encode_properties(properties).decode(),
+        reconsume_times=0,
+    )
+    answer = await admin.ask(address, api.SEND_MESSAGE_V2, ask, body)
+    stored = answer.header
+    placed = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
+    status = _SENT.get(ResponseCode(answer.code), "SEND_OK")
+    return Sent(status, properties[UNIQ_KEY], stored.msg_id, placed, stored.queue_offset)
+
+
+def message_properties(tags: str | None, keys: str | None) -> dict[str, str]:
+    """The properties of tags and keys, as far as they are given."""
+    return {name: value for name, value in ((TAGS, tags), (KEYS, keys)) if value}
+
+
+def _new_key(local: str) -> str:
+    global _counter
+    _counter += 1
+    now = time.time()
+    start = time.mktime((*time.localtime(now)[:2], 1, 0, 0, 0, 0, 0, -1))
+    return unique_key(ip_address(local).packed, os.getpid(), _loader, int((now - start) * 1000), _counter)
+
+
+# ------------------------------------------------------------------ pulling
+
+
+async def pull(
+    admin: Admin,
+    address: str,
+    queue: MessageQueue,
+    offset: int,
+    count: int,
+    *,
+    expression: str = "*",
+    group: str = TOOLS_GROUP,
+) -> Pulled:
+    """Up to ``count`` messages of a queue from ``offset`` on; does not wait for new ones."""
+    ask = pulling.PullMessage(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=pulling.SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription=expression,
+        sub_version=0,
+        expression_type="TAG",
+    )
+    answer = await admin.ask(address, api.PULL_MESSAGE, ask)
+    header = answer.header
+    records = decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
+    wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
+    if wanted:
+        records = [record for record in records if record.tags in wanted]
+    status = _PULLED[ResponseCode(answer.code)]
+    return Pulled(status, header.next_begin_offset, header.min_offset, header.max_offset, records)
+
+
+def body_of(record: Record) -> bytes:
+    """The body as it was before it was compressed. Raises AdminError for a compression that is not known here."""
+    if not is_compressed(record.sys_flag):
+        return record.body
+    if compression_type(record.sys_flag) not in (0, COMPRESSION_ZLIB):
+        raise AdminError(f"the body of {record.offset_message_id} is compressed in a way that is not known here")
+    try:
+        return zlib.decompress(record.body)
+    except zlib.error as error:
+        raise AdminError(f"the body of {record.offset_message_id} cannot be inflated: {error}") from None
+
+
+def message_id(record: Record) -> str:
+    """The id by which people know a message: its producer's, else the broker's."""
+    return record.unique_key or record.offset_message_id
+
+
+# ------------------------------------------------------------------ looking up
+
+
+async def view(admin: Admin, offset_id: str) -> Record:
+    """The message that a broker's id names, from the broker that it names. Raises AdminError."""
+    try:
+        host, offset = parse_offset_message_id(offset_id)
+        address = host_text(host)
+    except ProtocolError as error:
+        raise AdminError(str(error)) from None
+    answer = await admin.ask(address, api.VIEW_MESSAGE_BY_ID, pulling.ViewMessage(offset=offset))
+    return decode_record(answer.body)
+
+
+async def find(admin: Admin, topic: str, key: str, *, unique: bool = False, most: int = 64) -> list[Record]:
+    """The messages of a topic with a business key, or with a producer's id when ``unique``; by time of storing."""
+    found: list[Record] = []
+    for broker in (await admin.route(topic)).broker_datas:
+        address = some_address(broker)
+        if address is None:
+            continue
+        ask = pulling.QueryMessage(
+            topic=topic,
+            key=key,
+            max_num=most,
+            begin_timestamp=0,
+            end_timestamp=_LONGEST,
+            unique_key_query=True if unique else None,
+        )
+        try:
+            answer = await admin.ask(address, api.QUERY_MESSAGE, ask, timeout=HEAVY)
+        except PeerRefused as refused:
+            if refused.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            continue
+        found += decode_records(answer.body)
+    if unique:
+        return sorted((each for each in found if message_id(each) == key), key=lambda each: each.store_timestamp)
+    return [each for each in found if each.topic == topic and key in each.keys]

@@ -1,0 +1,60 @@
+"""Who has consumed a message: one verdict a consumer group.
+
+Owns the rule of Apache's mqadmin: a group has consumed a message when its offset of the queue, at the broker that
+stored the message, is beyond it.
+"""
+
+from __future__ import annotations
+
+from eruca.admin.client import Admin
+from eruca.admin.commands.group import consumers
+from eruca.admin.commands.progress import stats_of
+from eruca.admin.commands.topic import groups_of
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.protocol.bodies import ConsumerConnection
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.record import Record, host_text
+
+
+async def tracks(admin: Admin, record: Record) -> list[str]:
+    """A line for each consumer group of the message's topic."""
+    route = await admin.route(record.topic)
+    found = []
+    for group in await groups_of(admin, route, record.topic):
+        try:
+            verdict, reason = await _verdict(admin, record, group), "null"
+        except PeerRefused as refused:
+            offline = refused.code == ResponseCode.CONSUMER_NOT_ONLINE
+            verdict, reason = "NOT_ONLINE" if offline else "UNKNOWN", f"CODE:{refused.code} DESC:{refused.remark}"
+        except AdminError as error:
+            verdict, reason = "UNKNOWN", str(error)
+        found.append(f"MessageTrack [consumerGroup={group}, trackType={verdict}, exceptionDesc={reason}]")
+    return found
+
+
+async def _verdict(admin: Admin, record: Record, group: str) -> str:
+    members = await consumers(admin, group)
+    if members.consume_type == "CONSUME_ACTIVELY":
+        return "PULL"
+    if not await _is_consumed(admin, record, group):
+        return "NOT_CONSUME_YET"
+    return "CONSUMED" if _is_wanted(members, record) else "CONSUMED_BUT_FILTERED"
+
+
+async def _is_consumed(admin: Admin, record: Record, group: str) -> bool:
+    brokers = (await admin.clusters()).broker_addr_table
+    stored_at = host_text(record.store_host)
+    for queue, offset in (await stats_of(admin, group)).offset_table.items():
+        if (queue.topic, queue.queue_id) != (record.topic, record.queue_id) or queue.broker_name not in brokers:
+            continue
+        if brokers[queue.broker_name].master() == stored_at and offset.consumer_offset > record.queue_offset:
+            return True
+    return False
+
+
+def _is_wanted(members: ConsumerConnection, record: Record) -> bool:
+    subscription = members.subscription_table.get(record.topic)
+    if subscription is None:
+        return True
+    tags = subscription.tags_set
+    return not tags or "*" in tags or record.tags in tags
