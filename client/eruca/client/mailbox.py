@@ -39,6 +39,15 @@ class Delivery(ReceivedMessage):
         """It shall come again; ``delay_level`` as in ``Later``."""
         self._settle(Later(delay_level=delay_level))
 
+    def settle_by(self, call: Callable[[Callable[[Work], None], Work], object]) -> None:
+        """Let ``call(function, work)`` settle it: for a thread that is not the event loop's."""
+        finished = self._finished
+
+        def settle(work: Work) -> None:
+            call(finished, work)
+
+        self._finished = settle
+
     def _settle(self, outcome: Later | None) -> None:
         work, self._work = self._work, None
         if work is not None:

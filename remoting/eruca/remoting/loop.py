@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on the best loop there is."""
-    return asyncio.Runner(loop_factory=_new_loop).run(main)
+    return asyncio.Runner(loop_factory=new_loop).run(main)
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
+    """An event loop of that kind; the caller runs and closes it."""
     try:
         import uvloop
     except ImportError:

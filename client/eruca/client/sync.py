@@ -1,0 +1,225 @@
+"""The same clients for programs without an event loop: same names, same arguments, calls that wait.
+
+Owns one thread of this process with an event loop, in which all blocking clients live. Each method below is the
+asynchronous one, run there; nothing is written twice. Thread-safe: any thread may call. Invariant: the thread ends
+with the interpreter and never keeps it alive; in a forked child it is not there, and clients say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import functools
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from eruca.client import consumer, identity, producer, pull_consumer
+from eruca.client.errors import ForkedClient, StateError
+from eruca.client.mailbox import Delivery
+from eruca.remoting.loop import new_loop
+
+__all__ = ["Producer", "PullConsumer", "PushConsumer"]
+
+
+class _Client(Protocol):
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Client)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _LoopThread:
+    """The thread with the event loop; it is made when it is first needed."""
+
+    def __init__(self) -> None:
+        self.forks = identity.fork_count()
+        self.loop = new_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="eruca-client", daemon=True)
+        self._thread.start()
+        atexit.register(self._end)
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine there and wait for it; an interrupt of the wait cancels it."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, R]) -> concurrent.futures.Future[R]:
+        """Run a coroutine there."""
+        try:
+            if self.forks != identity.fork_count():
+                raise ForkedClient(
+                    "This client was made before a fork: its thread and connections belong to the parent process. "
+                    "Make the client in the process that uses it (in the worker, not in the module that forks)."
+                )
+            if threading.current_thread() is self._thread:
+                raise StateError(
+                    "A blocking client was called in its own event loop, which would wait for itself: use the "
+                    "asynchronous client of eruca.client in coroutines."
+                )
+        except StateError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def _end(self) -> None:
+        if self.forks == identity.fork_count():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(1.0)
+
+
+_lock = threading.Lock()
+_thread: _LoopThread | None = None
+
+
+def _loop_thread() -> _LoopThread:
+    global _thread
+    with _lock:
+        if _thread is None or _thread.forks != identity.fork_count():
+            _thread = _LoopThread()
+        return _thread
+
+
+class _Blocking(Generic[C]):
+    """A client whose calls wait; use it with ``with``, or call ``start`` and ``stop``."""
+
+    _client: C
+    _thread: _LoopThread
+
+    def start(self) -> None:
+        """As the asynchronous ``start``."""
+        self._thread.run(self._client.start())
+
+    def stop(self) -> None:
+        """As the asynchronous ``stop``."""
+        self._thread.run(self._client.stop())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _made_as(kind: Callable[P, C]) -> Callable[Concatenate[_Blocking[C], P], None]:
+    """The constructor: that of the asynchronous client."""
+
+    def make(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self._thread = _loop_thread()
+        self._client = self._thread.run(_call(kind, *args, **kwargs))
+
+    make.__doc__ = kind.__doc__
+    return make
+
+
+async def _call(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    return function(*args, **kwargs)
+
+
+def _waiting(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[_Blocking[C], P], R]:
+    """A method that waits for the asynchronous one."""
+
+    @functools.wraps(method)
+    def wait(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(method(self._client, *args, **kwargs))
+
+    return wait
+
+
+def _calling(method: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[_Blocking[C], P], R]:
+    """A method that calls a plain one in the event loop."""
+
+    @functools.wraps(method)
+    def call(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._thread.run(_call(method, self._client, *args, **kwargs))
+
+    return call
+
+
+def _submitting(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[_Blocking[C], P], concurrent.futures.Future[R]]:
+    """A method that starts the asynchronous one and returns its future."""
+
+    @functools.wraps(method)
+    def submit(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
+        return self._thread.submit(method(self._client, *args, **kwargs))
+
+    return submit
+
+
+_make_producer = _made_as(producer.Producer)
+_make_pull_consumer = _made_as(pull_consumer.PullConsumer)
+_make_push_consumer = _made_as(consumer.PushConsumer)
+
+
+class Producer(_Blocking[producer.Producer]):
+    """Sends messages; see ``eruca.client.Producer``. ``start_send`` returns a ``concurrent.futures.Future``."""
+
+    __init__ = _make_producer
+    send = _waiting(producer.Producer.send)
+    start_send = _submitting(producer.Producer.send)
+    send_batch = _waiting(producer.Producer.send_batch)
+    send_oneway = _waiting(producer.Producer.send_oneway)
+
+
+class PullConsumer(_Blocking[pull_consumer.PullConsumer]):
+    """Pulls messages and asks for offsets; see ``eruca.client.PullConsumer``."""
+
+    __init__ = _make_pull_consumer
+    fetch_queues = _waiting(pull_consumer.PullConsumer.fetch_queues)
+    fetch_send_queues = _waiting(pull_consumer.PullConsumer.fetch_send_queues)
+    min_offset = _waiting(pull_consumer.PullConsumer.min_offset)
+    max_offset = _waiting(pull_consumer.PullConsumer.max_offset)
+    offset_by_time = _waiting(pull_consumer.PullConsumer.offset_by_time)
+    earliest_store_time = _waiting(pull_consumer.PullConsumer.earliest_store_time)
+    query_offset = _waiting(pull_consumer.PullConsumer.query_offset)
+    update_offset = _waiting(pull_consumer.PullConsumer.update_offset)
+    pull = _waiting(pull_consumer.PullConsumer.pull)
+
+
+class PushConsumer(_Blocking[consumer.PushConsumer]):
+    """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
+
+    __init__ = _make_push_consumer
+    unsubscribe = _calling(consumer.PushConsumer.unsubscribe)
+    positions = _calling(consumer.PushConsumer.positions)
+    _subscribe = _calling(consumer.PushConsumer.subscribe)
+
+    def subscribe(self, topic: str, expression: str = "*", *, expression_type: str = "TAG") -> Self:
+        """As the asynchronous ``subscribe``."""
+        self._subscribe(topic, expression, expression_type=expression_type)
+        return self
+
+    def messages(self, *, auto_ack: bool = True) -> Iterator[Delivery]:
+        """As the asynchronous ``messages``, for ``for``; settling is thread-safe."""
+        iteration = self._thread.run(_call(self._client.messages, auto_ack=auto_ack))
+        while True:
+            try:
+                message = self._thread.run(_next(iteration))
+            except StopAsyncIteration:
+                return
+            message.settle_by(self._thread.loop.call_soon_threadsafe)
+            yield message
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self.messages()
+
+
+async def _next(iteration: Any) -> Delivery:
+    message: Delivery = await iteration.__anext__()
+    return message
