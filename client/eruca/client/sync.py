@@ -32,6 +32,7 @@ class _Client(Protocol):
 C = TypeVar("C", bound=_Client)
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound="_Blocking[Any]")
 
 
 class _LoopThread:
@@ -113,15 +114,18 @@ class _Blocking(Generic[C]):
         self.stop()
 
 
-def _made_as(kind: Callable[P, C]) -> Callable[Concatenate[_Blocking[C], P], None]:
-    """The constructor: that of the asynchronous client."""
+def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:
+    """A constructor with the arguments of the asynchronous client, which keeps the client it is given."""
 
-    def make(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> None:
-        self._thread = _loop_thread()
-        self._client = self._thread.run(_call(kind, *args, **kwargs))
+    def decorate(keep: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
+        def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            self._thread = _loop_thread()
+            keep(self, self._thread.run(_call(kind, *args, **kwargs)))
 
-    make.__doc__ = kind.__doc__
-    return make
+        make.__doc__ = kind.__doc__
+        return make
+
+    return decorate
 
 
 async def _call(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -162,15 +166,13 @@ def _submitting(
     return submit
 
 
-_make_producer = _made_as(producer.Producer)
-_make_pull_consumer = _made_as(pull_consumer.PullConsumer)
-_make_push_consumer = _made_as(consumer.PushConsumer)
-
-
 class Producer(_Blocking[producer.Producer]):
     """Sends messages; see ``eruca.client.Producer``. ``start_send`` returns a ``concurrent.futures.Future``."""
 
-    __init__ = _make_producer
+    @_made_as(producer.Producer)
+    def __init__(self, client: producer.Producer) -> None:
+        self._client = client
+
     send = _waiting(producer.Producer.send)
     start_send = _submitting(producer.Producer.send)
     send_batch = _waiting(producer.Producer.send_batch)
@@ -180,7 +182,10 @@ class Producer(_Blocking[producer.Producer]):
 class PullConsumer(_Blocking[pull_consumer.PullConsumer]):
     """Pulls messages and asks for offsets; see ``eruca.client.PullConsumer``."""
 
-    __init__ = _make_pull_consumer
+    @_made_as(pull_consumer.PullConsumer)
+    def __init__(self, client: pull_consumer.PullConsumer) -> None:
+        self._client = client
+
     fetch_queues = _waiting(pull_consumer.PullConsumer.fetch_queues)
     fetch_send_queues = _waiting(pull_consumer.PullConsumer.fetch_send_queues)
     min_offset = _waiting(pull_consumer.PullConsumer.min_offset)
@@ -195,7 +200,10 @@ class PullConsumer(_Blocking[pull_consumer.PullConsumer]):
 class PushConsumer(_Blocking[consumer.PushConsumer]):
     """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
 
-    __init__ = _make_push_consumer
+    @_made_as(consumer.PushConsumer)
+    def __init__(self, client: consumer.PushConsumer) -> None:
+        self._client = client
+
     unsubscribe = _calling(consumer.PushConsumer.unsubscribe)
     positions = _calling(consumer.PushConsumer.positions)
     _subscribe = _calling(consumer.PushConsumer.subscribe)
