@@ -59,7 +59,6 @@ _binary_head = struct.Struct(">hBHiii")
 _prefix = struct.Struct(">II")
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _encode_json = msgspec.json.Encoder().encode
-_to_builtins = msgspec.to_builtins
 
 
 def split(data: bytes, start: int) -> tuple[int, int, int, int] | None:
@@ -170,21 +169,11 @@ def _read_msgpack(data: bytes) -> Head[dict[str, Any]]:
         code, flag, opaque, version, language, remark, fields = msgpack.unpackb(data)
     except Exception as error:  # the library raises many kinds of its own for bad bytes
         raise ProtocolError(f"the frame's msgpack header cannot be read: {error}") from None
-    try:
-        return msgspec.convert(
-            {
-                "code": code,
-                "flag": flag,
-                "opaque": opaque,
-                "version": version,
-                "language": language,
-                "remark": remark,
-                "extFields": fields,
-            },
-            Head[dict[str, str | int | bool]],
-        )
-    except msgspec.ValidationError as error:
-        raise ProtocolError(f"the frame's msgpack header cannot be read: {error}") from None
+    numbers = type(code) is int and type(flag) is int and type(opaque) is int and type(version) is int
+    texts = isinstance(language, str) and (remark is None or isinstance(remark, str))
+    if not numbers or not texts or not isinstance(fields, dict):
+        raise ProtocolError("the frame's msgpack header has parts of other types than a header has")
+    return Head(code, flag, opaque, version, language, remark, fields)
 
 
 def typed(kind: type[H], head: Head[Any]) -> H:
@@ -260,9 +249,10 @@ def encode(
     elif serialization == ROCKETMQ:
         head = _binary(code, opaque, flag, header, remark, extra, language, version)
     else:
-        fields = {**(_to_builtins(header) if header is not None else {}), **(extra or {})}
-        present = {name: value for name, value in fields.items() if value is not None}
-        head = msgpack.packb((code, flag, opaque, version, language, remark, present))
+        fields = header.natives() if header is not None else {}
+        if extra:
+            fields.update(extra)
+        head = msgpack.packb((code, flag, opaque, version, language, remark, fields))
     length = 4 + len(head) + body_length
     if length > MAX_FRAME - 4:
         raise too_long(length)

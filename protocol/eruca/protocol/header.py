@@ -37,6 +37,10 @@ class Header(msgspec.Struct, kw_only=True, rename="camel"):
         """The fields as they travel: text by wire name."""
         return _codec(type(self)).texts(self)
 
+    def natives(self) -> dict[str, Any]:
+        """The fields as numbers, booleans and texts by wire name."""
+        return _codec(type(self)).natives(self)
+
     def as_json(self) -> bytes:
         """The fields as a JSON object of strings."""
         return _codec(type(self)).json(self)
@@ -119,6 +123,7 @@ def _base_of(declared: Any) -> tuple[type, bool]:
 
 class _Codec(NamedTuple):
     texts: Callable[[Any], dict[str, str]]
+    natives: Callable[[Any], dict[str, Any]]
     json: Callable[[Any], bytes]
     binary: Callable[[Any], bytes]
 
@@ -137,8 +142,11 @@ def _compile(plan: tuple[_Field, ...]) -> _Codec:
     """Write the writers of a header type: straight-line code, one template for all fields that are always sent."""
     always = [field for field in plan if not field.optional]
     perhaps = [field for field in plan if field.optional]
-    texts = ["def texts(h):", " out = {" + ", ".join(f"{f.wire!r}: {_as(_TEXT, f)}" for f in always) + "}"]
-    texts += [f" if h.{f.name} is not None: out[{f.wire!r}] = {_as(_TEXT, f)}" for f in perhaps]
+    dicts = []
+    for name, forms in (("texts", _TEXT), ("natives", _NATIVE)):
+        dicts += [f"def {name}(h):", " out = {" + ", ".join(f"{f.wire!r}: {_as(forms, f)}" for f in always) + "}"]
+        dicts += [f" if h.{f.name} is not None: out[{f.wire!r}] = {_as(forms, f)}" for f in perhaps]
+        dicts.append(" return out")
     json = ["def json(h):", f" out = {b''.join(map(_in_json, always))!r}"]
     json[-1] += " % (" + "".join(f"{_as(_JSON, f)}," for f in always) + ")"
     json += [f" if h.{f.name} is not None: out += {_in_json(f)!r} % ({_as(_JSON, f)},)" for f in perhaps]
@@ -147,13 +155,14 @@ def _compile(plan: tuple[_Field, ...]) -> _Codec:
         name = len(f.wire.encode()).to_bytes(2, "big") + f.wire.encode()
         write = f"t = {_as(_BINARY, f)}; out += ({name!r}, pack(len(t)), t)"
         binary.append(f" if h.{f.name} is not None: {write}" if f.optional else f" {write}")
-    lines = [*texts, " return out", *json, " return b'{' + out[1:] + b'}'", *binary, " return b''.join(out)"]
+    lines = [*dicts, *json, " return b'{' + out[1:] + b'}'", *binary, " return b''.join(out)"]
     scope: dict[str, Any] = {"encode": _encode_json, "pack": _length.pack}
     exec("\n".join(lines), scope)  # the text is made of field names of this package's own types
-    return _Codec(scope["texts"], scope["json"], scope["binary"])
+    return _Codec(scope["texts"], scope["natives"], scope["json"], scope["binary"])
 
 
 # How a value is written, by its type: an expression of the value.
+_NATIVE = {str: "{}", int: "{}", bool: "{}"}
 _TEXT = {str: "{}", int: "str({})", bool: "('true' if {} else 'false')"}
 _JSON = {str: "encode({})", int: "{}", bool: "(b'true' if {} else b'false')"}
 _BINARY = {str: "{}.encode()", int: "b'%d' % {}", bool: "(b'true' if {} else b'false')"}
