@@ -110,11 +110,9 @@ def disk_figures(root: Path, commit_log: Path, consume_queue: Path) -> dict[str,
 
 
 def used_ratio(path: Path) -> float:
-    """The used share of the disk that ``path`` is on, rounded up to a hundredth; -1.0 where there is no such path."""
-    try:
-        disk = os.statvfs(path)
-    except OSError:
-        return -1.0
+    """The used share of the disk that ``path`` is on (or will be), rounded up to a hundredth; -1.0 where unknown."""
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    disk = os.statvfs(there)
     used = disk.f_blocks - disk.f_bfree
     whole = used + disk.f_bavail
     return -(-used * 100 // whole) / 100 if whole else -1.0

@@ -1,0 +1,121 @@
+"""One broker in this process, its clock in the test's hand, and an operator who is connected to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eruca.broker.app import BrokerApp
+from eruca.broker.broker import Broker
+from eruca.broker.config import BrokerConfig
+from eruca.broker.store.results import Put
+from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, TopicConfig
+from tests.support.peers import Answering, Peer
+
+START = 1_700_000_000_000
+
+
+class Desk:
+    """A running broker and an operator who is connected to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = START
+        self.folder = folder
+        self.config = BrokerConfig(broker_name="broker-a", broker_cluster_name="Lab", broker_ip1="127.0.0.1")
+        self.config.server.listen_port = 0
+        self.config.server.bind_address = "127.0.0.1"
+        self.config.store.store_path_root_dir = str(folder / "store")
+        self.config.store.mapped_file_size_commit_log = 1 << 20
+        self.config.store.max_hash_slot_num = 128
+        self.config.store.max_index_num = 512
+        self.file: Path | None = None
+        self._peers: list[Peer] = []
+
+    async def start(self) -> None:
+        self.app = BrokerApp(self.config, clock=lambda: self.now, file=self.file)
+        await self.app.start()
+        self.operator = await self.peer()
+        self.ask = self.operator.ask
+
+    async def stop(self) -> None:
+        for peer in self._peers:
+            await peer.close()
+        self._peers.clear()
+        await self.app.stop()
+
+    async def restart(self) -> None:
+        """Stop the broker and start another one on the same disk."""
+        await self.stop()
+        await self.start()
+
+    @property
+    def broker(self) -> Broker:
+        return self.app.broker
+
+    async def peer(self, language: str = "JAVA", version: int = 407, answering: Answering | None = None) -> Peer:
+        """A client that is connected and silent so far."""
+        peer = await Peer(language, version, answering).connect(self.app.address)
+        self._peers.append(peer)
+        return peer
+
+    async def consumer(
+        self, group: str, *topics: str, client_id: str = "c", model: str = "CLUSTERING", peer: Peer | None = None
+    ) -> Peer:
+        """A client that has shown itself as a member of a consumer group."""
+        peer = peer or await self.peer()
+        beat = HeartbeatData(
+            client_id=client_id,
+            consumer_data_set=[
+                ConsumerData(
+                    group_name=group,
+                    consume_type="CONSUME_PASSIVELY",
+                    message_model=model,
+                    consume_from_where="CONSUME_FROM_LAST_OFFSET",
+                    subscription_data_set=[
+                        SubscriptionData(topic=topic, sub_string="*", sub_version=7) for topic in topics
+                    ],
+                )
+            ],
+        )
+        assert (await peer.ask(34, {}, beat.encode())).code == 0
+        return peer
+
+    async def producer(self, group: str, *, client_id: str = "p") -> Peer:
+        """A client that has shown itself as a producer."""
+        peer = await self.peer()
+        beat = HeartbeatData(client_id=client_id, producer_data_set=[ProducerData(group_name=group)])
+        assert (await peer.ask(34, {}, beat.encode())).code == 0
+        return peer
+
+    def topic(self, name: str, queues: int = 1, **settings: Any) -> str:
+        """A topic that exists."""
+        config = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+        for field, value in settings.items():
+            setattr(config, field, value)
+        self.broker.topics.put(config)
+        return name
+
+    def store(self, topic: str, queue_id: int, *times: int, body: bytes = b"body", properties: bytes = b"") -> Put:
+        """Messages stored at these times (ms after the start) and readable; the last of them."""
+        put: Put | None = None
+        for after in times:
+            self.now = START + after
+            put = self.broker.store.put(
+                topic,
+                queue_id,
+                body,
+                properties,
+                flag=0,
+                sys_flag=0,
+                born_timestamp=self.now,
+                born_host=bytes(8),
+                store_host=self.broker.store_host,
+            )
+            self.broker.store.drain()
+        assert put is not None and not put.status
+        return put
+
+    def commit(self, group: str, topic: str, *offsets: int) -> None:
+        """Committed offsets of the queues 0, 1, … of a topic."""
+        for queue_id, offset in enumerate(offsets):
+            self.broker.offsets.commit(group, topic, queue_id, offset)
