@@ -143,8 +143,8 @@ def _compile(plan: tuple[_Field, ...]) -> _Codec:
     always = [field for field in plan if not field.optional]
     perhaps = [field for field in plan if field.optional]
     dicts = []
-    for name, forms in (("texts", _TEXT), ("natives", _NATIVE)):
-        dicts += [f"def {name}(h):", " out = {" + ", ".join(f"{f.wire!r}: {_as(forms, f)}" for f in always) + "}"]
+    for writer, forms in (("texts", _TEXT), ("natives", _NATIVE)):
+        dicts += [f"def {writer}(h):", " out = {" + ", ".join(f"{f.wire!r}: {_as(forms, f)}" for f in always) + "}"]
         dicts += [f" if h.{f.name} is not None: out[{f.wire!r}] = {_as(forms, f)}" for f in perhaps]
         dicts.append(" return out")
     json = ["def json(h):", f" out = {b''.join(map(_in_json, always))!r}"]
