@@ -81,6 +81,11 @@ class CommitLog:
         if self.segments:
             self._aim(self.segments[-1])
 
+    def close(self) -> None:
+        """Let go of the files; a mapping goes with the last view of it."""
+        self.segments.clear()
+        self.memory = bytearray()
+
     def drop_after(self, position: int) -> None:
         """Delete the files that begin after ``position`` (where a new one would begin, keep none)."""
         while self.segments and self.segments[-1].start > position:

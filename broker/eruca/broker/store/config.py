@@ -68,7 +68,7 @@ class StoreConfig:
     clean_resource_interval: int = 10_000
     message_delay_level: str = DEFAULT_DELAY_LEVELS
     check_crc_on_recover: bool = True
-    recover_check_bytes: int = 16 << 20
+    recover_check_bytes: int = 4 << 20
     """How much of the log's end is checked again after a clean stop."""
     hot_bytes: int = 256 << 20
     """Data nearer than this to the log's end is read through the mapping, the rest by pread."""

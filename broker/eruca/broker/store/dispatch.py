@@ -174,7 +174,12 @@ class Dispatch:
         """
         end = queue.max_offset
         if queue_offset < end:
-            return False
+            known = self._queues.unit(queue, queue_offset)
+            if known is None or known[0] >= UNIT_FORM.unpack(unit)[0]:
+                return False
+            self._queues.write_out(queue)  # the topic was deleted and made again: the later message holds
+            self._queues.cut(queue, queue_offset)
+            return True
         if end == 0 and self.log_begins_later:
             self._queues.fill_head(queue, queue_offset)
         else:

@@ -275,16 +275,26 @@ class Index:
         self._room = 0
         return file
 
+    def close(self) -> None:
+        """Let go of the files."""
+        self.files.clear()
+        self.filled.clear()
+
     def take_unflushed(self) -> Unflushed:
         """The files changed since the last call, to be given to ``flush_files``."""
         files = {file.path for file in [*self.filled, *self.files[-1:]]}
         self.filled.clear()
         return Unflushed(files, {self.path})
 
-    def cut(self, offset: int) -> None:
-        """Take back the entries at or after a commit log offset, whole files where all are."""
+    def cut(self, offset: int, *, trusted: bool = False) -> None:
+        """Take back the entries at or after a commit log offset, whole files where all are.
+
+        Slots are made anew, unless the files are ``trusted`` and nothing has to go.
+        """
         while self.files:
             file = self.files[-1]
+            if trusted and file.end_offset < offset:
+                return
             if file.count > 1 and file.entry(1)[1] < offset:
                 file.cut(offset)
                 return

@@ -115,13 +115,13 @@ class Recovery:
         scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
         end = begin
         for record in scan.records(begin):
-            if record.offset >= start:
-                break
             end = record.offset + record.size
+            if end >= start:
+                break
         else:
             end = scan.end
         damaged = bool(scan.damages) and scan.damages[0].start < start
-        return min(begin, start) if damaged or end < start or begin > start else start
+        return min(begin, start) if damaged or end != start or begin > start else start
 
     # ---- the work
 
@@ -134,7 +134,7 @@ class Recovery:
     def _again_from(self, start: int) -> None:
         before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
         if self._index is not None:
-            self._index.cut(start)
+            self._index.cut(start, trusted=self._report.clean)
         scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
         pending = self._dispatch.pending
         time = 0

@@ -7,7 +7,6 @@ start to ``end`` belongs to a record yielded, to a blank record or to one of ``d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
@@ -17,8 +16,10 @@ from eruca.broker.store.results import Damage
 from eruca.broker.store.segment import Segment
 from eruca.protocol.record import HEADS, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 
-_MAGICS = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 _STRIPE = 1 << 20
+_LARGEST = 1 << 28
+_ZEROS = bytes(_STRIPE + 3)
 
 
 class Scanned(NamedTuple):
@@ -61,7 +62,7 @@ def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: b
     except UnicodeDecodeError:
         return None
     text = bytes(data[text_at : at + size])
-    return Scanned(offset, size, topic, fields[3], fields[5], fields[7], fields[10], text)
+    return tuple.__new__(Scanned, (offset, size, topic, fields[3], fields[5], fields[7], fields[10], text))
 
 
 class Scan:
@@ -88,23 +89,40 @@ class Scan:
             yield from self._records_of(segment, at, last=last)
 
     def _records_of(self, segment: Segment, at: int, *, last: bool) -> Iterator[Scanned]:
-        view = segment.view
         base = segment.start
-        check = self._check_crc
-        while (found := sound_record(view, at, base + at, check_crc=check)) is not None or not self._is_blank(
-            segment, at
-        ):
-            if found is not None:
-                yield found
-                at += found.size
-                continue
+        while True:
+            for record in self._sound_run(segment, at):
+                yield record
+                at = record.offset + record.size - base
+            if self._is_blank(segment, at):
+                self.end = base + at if last else segment.end
+                return
             following = self._following(segment, at)
             if following is None:
                 self._close(segment, at, last=last)
                 return
             self.damages.append(Damage(base + at, base + following, self._reason(segment, at)))
             at = following
-        self.end = base + at if last else segment.end
+
+    def _sound_run(self, segment: Segment, at: int) -> Iterator[Scanned]:
+        """The sound records that lie next to one another from ``at`` on, read a stripe at a time."""
+        base = segment.start
+        check = self._check_crc
+        stripe = _STRIPE
+        while True:
+            data = bytes(segment.view[at : at + stripe])
+            done = 0
+            while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
+                yield record
+                done += record.size
+            at += done
+            if done:
+                stripe = _STRIPE
+                continue
+            wanted = int.from_bytes(data[:4], "big")
+            if not stripe < wanted <= min(_LARGEST, segment.size - at):
+                return
+            stripe = wanted
 
     def _close(self, segment: Segment, at: int, *, last: bool) -> None:
         """No sound record follows in this file."""
@@ -129,12 +147,8 @@ class Scan:
             jump = at + int.from_bytes(view[at : at + 4], "big")
             if jump > at and jump <= segment.size and self._begins(segment, jump):
                 return jump
-        for start, stop in segment.extents(at):
-            for match in _MAGICS.finditer(view, max(start, at + 4), stop):
-                candidate = match.start() - 4
-                if candidate > at and self._begins(segment, candidate):
-                    return candidate
-        return None
+        candidates = (candidate for candidate in magics(segment, at + 4) if candidate > at)
+        return next((candidate for candidate in candidates if self._begins(segment, candidate)), None)
 
     def _begins(self, segment: Segment, at: int) -> bool:
         if segment.size - at >= 8 and self._is_blank(segment, at):
@@ -154,15 +168,33 @@ class Scan:
         return "the record's lengths or its body's CRC are wrong"
 
 
+def magics(segment: Segment, at: int) -> Iterator[int]:
+    """Where a record or a blank one would begin by the magics that lie at or after ``at``, in order."""
+    for start, stop in segment.extents(at):
+        for begin in range(max(start, at), stop, _STRIPE):
+            end = min(begin + _STRIPE, stop)
+            data = bytes(segment.view[begin : min(end + 3, segment.size)])
+            if data == _ZEROS[: len(data)]:
+                continue
+            hits = []
+            for magic in _MAGICS:
+                hit = data.find(magic)
+                while hit >= 0:
+                    if begin + hit < end:
+                        hits.append(begin + hit - 4)
+                    hit = data.find(magic, hit + 1)
+            yield from sorted(hits)
+
+
 def data_end(segment: Segment, at: int) -> int:
     """Where the last byte other than zero ends behind ``at``; ``at`` when there is none."""
     for start, stop in reversed(segment.extents(at)):
         position = stop
         while position > max(start, at):
             begin = max(position - _STRIPE, start, at)
-            kept = bytes(segment.view[begin:position]).rstrip(b"\0")
-            if kept:
-                return begin + len(kept)
+            data = bytes(segment.view[begin:position])
+            if data != _ZEROS[: position - begin]:
+                return begin + len(data.rstrip(b"\0"))
             position = begin
     return at
 
@@ -173,9 +205,7 @@ def find_record(log: CommitLog, offset: int) -> int | None:
     if segment is None:
         return None
     at = offset - segment.start
-    for start, stop in segment.extents(at):
-        for match in _MAGICS.finditer(segment.view, max(start, at), stop):
-            candidate = match.start() - 4
-            if candidate >= at and sound_record(segment.view, candidate, segment.start + candidate) is not None:
-                return segment.start + candidate
+    for candidate in magics(segment, at):
+        if candidate >= at and sound_record(segment.view, candidate, segment.start + candidate) is not None:
+            return segment.start + candidate
     return None

@@ -110,7 +110,7 @@ class Store:
         try:
             self._recover(root)
         except BaseException:
-            self._release_lock()
+            self._let_go()
             raise
         self.recovery.seconds = time.perf_counter() - begin
         return self.recovery
@@ -162,10 +162,13 @@ class Store:
         except OSError as fault:
             self.recovery.notes.append(f"the store could not be closed in order: {fault}")
         finally:
-            self._queues.close()
-            self._release_lock()
+            self._let_go()
 
-    def _release_lock(self) -> None:
+    def _let_go(self) -> None:
+        self._queues.close()
+        self._log.close()
+        if self._index is not None:
+            self._index.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

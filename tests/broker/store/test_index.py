@@ -1,0 +1,140 @@
+"""The key index: its bytes, and messages found by key."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import Store
+from eruca.broker.store.index import IndexFile, index_hash
+from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
+from eruca.protocol.record import decode_record
+from tests.support.stores import Clock, put, small_config
+
+EVER = 2**62
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def opened(path: Path, clock: Clock, **changes: object) -> Store:
+    store = Store(small_config(path, **changes), clock)
+    store.open()
+    return store
+
+
+def found(store: Store, topic: str, key: str, most: int = 32, begin: int = 0, end: int = EVER) -> list[bytes]:
+    return [decode_record(data).body for data in store.query(topic, key, most, begin, end).records]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("T1#k1", 79072524), ("T1#AC11000115F018B4AAC20DBD69E80000", 1191156885)],
+)
+def test_hashes_are_absolute(key: str, value: int) -> None:
+    assert index_hash(java_hash(key) & 0xFFFFFFFF) == value
+
+
+def test_the_one_number_without_an_absolute_value_is_0() -> None:
+    assert index_hash(0x80000000) == 0
+
+
+def test_a_file_as_apache_writes_it(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock, max_hash_slot_num=1000, max_index_num=4000)
+    begin = clock.now
+    put(store, "T1", 0, b"a", b"KEYS\x01k1\x02UNIQ_KEY\x01AC11000115F018B4AAC20DBD69E80000")
+    clock.now += 10_500
+    second = put(store, "T1", 0, b"b", b"KEYS\x01k1")
+    store.drain()
+    store.close()
+    (path,) = (tmp_path / "index").iterdir()
+    data = path.read_bytes()
+    assert len(path.name) == 17 and len(data) == 84_040
+    assert struct.unpack_from(">qqqqii", data) == (begin, begin + 10_500, 0, second, 2, 4)
+    assert struct.unpack_from(">i", data, 40 + 524 * 4) == (3,)
+    entries = [data[40 + 4000 + number * 20 :][:20] for number in range(4)]
+    assert entries[0] == bytes(20)
+    assert entries[1][:4] == (1191156885).to_bytes(4, "big")
+    assert entries[2].hex() == "04b68d0c" + "0" * 32
+    assert entries[3].hex() == f"04b68d0c{second:016x}0000000a00000002"
+
+
+def test_messages_by_key(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock)
+    for number in range(40):
+        put(store, "T", number % 3, b"%d" % number, b"KEYS\x01all odd%d\x02UNIQ_KEY\x01%032d" % (number % 2, number))
+    put(store, "U", 0, b"other", b"KEYS\x01all")
+    put(store, "T", 0, "é".encode(), "KEYS\x01clé 鍵".encode())
+    store.drain()
+    assert found(store, "T", "odd1", 64) == [b"%d" % number for number in range(1, 40, 2)]
+    assert found(store, "T", "all", 3) == [b"37", b"38", b"39"]
+    assert found(store, "T", "7".zfill(32)) == [b"7"]
+    assert found(store, "U", "all") == [b"other"]
+    assert found(store, "T", "clé") == found(store, "T", "鍵") == ["é".encode()]
+    assert found(store, "T", "none") == found(store, "T", "") == []
+    store.close()
+
+
+def test_messages_by_key_and_time(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock)
+    begin = clock.now
+    for number in range(100):
+        put(store, "T", 0, b"%d" % number, b"KEYS\x01k")
+        clock.now += 300
+    store.drain()
+    assert found(store, "T", "k", 64, begin + 3000, begin + 3600) == [b"10", b"11", b"12"]
+    assert found(store, "T", "k", 64, begin + 28_000, EVER) == [b"94", b"95", b"96", b"97", b"98", b"99"]
+    assert found(store, "T", "k", 64, begin - 10, begin - 1) == []
+    assert len(found(store, "T", "k", 1000)) == 64
+    result = store.query("T", "k", 1, 0, EVER)
+    assert result.index_last_update_timestamp == begin + 99 * 300
+    assert result.index_last_update_physical_offset == store.unit("T", 0, 99)[0]  # type: ignore[index]
+    store.close()
+
+
+def test_a_full_file_is_followed_by_another_that_begins_at_its_end(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock, max_index_num=10)
+    for _ in range(20):
+        put(store, "T", 0, b"x", b"KEYS\x01k")
+        clock.now += 1000
+    store.drain()
+    store.close()
+    files = [IndexFile(path, 50, 10) for path in sorted((tmp_path / "index").iterdir())]
+    assert [file.count for file in files] == [10, 10, 3]
+    assert files[0].entry(9)[2] == 8
+    assert files[1].entry(1)[2] == 1, "relative to the end of the file before"
+    assert files[1].begin_time == files[0].end_time + 1000
+
+
+def test_rollbacks_are_not_indexed(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock)
+    put(store, "T", 0, b"x", b"KEYS\x01k", sys_flag=TRANSACTION_ROLLBACK)
+    store.drain()
+    assert found(store, "T", "k") == []
+    store.close()
+
+
+def test_an_index_of_other_sizes_is_left_alone_and_said(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock)
+    put(store, "T", 0, b"x", b"KEYS\x01k")
+    store.drain()
+    store.close()
+    store = Store(small_config(tmp_path, max_index_num=30), clock)
+    assert "maxIndexNum" in store.open().notes[0]
+    put(store, "T", 0, b"y", b"KEYS\x01k")
+    store.drain()
+    assert found(store, "T", "k") == [b"y"]
+    store.close()
+
+
+def test_without_an_index_nothing_is_found(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock, message_index_enable=False)
+    put(store, "T", 0, b"x", b"KEYS\x01k")
+    store.drain()
+    assert found(store, "T", "k") == []
+    assert not (tmp_path / "index").exists()
+    store.close()

@@ -1,0 +1,171 @@
+"""The store on an event loop: dispatch after the request, group commit, cold reads, failed flushes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import Got, PutStatus, Store
+from eruca.broker.store.segment import NotInMemory, Segment
+from tests.support.stores import HOST, bodies, put, small_config
+
+
+async def started(path: Path, **changes: object) -> Store:
+    store = Store(small_config(path, **changes))
+    store.open()
+    store.start()
+    return store
+
+
+async def ended(store: Store) -> None:
+    await store.stop()
+    store.close()
+
+
+@pytest.fixture
+async def slow_disk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[threading.Event]:
+    """Flushes of the log wait for this event."""
+    allowed = threading.Event()
+    flush = Segment.flush
+
+    def wait_and_flush(segment: Segment) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            assert allowed.wait(20)
+        flush(segment)
+
+    monkeypatch.setattr(Segment, "flush", wait_and_flush)
+    yield allowed
+    allowed.set()
+
+
+async def test_a_message_is_dispatched_after_the_round_of_the_loop(tmp_path: Path) -> None:
+    store = await started(tmp_path)
+    arrived = asyncio.get_running_loop().create_future()
+    store.on_arrival = lambda *arrival: arrived.set_result(arrival)
+    put(store, "T", 0, b"one")
+    put(store, "T", 0, b"two")
+    assert store.max_offset("T", 0) == 0
+    assert store.durable(store.figures().max_offset) is None
+    assert await asyncio.wait_for(arrived, 5) == ("T", 0, 2, [0, 0])
+    assert bodies(store, "T", 0) == [b"one", b"two"]
+    await ended(store)
+
+
+async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk: threading.Event) -> None:
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20)
+    flushes = store.figures().flushes
+    waiting = []
+    for number in range(100):
+        put(store, "T", 0, b"%d" % number)
+        durable = store.durable(store.figures().max_offset)
+        assert durable is not None
+        waiting.append(asyncio.ensure_future(durable))
+    await asyncio.sleep(0)
+    assert store.max_offset("T", 0) == 0, "nobody reads what is not durable"
+    slow_disk.set()
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 10) == [True] * 100
+    assert store.figures().flushes - flushes <= 2
+    assert len(bodies(store, "T", 0)) == 100
+    assert store.durable(store.figures().max_offset) is None
+    await ended(store)
+
+
+async def test_without_a_waiter_the_log_is_flushed_all_the_same(tmp_path: Path) -> None:
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH")
+    arrived = asyncio.get_running_loop().create_future()
+    store.on_arrival = lambda *arrival: arrived.set_result(arrival)
+    put(store, "T", 0, b"one")
+    await asyncio.wait_for(arrived, 5)
+    assert store.figures().flush_behind_bytes == 0
+    await ended(store)
+
+
+async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: threading.Event) -> None:
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
+    put(store, "T", 0, b"one")
+    durable = store.durable(store.figures().max_offset)
+    assert durable is not None
+    assert await asyncio.wait_for(durable, 5) is False
+    slow_disk.set()
+    await ended(store)
+
+
+async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH")
+
+    def fail(segment: Segment) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Segment, "flush", fail)
+        put(store, "T", 0, b"one")
+        durable = store.durable(store.figures().max_offset)
+        assert durable is not None
+        assert await asyncio.wait_for(durable, 5) is False
+    refused = store.put("T", 0, b"two", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert "could not be flushed: Input/output error" in (store.refusal or "")
+    again = store.durable(store.figures().max_offset)
+    assert again is not None and await again is False
+    store.check_disk()
+    assert store.refusal is not None
+    assert store.max_offset("T", 0) == 0
+    await ended(store)
+    assert (tmp_path / "abort").exists(), "the next start recovers"
+
+
+async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await started(tmp_path, hot_bytes=0)
+    for number in range(50):
+        put(store, "T", 0, b"%d" % number)
+    await asyncio.sleep(0)
+    now = store.get("T", 0, 0, 32)
+    assert isinstance(now, Got) and now.message_count == 32, "what is in the page cache needs no thread"
+
+    threads = []
+    read = Segment.read
+
+    def not_in_memory(segment: Segment, position: int, size: int, *, wait: bool) -> bytes:
+        if not wait:
+            raise NotInMemory
+        threads.append(threading.current_thread())
+        return read(segment, position, size, wait=wait)
+
+    monkeypatch.setattr(Segment, "read", not_in_memory)
+    later = store.get("T", 0, 0, 32)
+    assert not isinstance(later, Got)
+    got = await later
+    assert [bytes(one) for one in got.buffers] == [bytes(one) for one in now.buffers]
+    assert threads and threading.main_thread() not in threads
+    await ended(store)
+
+
+async def test_units_and_mark_are_written_in_time(tmp_path: Path) -> None:
+    store = await started(tmp_path, flush_interval_consume_queue=5, flush_consume_queue_thorough_interval=20)
+    before = (tmp_path / "checkpoint").read_bytes()
+    put(store, "T", 0, b"x")
+    for _ in range(2000):
+        await asyncio.sleep(0.005)
+        if (tmp_path / "checkpoint").read_bytes() != before:
+            break
+    else:
+        pytest.fail("no checkpoint was written")
+    assert (tmp_path / "consumequeue/T/0" / ("0" * 20)).stat().st_size == 400
+    await ended(store)
+
+
+async def test_stopping_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    store = await started(tmp_path)
+    put(store, "T", 0, b"x")
+    await ended(store)
+    names = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {name for name in names if name.startswith("store")}
+    store = Store(small_config(tmp_path))
+    assert store.open().clean
+    assert bodies(store, "T", 0) == [b"x"]
+    store.close()

@@ -1,0 +1,179 @@
+"""What is deleted when, and what happens when the disk is full."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import GetStatus, Got, PutStatus, Store
+from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
+from tests.support.stores import HOST, Clock, bodies, put, small_config
+
+HOUR = 3_600_000
+NOW = 1_700_000_000_000
+EMPTY = Disk(10, 100)
+
+
+def aged(*hours: int) -> list[LogFile]:
+    return [LogFile(NOW - age * HOUR, 10) for age in hours]
+
+
+def test_old_files_go_at_their_hour_only(tmp_path: Path) -> None:
+    config = small_config(tmp_path, delete_when="04;16", file_reserved_time=72)
+    files = aged(100, 80, 73, 71, 1)
+    assert expendable(files, config, EMPTY, NOW, 4) == 3
+    assert expendable(files, config, EMPTY, NOW, 16) == 3
+    assert expendable(files, config, EMPTY, NOW, 5) == 0
+    assert expendable(files, config, EMPTY, NOW, 5, by_hand=True) == 3
+
+
+def test_the_last_file_stays_and_a_round_takes_ten(tmp_path: Path) -> None:
+    config = small_config(tmp_path, delete_when="04")
+    assert expendable(aged(100, 100), config, EMPTY, NOW, 4) == 1
+    assert expendable(aged(*[100] * 30), config, EMPTY, NOW, 4) == 10
+    assert expendable([], config, EMPTY, NOW, 4) == 0
+
+
+def test_a_fuller_disk_makes_old_files_go_at_any_hour(tmp_path: Path) -> None:
+    config = small_config(tmp_path, disk_max_used_space_ratio=75, disk_space_clean_forcibly_ratio=0.85)
+    assert expendable(aged(100, 100, 1), config, Disk(76, 100), NOW, 12) == 2
+    assert expendable(aged(1, 1, 1), config, Disk(76, 100), NOW, 12) == 0
+
+
+def test_past_the_forcible_mark_young_files_go_until_there_is_room(tmp_path: Path) -> None:
+    config = small_config(tmp_path, disk_space_clean_forcibly_ratio=0.85)
+    assert expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12) == 2
+    config.clean_file_forcibly_enable = False
+    assert expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12) == 0
+
+
+@pytest.mark.parametrize(
+    ("when", "hour", "due"), [("04", 4, True), ("4;22", 22, True), ("04", 5, False), ("", 0, False)]
+)
+def test_hours(when: str, hour: int, due: bool) -> None:
+    assert is_hour_to_delete(when, hour) is due
+
+
+def test_the_refusal_says_what_to_do(tmp_path: Path) -> None:
+    config = small_config(tmp_path, disk_space_warning_level_ratio=0.9)
+    assert disk_refusal(Disk(90, 100), config) is None
+    assert "free space" in (disk_refusal(Disk(91, 100), config) or "")
+
+
+def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> None:
+    clock = Clock()
+    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200, max_index_num=20), clock)
+    store.open()
+    for number in range(300):
+        put(store, "T", 0, b"%d" % number, b"KEYS\x01k%d" % number)
+        clock.now += 1
+    put(store, "Old", 0, b"x")
+    store.drain()
+    store.persist()
+    files = sorted((tmp_path / "commitlog").iterdir())
+    index = len(list((tmp_path / "index").iterdir()))
+    for path in files[:3]:
+        os.utime(path, (clock.now / 1000 - 80 * 3600,) * 2)
+    assert store.clean() == 0
+    assert store.clean(by_hand=True) == 3
+    assert sorted((tmp_path / "commitlog").iterdir()) == files[3:]
+    low = store.min_offset("T", 0)
+    assert bodies(store, "T", 0) == [b"%d" % number for number in range(low, 300)]
+    too_small = store.get("T", 0, low - 1, 1)
+    assert isinstance(too_small, Got) and too_small.status is GetStatus.OFFSET_TOO_SMALL
+    starts = sorted(int(path.name) // 20 for path in (tmp_path / "consumequeue/T/0").iterdir())
+    assert starts[0] <= low < starts[1]
+    assert len(list((tmp_path / "index").iterdir())) < index
+    assert store.query("T", "k299", 10, 0, 2**62).records and not store.query("T", "k0", 10, 0, 2**62).records
+    store.close()
+
+    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200, max_index_num=20), clock)
+    store.open()
+    assert store.min_offset("T", 0) == low
+    assert put(store, "T", 0, b"next") > 0
+    store.drain()
+    assert store.max_offset("T", 0) == 301
+    store.close()
+
+
+def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
+    store = Store(small_config(tmp_path))
+    store.open()
+    put(store, "Old", 0, b"x")
+    for _ in range(10):
+        put(store, "T", 0, bytes(3000))
+    store.drain()
+    assert store.drop_expired_queues() == 0
+    store._log.drop_oldest()
+    store._move_min_offsets()
+    assert store.drop_expired_queues() == 1
+    assert store.topics() == {"T"}
+    store.close()
+
+
+def test_past_the_warning_mark_sends_are_refused_and_reads_go_on(tmp_path: Path) -> None:
+    store = Store(small_config(tmp_path))
+    store.open()
+    put(store, "T", 0, b"kept")
+    store.drain()
+    store.config.disk_space_warning_level_ratio = 0.0
+    store.check_disk()
+    refused = store.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert "full" in (store.refusal or "")
+    assert bodies(store, "T", 0) == [b"kept"]
+    store.config.disk_space_warning_level_ratio = 0.999
+    store.check_disk()
+    assert store.refusal is None
+    put(store, "T", 0, b"again")
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eruca.broker.store.appending._RETRY_AFTER", 0.0)
+    config = small_config(small_disk / "store", mapped_file_size_commit_log=1 << 20, disk_space_warning_level_ratio=2)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    store = Store(config)
+    store.open()
+    stored = 0
+    while True:
+        result = store.put(
+            "T", 0, b"%04d" % stored * 250, b"KEYS\x01k", born_timestamp=1, born_host=HOST, store_host=HOST
+        )
+        if result.status is not PutStatus.OK:
+            break
+        stored += 1
+        store.drain()
+    assert result.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert "No space left" in (store.refusal or "")
+    assert 1000 < stored < 3000
+    assert len(bodies(store, "T", 0)) == stored
+
+    ballast.unlink()
+    for number in range(stored, stored + 100):
+        put(store, "T", 0, b"%04d" % number * 250)
+    store.drain()
+    assert store.refusal is None
+    assert bodies(store, "T", 0) == [b"%04d" % number * 250 for number in range(stored + 100)]
+    store.close()
+    store = Store(config)
+    assert store.open().clean
+    assert len(bodies(store, "T", 0)) == stored + 100
+    store.close()
