@@ -51,11 +51,14 @@ layers: venv ## import-linter: dependencies point down
 
 check: lint types layers test ## lint, types, layers, test
 
-lock: ## write requirements.lock anew (newest versions that pyproject.toml allows)
+COMPILE := out/lock/bin/uv pip compile pyproject.toml --universal --upgrade --generate-hashes --no-emit-index-url \
+	--no-annotate --custom-compile-command "make lock" --quiet
+
+lock: ## write the lock files anew (newest versions that pyproject.toml allows)
 	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
-	@out/lock/bin/uv pip compile pyproject.toml --all-extras --universal --upgrade --generate-hashes \
-		--no-emit-index-url --no-annotate --custom-compile-command "make lock" --quiet --output-file requirements.lock
-	@echo "requirements.lock is new: run make test"
+	@$(COMPILE) --all-extras --output-file requirements.lock
+	@$(COMPILE) --extra broker --constraints requirements.lock --output-file deploy/docker/requirements.lock
+	@echo "requirements.lock and deploy/docker/requirements.lock are new: run make test"
 
 clean: ## remove .venv and everything that was made
 	@rm -rf $(VENV) out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
