@@ -7,6 +7,7 @@ share the attempt. Nothing is retried here: whether a request may be sent twice 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -77,7 +78,7 @@ class Channels:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(self._make, host.strip("[]"), int(port))
         except (OSError, OverflowError) as error:  # TimeoutError is an OSError
-            reason = "no connection in time" if isinstance(error, TimeoutError) else error.strerror or error  # type: ignore[union-attr]
+            reason = _reason(error)
             raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
         if self._closed:
             connection.abort()
@@ -154,3 +155,12 @@ class Channels:
         if ended:
             await asyncio.wait(ended, timeout=1.0)
         self._connections.clear()
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no connection, in the words of the system: asyncio puts the address in their place."""
+    if isinstance(error, TimeoutError):
+        return "no connection in time"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

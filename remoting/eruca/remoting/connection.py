@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
-
-import structlog
+from typing import Any, Generic, Protocol, TypeVar
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
@@ -19,10 +17,12 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.remoting.errors import CallTimedOut, ConnectionLost
+from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
+T = TypeVar("T", contravariant=True)
 
 Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
 """Given all fields and the body of a request, the fields that sign it."""
@@ -32,7 +32,18 @@ WRITE_HIGH_WATER = 4 * 1024 * 1024
 _JOIN_UP_TO = 16 * 1024
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
-log = structlog.get_logger("eruca.remoting")
+
+class Receiver(Protocol[T]):
+    """Who waits for an answer: a future, or an object that spares one. None of its methods may raise."""
+
+    def done(self) -> bool:
+        """Whether the answer is not wanted any more."""
+
+    def set_result(self, result: T, /) -> None:
+        """The answer came."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """There will be no answer."""
 
 
 class Answer(Generic[R]):
@@ -90,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._flushing = False
         self._opaque = 0
-        self._calls: dict[int, tuple[asyncio.Future[Answer[Any]], Endpoint[Any, Any], float]] = {}
+        self._calls: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = 0.0
 
@@ -105,16 +116,28 @@ class Connection(asyncio.Protocol):
         accept, CallTimedOut, or ConnectionLost.
         """
         future: asyncio.Future[Answer[R]] = self._loop.create_future()
+        self.call_for(future, endpoint, ask, body, timeout=timeout)
+        return future
+
+    def call_for(
+        self,
+        receiver: Receiver[Answer[R]],
+        endpoint: Endpoint[A, R],
+        ask: A | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float = 3.0,
+    ) -> None:
+        """Send a request whose answer, or error as in ``start_call``, goes to ``receiver`` as soon as it is read."""
         if self.closed:
-            future.set_exception(ConnectionLost(self.remote, f"the connection to <{self.remote}> is closed"))
-            return future
+            receiver.set_exception(ConnectionLost(self.remote, f"the connection to <{self.remote}> is closed"))
+            return
         opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         self._send_request(endpoint, ask, body, opaque, 0)
         deadline = self._loop.time() + timeout
-        self._calls[opaque] = (future, endpoint, deadline)
+        self._calls[opaque] = (receiver, endpoint, deadline)
         if self._sweep is None or deadline < self._sweep_at:
             self._sweep_by(deadline)
-        return future
 
     async def call(
         self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 3.0
@@ -308,8 +331,11 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ state
 
     def pause_writing(self) -> None:
-        """Called by the event loop: the peer does not read."""
-        if self._transport is not None:
+        """Called by the event loop: the peer does not read.
+
+        Whoever awaits answers goes on reading: two peers that both wait for the other to read would wait forever.
+        """
+        if self._transport is not None and not self._calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
-import structlog
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty, Header
+from eruca.remoting.log import log
 
 if TYPE_CHECKING:
     from eruca.remoting.connection import Connection
@@ -29,8 +29,6 @@ R = TypeVar("R", bound=Header)
 
 Body = bytes | Sequence[bytes | memoryview]
 """A body in one piece, or in pieces that are sent one after the other without being copied together."""
-
-log = structlog.get_logger("eruca.remoting")
 
 
 class Reply(msgspec.Struct):

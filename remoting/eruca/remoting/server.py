@@ -13,12 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from eruca.remoting.connection import Connection
+from eruca.remoting.log import log
 from eruca.remoting.router import Router
-
-log = structlog.get_logger("eruca.remoting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
