@@ -21,7 +21,7 @@ from eruca.protocol.headers import routes
 from eruca.protocol.names import retry_topic
 from eruca.remoting.channels import Channels
 from eruca.remoting.connection import Answer
-from eruca.remoting.errors import RemotingError
+from eruca.remoting.errors import ConnectFailed, RemotingError
 
 TIMEOUT = 5.0
 """Seconds for a request."""
@@ -71,6 +71,8 @@ class Admin:
             return await self.channels.call(address, endpoint, header, body, timeout=timeout)
         except Refused as refused:
             raise PeerRefused(refused.code, refused.remark, address) from None
+        except ConnectFailed as error:
+            raise NoAnswer(f"{error}; see whether it runs and whether the address is right") from None
         except RemotingError as error:
             raise NoAnswer(str(error)) from None
         except ProtocolError as error:

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from eruca.admin import posix
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.text import columns
 
@@ -48,20 +48,20 @@ class Job:
         return self.text(letter) if letter in self._given else None
 
     def number(self, letter: str, default: int = 0) -> int:
-        """The value of an option as a whole number. Raises UsageError."""
+        """The value of an option as a whole number. Raises AdminError."""
         text = self.maybe(letter)
         try:
             return default if text is None else int(text)
         except ValueError:
-            raise UsageError(f"option -{letter} takes a whole number, not '{text}'") from None
+            raise AdminError(f"option -{letter} takes a whole number, not '{text}'") from None
 
     def truth(self, letter: str, default: bool) -> bool:
-        """The value of an option as true or false. Raises UsageError."""
+        """The value of an option as true or false. Raises AdminError."""
         text = self.maybe(letter)
         if text is None:
             return default
         if text.lower() not in ("true", "false"):
-            raise UsageError(f"option -{letter} takes true or false, not '{text}'")
+            raise AdminError(f"option -{letter} takes true or false, not '{text}'")
         return text.lower() == "true"
 
     # ------------------------------------------------------------------ output

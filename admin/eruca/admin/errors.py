@@ -23,4 +23,4 @@ class NoAnswer(AdminError):
 
 
 class UsageError(AdminError):
-    """The command line is not one that the command takes; its usage is shown."""
+    """The command line lacks an option or has one that does not exist; the command's usage is shown."""

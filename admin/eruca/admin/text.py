@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 
-from eruca.admin.errors import UsageError
+from eruca.admin.errors import AdminError
 from eruca.protocol.message import java_hash
 
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})#(\d{1,2}):(\d{1,2}):(\d{1,2}):(\d{1,3})")
@@ -48,7 +48,7 @@ def shown(value: object) -> str:
 
 
 def point_of_time(text: str) -> int:
-    """A time given as ms since 1970 or as ``yyyy-MM-dd#HH:mm:ss:SSS`` in this machine's zone. Raises UsageError."""
+    """A time given as ms since 1970 or as ``yyyy-MM-dd#HH:mm:ss:SSS`` in this machine's zone. Raises AdminError."""
     if re.fullmatch(r"[+-]?\d{1,18}", text):
         return int(text)
     match = _DATE.fullmatch(text)
@@ -56,7 +56,7 @@ def point_of_time(text: str) -> int:
         year, month, day, hour, minute, second, ms = map(int, match.groups())
         if 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
             return int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1))) * 1000 + ms
-    raise UsageError(f"'{text}' is no time: give ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+    raise AdminError(f"'{text}' is no time: give ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
 
 
 def map_text(table: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import structlog
 
-from eruca.nameserver.config import NamesrvConfig
+from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
@@ -36,12 +36,12 @@ def _now() -> int:
 class Nameserver:
     """A nameserver in this process.
 
-    ``config`` as read from namesrv.conf, ``clock`` gives ms since 1970. Raises BadKVFile when its key-value file is
-    damaged.
+    ``config`` as read from namesrv.conf, its open paths are filled in; ``clock`` gives ms since 1970. Raises BadKVFile
+    when its key-value file is damaged.
     """
 
     def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = _now) -> None:
-        self.config = config if config is not None else NamesrvConfig()
+        self.config = complete(config if config is not None else NamesrvConfig())
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
         self.now = clock

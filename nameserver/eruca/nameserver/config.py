@@ -37,16 +37,19 @@ class NamesrvConfig:
     namesrv_addr: str | None = None
     """Taken because start scripts pass -n; nameservers do not know one another."""
 
-    def home(self) -> Path:
-        """The directory under which files lie that no setting places elsewhere."""
-        return Path(self.rocketmq_home or os.path.expanduser("~"))
-
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""
-        return Path(self.kv_config_path) if self.kv_config_path else self.home() / "namesrv" / "kvConfig.json"
+        return Path(self.kv_config_path)
 
     def settings_file(self) -> Path:
         """The file that keeps settings changed at run time."""
-        if self.config_store_path:
-            return Path(self.config_store_path)
-        return self.home() / "namesrv" / "namesrv.properties"
+        return Path(self.config_store_path)
+
+
+def complete(config: NamesrvConfig) -> NamesrvConfig:
+    """The configuration with the paths that it left open filled in, in place."""
+    home = Path(config.rocketmq_home or os.path.expanduser("~"))
+    config.rocketmq_home = str(home)
+    config.kv_config_path = config.kv_config_path or str(home / "namesrv" / "kvConfig.json")
+    config.config_store_path = config.config_store_path or str(home / "namesrv" / "namesrv.properties")
+    return config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eruca.admin.command import Job, command, either
 from eruca.admin.commands.broker import BROKER, CLUSTER
-from eruca.admin.errors import UsageError
+from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
@@ -46,7 +46,7 @@ async def update_account(job: Job) -> None:
         admin=job.truth("m", False),
     )
     if not ask.access_key or not ask.secret_key:
-        raise UsageError("an account needs a name (-a) and a secret (-s)")
+        raise AdminError("an account needs a name (-a) and a secret (-s)")
     for address in await _targets(job):
         await job.admin.ask(address, api.UPDATE_AND_CREATE_ACL_CONFIG, ask)
         job.line(f"create or update plain access config to {address} success.")

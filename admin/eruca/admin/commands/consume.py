@@ -9,7 +9,7 @@ from eruca.admin.client import Admin, some_address
 from eruca.admin.command import Job, command
 from eruca.admin.commands.offset import offset_at
 from eruca.admin.commands.topic import readable_queues
-from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.errors import AdminError
 from eruca.admin.messages import Pulled, body_of, message_id, pull
 from eruca.admin.posix import Option
 from eruca.admin.text import map_text, point_of_time, shown
@@ -70,17 +70,17 @@ async def consume_message(job: Job) -> None:
     """11 at one queue or at all queues of the topic, without a subscription of a group."""
     most = job.number("c", 128)
     if most <= 0:
-        raise UsageError("Please input a positive messageNumber!")
+        raise AdminError("Please input a positive messageNumber!")
     if job.has("i") and not job.has("b"):
-        raise UsageError("Please set the brokerName before queueId!")
+        raise AdminError("Please set the brokerName before queueId!")
     if job.has("o") and not job.has("i"):
-        raise UsageError("Please set queueId before offset!")
+        raise AdminError("Please set queueId before offset!")
     begin, end = _times(job, "s", "e")
     now = time.time_ns() // 1_000_000
     if begin > now or end > now:
-        raise UsageError(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
+        raise AdminError(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
     if end and begin > end:
-        raise UsageError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
+        raise AdminError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
     if job.has("i"):
         await _consume_queue(job, most, begin, end)
     else:
@@ -147,12 +147,17 @@ def _decoded(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, "replace")
     except LookupError:
-        raise UsageError(f"there is no charset {charset}") from None
+        raise AdminError(f"there is no charset {charset}") from None
+
+
+def pulled_properties(record: Record, pulled: Pulled) -> dict[str, str]:
+    """The properties of a pulled message, with the two that clients add."""
+    return record.properties | {MIN_OFFSET: str(pulled.min_offset), MAX_OFFSET: str(pulled.max_offset)}
 
 
 def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulled) -> str:
     """A pulled message in Java's words (MessageExt.toString in 4.9.7)."""
-    properties = record.properties | {MIN_OFFSET: str(pulled.min_offset), MAX_OFFSET: str(pulled.max_offset)}
+    properties = pulled_properties(record, pulled)
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in body)
     prepared = properties.get("TRAN_MSG", "").lower() == "true"
     return (

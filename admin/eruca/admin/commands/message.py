@@ -9,8 +9,8 @@ from pathlib import Path
 
 from eruca.admin.client import HEAVY
 from eruca.admin.command import Job, command
-from eruca.admin.commands.consume import TOPIC, broker_address, broker_addresses
-from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.commands.consume import TOPIC, broker_address, broker_addresses, pulled_properties
+from eruca.admin.errors import AdminError
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -55,7 +55,7 @@ _SENT = "%-32s  %-4s  %-20s    %s"
 async def send_message(job: Job) -> None:
     """310 to the queue named, or to any of the topic."""
     if job.has("i") and not job.has("b"):
-        raise UsageError("Broker name must be set if the queue is chosen!")
+        raise AdminError("Broker name must be set if the queue is chosen!")
     queue_id = job.number("i") if job.has("i") else None
     queue, address = await choose_queue(job.admin, job.text("t"), job.maybe("b"), queue_id)
     properties = message_properties(job.maybe("c"), job.maybe("k"))
@@ -150,7 +150,9 @@ async def _consume_directly(job: Job, record: Record) -> str:
     )
 
 
-async def _print_message(job: Job, record: Record, offset_id: str | None, suffix: str = "") -> None:
+async def _print_message(
+    job: Job, record: Record, offset_id: str | None, suffix: str = "", properties: dict[str, str] | None = None
+) -> None:
     fields: list[tuple[str, object]] = [] if offset_id is None else [("OffsetID:", offset_id)]
     fields += [
         ("Topic:", record.topic),
@@ -165,7 +167,7 @@ async def _print_message(job: Job, record: Record, offset_id: str | None, suffix
         ("Born Host:", host_text(record.born_host)),
         ("Store Host:", host_text(record.store_host)),
         ("System Flag:", record.sys_flag),
-        ("Properties:", map_text(record.properties)),
+        ("Properties:", map_text(properties or record.properties)),
         ("Message Body Path:", _keep_body(record, suffix)),
     ]
     for title, value in fields:
@@ -249,7 +251,8 @@ async def query_by_offset(job: Job) -> None:
         raise AdminError(
             f"{queue} has no message at offset {offset}: its offsets are {pulled.min_offset} to {pulled.max_offset - 1}"
         )
-    await _print_message(job, pulled.records[0], pulled.records[0].offset_message_id)
+    record = pulled.records[0]
+    await _print_message(job, record, record.offset_message_id, properties=pulled_properties(record, pulled))
 
 
 @command(

@@ -116,26 +116,26 @@ async def reset_online(
             answer = await admin.ask(address, api.INVOKE_BROKER_TO_RESET_OFFSET, ask)
         except PeerRefused as refused:
             if refused.code == ResponseCode.SYSTEM_ERROR and "not exist" in refused.remark:
-                await _name_fresh_queue(admin, route, name, address, topic, group)
+                await _name_fresh_queues(admin, route, name, refused, f"{topic}@{group}")
             raise
         if answer.body:
             moved |= ResetOffsetBody.decode(answer.body).offset_table
     return moved
 
 
-async def _name_fresh_queue(
-    admin: Admin, route: TopicRouteData, name: str, address: str, topic: str, group: str
-) -> None:
-    """Raise AdminError with the queues for which a group has no offset, if that is why a reset was refused."""
-    answer = await admin.ask(address, api.GET_ALL_CONSUMER_OFFSET)
-    known = ConsumerOffsets.decode(answer.body).offset_table.get(f"{topic}@{group}", {})
+async def _name_fresh_queues(admin: Admin, route: TopicRouteData, name: str, refused: PeerRefused, key: str) -> None:
+    """Raise AdminError with the queues for which a group (``topic@group``) has no offset, if that is why."""
+    answer = await admin.ask(refused.address, api.GET_ALL_CONSUMER_OFFSET)
+    known = ConsumerOffsets.decode(answer.body).offset_table.get(key, {})
     count = next((queue.write_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
     fresh = [str(queue) for queue in range(count) if known.get(queue, -1) < 0]
     if fresh:
         queues = f"queue {fresh[0]}" if len(fresh) == 1 else f"queues {', '.join(fresh)}"
+        topic, group = key.split("@", 1)
         raise AdminError(
-            f"the consumer group {group} has no offset yet for {queues} of topic {topic} on broker {name}: "
-            "nothing was moved there; let a consumer of the group run until it has committed (5 s), then try again"
+            f"THe consumer group <{group}> not exist (code {refused.code} from {refused.address}): it has no offset "
+            f"yet for {queues} of topic {topic} on broker {name}, so nothing was moved there; let a consumer of the "
+            "group run until it has committed (5 s), then try again"
         )
 
 
