@@ -74,7 +74,8 @@ class Peer:
     ) -> Answered:
         """Send a request and wait for its answer."""
         self._opaque += 1
-        future = self._answers[self._opaque] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._answers[self._opaque] = future
         self._send(code, self._opaque, 0, fields or {}, body)
         async with asyncio.timeout(within):
             return await future

@@ -92,10 +92,8 @@ def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpa
     newest = store.store_time(topic, queue_id, end - 1)
     consumed = broker.offsets.query(group, topic, queue_id)
     last = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else oldest
-    late = 0
-    if consumed < end:
-        waiting = max(consumed, store.min_offset(topic, queue_id))
-        late = broker.clock() - store.store_time(topic, queue_id, waiting)
+    waiting = max(consumed, store.min_offset(topic, queue_id))
+    late = broker.clock() - store.store_time(topic, queue_id, waiting) if waiting < end else 0
     return QueueTimeSpan(
         message_queue=MessageQueue(topic, broker.name, queue_id),
         min_time_stamp=oldest,

@@ -1,0 +1,171 @@
+"""The configuration over the wire: 26 shows it, 25 changes what may change while the broker runs."""
+
+import json
+import stat
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from eruca.protocol import properties
+from tests.support.desk import Desk
+
+CHANGE, SHOW = 25, 26
+Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
+
+EXPORTED = """
+brokerClusterName brokerId brokerName brokerRole fileReservedTime filterServerNums flushDiskType maxMessageSize
+messageDelayLevel msgTraceTopicName slaveReadEnable traceOn traceTopicEnable useTLS autoCreateTopicEnable
+autoCreateSubscriptionGroup
+"""
+
+
+async def shown(desk: Desk) -> dict[str, str]:
+    answer = await desk.ask(SHOW)
+    assert answer.code == 0
+    return properties.parse(answer.body.decode())
+
+
+def with_file(text: str) -> Callable[[Desk], None]:
+    def prepare(desk: Desk) -> None:
+        desk.file = desk.folder / "broker.conf"
+        desk.file.write_text(text)
+
+    return prepare
+
+
+# ---------------------------------------------------------------------- 26
+
+
+async def test_every_setting_is_shown_and_the_exported_ones_are_among_them(desk: Desk) -> None:
+    table = await shown(desk)
+    assert set(EXPORTED.split()) <= set(table)
+    assert (table["brokerName"], table["brokerClusterName"], table["brokerRole"]) == ("broker-a", "Lab", "ASYNC_MASTER")
+    assert (table["fileReservedTime"], table["traceOn"]) == ("72", "true")
+    assert "haMasterAddress" not in table, "a setting without a value is left out"
+
+
+async def test_the_version_rises_with_each_change(desk: Desk) -> None:
+    first = json.loads((await desk.ask(SHOW)).fields["version"])
+    assert first["counter"] == 0
+    await desk.ask(CHANGE, body=b"traceOn=false")
+    assert json.loads((await desk.ask(SHOW)).fields["version"]) == {"counter": 1, "timestamp": desk.now}
+
+
+async def test_unknown_keys_of_the_file_are_kept_but_no_secret_is_shown(prepared: Prepared) -> None:
+    desk = await prepared(with_file("myOwnKey=7\ntls.server.keyPassword=hush\naccessKey_Secret=hush\n"))
+    table = await shown(desk)
+    assert table["myOwnKey"] == "7"
+    assert "hush" not in table.values()
+
+
+# ---------------------------------------------------------------------- 25
+
+
+async def test_a_change_holds_at_once(desk: Desk) -> None:
+    answer = await desk.ask(CHANGE, body=b"autoCreateTopicEnable=false\nfileReservedTime=48\n")
+    assert answer.code == 0
+    table = await shown(desk)
+    assert (table["autoCreateTopicEnable"], table["fileReservedTime"]) == ("false", "48")
+    assert desk.broker.config.auto_create_topic_enable is False
+    assert desk.broker.store.config.file_reserved_time == 48
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"),
+    [
+        ("fileReservedTime=soon", "fileReservedTime: 'soon' is not allowed; write a whole number, at least 0"),
+        ("brokerPermission=9", "brokerPermission: '9' is not allowed; write a whole number from 0 to 7"),
+        ("traceOn=maybe", "traceOn: 'maybe' is not allowed; write true or false"),
+        ("fileReservedTim=48", "unknown key fileReservedTim (did you mean fileReservedTime?)"),
+        ("brokerName=b", "brokerName cannot be changed while the daemon runs; set it in the configuration file"),
+        ("listenPort=1", "listenPort cannot be changed while the daemon runs"),
+        ("namesrvAddr=evil:9876", "namesrvAddr cannot be changed while the daemon runs"),
+        ("x=\\u12", "the body is no properties text: line 1"),
+    ],
+)
+async def test_what_cannot_be_taken_is_refused_and_nothing_is_changed(desk: Desk, body: str, remark: str) -> None:
+    before = await shown(desk)
+    answer = await desk.ask(CHANGE, body=f"traceOn=false\n{body}".encode() if "\\u" not in body else body.encode())
+    assert answer.code == 1
+    assert remark in (answer.remark or "")
+    assert await shown(desk) == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["storePathRootDir=/etc", "storePathCommitLog=/tmp/x", "rocketmqHome=/tmp", "storePathDLedgerCommitLog=/x"],
+)
+async def test_no_path_is_changed_from_remote(desk: Desk, body: str) -> None:
+    before = await shown(desk)
+    answer = await desk.ask(CHANGE, body=f"traceOn=false\n{body}".encode())
+    assert answer.code == 16
+    assert (answer.remark or "").startswith("Can not update config in black list.")
+    assert await shown(desk) == before
+
+
+async def test_a_change_is_kept_in_the_file_and_the_rest_of_it_stays(prepared: Prepared) -> None:
+    desk = await prepared(with_file("# my broker\nfileReservedTime = 72\n\nmyOwnKey=7  # not a comment\n"))
+    file = desk.folder / "broker.conf"
+    file.chmod(0o640)
+    assert (await desk.ask(CHANGE, body=b"fileReservedTime=48\ntraceOn=false")).code == 0
+    assert file.read_text() == ("# my broker\nfileReservedTime=48\n\nmyOwnKey=7  # not a comment\ntraceOn=false\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert sorted(path.name for path in desk.folder.iterdir()) == ["broker.conf", "store"]
+
+
+async def test_a_file_behind_a_link_is_the_one_that_is_written(prepared: Prepared) -> None:
+    def linked(desk: Desk) -> None:
+        (desk.folder / "real.conf").write_text("traceOn=true\n")
+        desk.file = desk.folder / "broker.conf"
+        desk.file.symlink_to("real.conf")
+
+    desk = await prepared(linked)
+    assert (await desk.ask(CHANGE, body=b"traceOn=false")).code == 0
+    assert (desk.folder / "broker.conf").is_symlink()
+    assert (desk.folder / "real.conf").read_text() == "traceOn=false\n"
+
+
+async def test_a_file_that_is_gone_is_said(prepared: Prepared) -> None:
+    desk = await prepared(with_file("traceOn=true\n"))
+    (desk.folder / "broker.conf").unlink()
+    answer = await desk.ask(CHANGE, body=b"traceOn=false")
+    assert answer.code == 1
+    assert (answer.remark or "").startswith("the new configuration holds until the broker stops, but cannot be written")
+    assert (await shown(desk))["traceOn"] == "false"
+
+
+async def test_a_latin_1_file_stays_one(prepared: Prepared) -> None:
+    def latin(desk: Desk) -> None:
+        desk.file = desk.folder / "broker.conf"
+        desk.file.write_bytes(b"# Stra\xdfe\ntraceOn=true\n")
+
+    desk = await prepared(latin)
+    assert (await desk.ask(CHANGE, body=b"traceOn=false")).code == 0
+    assert (desk.folder / "broker.conf").read_bytes() == b"# Stra\xdfe\ntraceOn=false\n"
+
+
+async def test_an_empty_change_changes_nothing(prepared: Prepared) -> None:
+    desk = await prepared(with_file("traceOn=true\n"))
+    assert (await desk.ask(CHANGE)).code == 0
+    assert desk.broker.configuration.version.counter == 0
+    assert (desk.folder / "broker.conf").read_text() == "traceOn=true\n"
+
+
+async def test_taking_the_brokers_permission_is_felt_by_the_next_pull(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, 0)
+    fields = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 0,
+        "maxMsgNums": 1,
+        "sysFlag": 4,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 0,
+        "subscription": "*",
+        "subVersion": 1,
+    }
+    assert (await desk.ask(11, fields)).code == 0
+    assert (await desk.ask(CHANGE, body=b"brokerPermission=2")).code == 0
+    assert (await desk.ask(11, fields)).code == 16
