@@ -174,14 +174,18 @@ class Send:
             self._ask(connection, self.start + self.timeout - self.session.loop.time())
 
     def _ask(self, connection: Connection, timeout: float) -> None:
-        connection.start_call(self.endpoint, self.header, self.body, timeout=timeout).add_done_callback(self._answered)
+        connection.call_for(self, self.endpoint, self.header, self.body, timeout=timeout)
 
-    def _answered(self, call: asyncio.Future[Answer[SendReply]]) -> None:
-        error = call.exception()
-        if error is not None:
-            self._failed(translate(error) if isinstance(error, Exception) else ClientError(str(error)))
-            return
-        answer = call.result()
+    def done(self) -> bool:
+        """Whether nobody waits any more; the end of the send is seen all the same (called by the connection)."""
+        return False
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """This attempt failed (called by the connection)."""
+        self._failed(translate(exception))
+
+    def set_result(self, answer: Answer[SendReply], /) -> None:
+        """The broker has answered (called by the connection)."""
         header = answer.header
         queue = self.queue
         assert queue is not None
