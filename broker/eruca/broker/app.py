@@ -110,7 +110,7 @@ class BrokerApp:
             self._every(SAVE_EVERY, self._save_what_came),
             self._every(DROP_EVERY, self._drop_silent),
         ]
-        broker.accepting = True
+        broker.accepting = not self.config.is_slave
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()

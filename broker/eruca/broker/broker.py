@@ -6,13 +6,14 @@ listening sockets (see ``app``) and no requests (see ``handlers``).
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.holds import Holds
-from eruca.broker.services.intake import Intake, host_bytes
+from eruca.broker.services.intake import Intake
 from eruca.broker.services.pulse import Pulse
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.clients import Clients
@@ -24,7 +25,9 @@ from eruca.broker.state.topics import READ_WRITE, Topics
 from eruca.broker.store import Store
 from eruca.protocol import names
 from eruca.protocol.bodies import PERM_INHERIT
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
 
 SCHEDULE_QUEUES = 18
@@ -42,8 +45,8 @@ class Broker:
 
     ``config`` is completed (name and addresses); ``clock`` gives ms. ``address`` (``ip:port``), ``ha_address`` and
     ``store_host`` (address and port in bytes, as records keep them) are right once ``listen_on`` was told the ports.
-    ``accepting`` is true from the start to the stop: outside of it sends are answered with 14. ``waits`` tells whether
-    sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps the clients' addresses for records.
+    ``accepting`` is true of a master from its start to its stop: outside of it sends are answered with 14. ``waits``
+    tells whether sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps clients' addresses for records.
     """
 
     def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock) -> None:
@@ -89,7 +92,7 @@ class Broker:
         ip = self.config.broker_ip1
         self.address = f"{ip}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{port + 1 if ha_port is None else ha_port}"
-        self.store_host = host_bytes(ip, port)
+        self.store_host = _host_of(ip, port)
         self.store_host_hex = self.store_host.hex().upper()
         self.store_host_bits = STORE_HOST_V6 if len(self.store_host) > 8 else 0
         self.registration.advertise(self.address, self.ha_address)
@@ -97,7 +100,7 @@ class Broker:
     def host_of(self, connection: Connection) -> tuple[bytes, int]:
         """A client's address as records keep it, with the sysFlag bits of both hosts; kept while it is connected."""
         ip, _, port = connection.remote.rpartition(":")
-        host = host_bytes(ip, int(port) if port.isdecimal() else 0)
+        host = _host_of(ip, int(port) if port.isdecimal() else 0)
         found = (host, self.store_host_bits | (BORN_HOST_V6 if len(host) > 8 else 0))
         self.hosts[connection] = found
         connection.on_close(lambda ended: self.hosts.pop(ended, None) and None)
@@ -106,6 +109,7 @@ class Broker:
     def reconfigured(self) -> None:
         """To be called after the configuration was changed: what was derived from it is derived anew."""
         apply_live(self.config.store, self.store.config)
+        self.store.reconfigured()
         self.intake.forget()
 
     def load(self) -> None:
@@ -132,3 +136,14 @@ class Broker:
         if config.trace_topic_enable:
             add(config.msg_trace_topic_name)
         add(names.reply_topic(config.broker_cluster_name))
+
+
+def _host_of(name: str, port: int) -> bytes:
+    """An address and port as records keep it; a host name is looked up, and counts as 0.0.0.0 where it is unknown."""
+    try:
+        return host_bytes(name, port)
+    except ProtocolError:
+        try:
+            return host_bytes(socket.gethostbyname(name), port)
+        except OSError:
+            return bytes(4) + port.to_bytes(4, "big")

@@ -7,6 +7,7 @@ PullMessageProcessor in 4.9.7. Invariant: a pull is answered once; while it is h
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from time import monotonic
 from typing import NamedTuple
 
 import msgspec
@@ -63,7 +64,7 @@ class _Admitted(NamedTuple):
 @routes.on(api.PULL_MESSAGE, api.LITE_PULL_MESSAGE)
 def pull(broker: Broker, call: Call[PullMessage]) -> Result:
     """Messages of a queue from an offset on; held while there is none, where the client allows it."""
-    if broker.pulse.late:
+    if monotonic() > broker.pulse.overdue:
         _check_load(broker)
     admitted = _admit(broker, call)
     got = _read(broker, call.header, admitted)

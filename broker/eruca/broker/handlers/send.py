@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.intake import Destination, Properties, Send
+from eruca.broker.services.intake import Destination, Send
 from eruca.broker.store.results import PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -51,23 +52,18 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     to = intake.admitted.get((ask.topic, ask.queue_id))
     if to is None:
         to = intake.admit(ask, call.connection.remote, broker.clock())
-    if broker.pulse.late or not broker.accepting:
+    if broker.waiting_sends or monotonic() > broker.pulse.overdue or not broker.accepting:
         _check_load(broker)
     if ask.batch:
         return _store_batch(broker, call, ask, to)
     target = intake.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
-    try:
-        properties = intake.properties(ask.properties)
-    except ProtocolError:
-        raise _illegal(broker) from None
-    if properties.special:
-        _check_kind(broker, properties)
+    properties, wait = intake.plain(ask.properties) or _special(broker, ask)
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
     put = broker.store.put(
         target.topic,
         target.queue_id,
         call.body,
-        properties.text,
+        properties,
         flag=ask.flag,
         sys_flag=ask.sys_flag & _CLIENT_BITS | target.sys_flag | host_bits,
         born_timestamp=ask.born_timestamp,
@@ -89,8 +85,25 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
         ),
     )
     if broker.waits or broker.topics.dirty:
-        return _when_safe(broker, call, reply, put.end_offset if properties.wait else 0)
+        return _when_safe(broker, call, reply, put.end_offset if wait else 0)
     return reply
+
+
+def _special(broker: Broker, ask: Send) -> tuple[bytes, bool]:
+    """Properties that need a closer look; the place where delayed messages and halves of transactions turn off."""
+    try:
+        properties = broker.intake.properties(ask.properties or "")
+    except ProtocolError:
+        raise _illegal(broker) from None
+    address = broker.config.broker_ip1
+    if properties.half:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{address}] sending transaction message is forbidden")
+    if properties.delay_level > 0:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the broker[{address}] does not deliver later yet: send without a delay level",
+        )
+    return properties.text, properties.wait
 
 
 def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:
@@ -197,20 +210,6 @@ def _check_load(broker: Broker) -> None:
             ResponseCode.SYSTEM_BUSY,
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
             f"period in queue: {waited}ms, size of queue: {waiting}",
-        )
-
-
-def _check_kind(broker: Broker, properties: Properties) -> None:
-    """The place where delayed messages and halves of transactions leave the way of plain ones."""
-    if properties.half:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
-            f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden",
-        )
-    if properties.delay_level > 0:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the broker[{broker.config.broker_ip1}] does not deliver later yet: send without a delay level",
         )
 
 

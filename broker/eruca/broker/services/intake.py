@@ -7,9 +7,7 @@ was admitted once is admitted from memory only as long as nothing that decided i
 
 from __future__ import annotations
 
-import ipaddress
 import random
-import re
 from datetime import datetime
 from typing import NamedTuple
 
@@ -28,7 +26,6 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 MAX_RECONSUME_IN_HEADER = 121
 """Version from which a client's own maxReconsumeTimes counts: V3_4_9."""
 
-_SPECIAL = re.compile(rb"(?:^|\x02)(?:DELAY|TRAN_MSG|CLUSTER)\x01")
 _WAIT = b"WAIT\x01"
 
 Send = SendMessage | SendMessageV2
@@ -52,11 +49,6 @@ class Properties(NamedTuple):
     half: bool = False
     """Whether this is the first half of a transaction."""
 
-    @property
-    def special(self) -> bool:
-        """Whether it is not stored in its topic at once."""
-        return self.half or self.delay_level > 0
-
 
 class Intake:
     """The checks; ``forget`` drops what was admitted from memory."""
@@ -69,6 +61,7 @@ class Intake:
         self._groups = groups
         self._registration = registration
         self._cluster = b"CLUSTER\x01" + config.broker_cluster_name.encode()
+        self._cluster_after = b"\x02" + self._cluster
         topics.watchers.append(lambda _: self.forget())
 
     def forget(self) -> None:
@@ -157,26 +150,34 @@ class Intake:
 
     # ------------------------------------------------------------------ what is stored
 
-    def properties(self, text: str | None) -> Properties:
-        """Read the properties of a single send: CLUSTER is added, WAIT is not stored."""
-        if not text:
-            return Properties(self._cluster)
-        data = text.encode()
-        if _SPECIAL.search(data) is not None:
-            return self._special(data)
-        wait = True
-        at = data.find(_WAIT)
-        if at >= 0 and (at == 0 or data[at - 1] == 2):
-            end = data.find(b"\x02", at)
-            value = data[at + 5 :] if end < 0 else data[at + 5 : end]
-            wait = value == b"true" or value.lower() == b"true"
-            data = data[:at] if end < 0 else data[:at] + data[end + 1 :]
-        if not data:
-            return Properties(self._cluster, wait)
-        return Properties(data + self._cluster if data[-1] == 2 else data + b"\x02" + self._cluster, wait)
+    def plain(self, text: str | None) -> tuple[bytes, bool] | None:
+        """The properties of a single send as they are stored, and whether it waits for the disk.
 
-    def _special(self, data: bytes) -> Properties:
-        parsed = decode_properties(data)
+        CLUSTER is added, WAIT is not stored. None for properties that need more than that (see ``properties``).
+        """
+        if not text:
+            return self._cluster, True
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or "CLUSTER\x01" in text:
+            return None
+        data = text.encode()
+        at = data.find(_WAIT)
+        if at < 0:
+            return data + (self._cluster if data[-1] == 2 else self._cluster_after), True
+        if at and data[at - 1] != 2:
+            return None
+        end = data.find(b"\x02", at)
+        if end < 0:
+            return (data[:at] + self._cluster, True) if data[at + 5 :] == b"true" else None
+        if data[at + 5 : end] != b"true":
+            return None
+        data = data[:at] + data[end + 1 :]
+        if not data:
+            return self._cluster, True
+        return data + (self._cluster if data[-1] == 2 else self._cluster_after), True
+
+    def properties(self, text: str) -> Properties:
+        """As ``plain``, whatever the properties are. Raises ProtocolError when they are too long."""
+        parsed = decode_properties(text.encode())
         parsed[names.CLUSTER] = self._config.broker_cluster_name
         wait = parsed.pop(names.WAIT, "true").lower() == "true"
         level = parsed.get(names.DELAY, "0")
@@ -202,12 +203,3 @@ def _topic_bits(config: TopicConfig) -> int:
 def _readable(millis: int) -> str:
     moment = datetime.fromtimestamp(millis / 1000)
     return f"{moment:%Y-%m-%d %H:%M:%S},{millis % 1000:03d}"
-
-
-def host_bytes(ip: str, port: int) -> bytes:
-    """An address as records keep it: 4 or 16 bytes and a 4-byte port; a host name counts as 0.0.0.0."""
-    try:
-        packed = ipaddress.ip_address(ip.strip("[]")).packed
-    except ValueError:
-        packed = bytes(4)
-    return packed + port.to_bytes(4, "big")

@@ -7,7 +7,7 @@ BrokerFastFailure watches: what was read in this round waits for what is handled
 from __future__ import annotations
 
 import asyncio
-import time
+from time import monotonic
 
 EVERY = 0.05
 """Seconds between two beats."""
@@ -17,7 +17,9 @@ class Pulse:
     """Beats while the loop runs."""
 
     def __init__(self) -> None:
-        self.last = time.monotonic()
+        self.last = monotonic()
+        self.overdue = self.last + 2 * EVERY
+        """The ``monotonic`` time from which the next beat is late."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -31,15 +33,11 @@ class Pulse:
             self._timer = None
 
     def _beat(self) -> None:
-        self.last = time.monotonic()
+        self.last = monotonic()
+        self.overdue = self.last + 2 * EVERY
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._beat)
-
-    @property
-    def late(self) -> bool:
-        """Whether the next beat is overdue."""
-        return time.monotonic() - self.last > 2 * EVERY
 
     @property
     def waited(self) -> int:
         """How long in ms a request that is handled now may have waited, the time between two beats not counted."""
-        return max(0, int((time.monotonic() - self.last - EVERY) * 1000))
+        return max(0, int((monotonic() - self.last - EVERY) * 1000))
