@@ -1,0 +1,185 @@
+"""Groups: members share the queues, take over from one another, go on where the group stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.compat.clients import JavaClients, Letter, PythonClients, Queue
+from tests.compat.conftest import Cluster, Pair
+from tests.support.java import Judge
+
+MakeTopic = Callable[[Any, Judge, int], str]
+Fresh = Callable[[str], str]
+
+
+def numbered(topic: str, start: int, end: int, tags: str = "") -> list[Letter]:
+    return [Letter(topic, b"%d" % n, tags=tags) for n in range(start, end)]
+
+
+def numbers(messages: list[Any]) -> list[int]:
+    return sorted(int(each.body) for each in messages)
+
+
+def test_two_members_share_and_take_over(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name, group = topic(pair.cluster, judge, 4), fresh("group")
+    clients = pair.clients
+
+    with (
+        clients.producer(fresh("producers"), pair.address) as producer,
+        clients.member(group, pair.address, {name: "*"}) as first,
+    ):
+        assert len(first.assigned(4)) == 4
+        with clients.member(group, pair.address, {name: "*"}) as second:
+            shares = split(first, second)
+            assert [len(share) for share in shares] == [2, 2]
+            assert not set(shares[0]) & set(shares[1])
+
+            for n in range(40):
+                producer.send(numbered(name, n, n + 1), "sync", Queue(name, "broker-a", n % 4))
+            mine, other = first.received(20), second.received(20)
+            assert numbers(mine + other) == list(range(40))
+            assert {each.queue for each in mine} == {each.number for each in shares[0]}
+            assert {each.queue for each in other} == {each.number for each in shares[1]}
+            assert second.consumed(20) == 20
+
+        assert len(first.assigned(4)) == 4
+        producer.send(numbered(name, 40, 60))
+        assert numbers(first.received(20)) == list(range(40, 60))
+
+
+def test_a_group_goes_on_where_it_stopped(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name, group = topic(pair.cluster, judge, 2), fresh("group")
+
+    with pair.clients.producer(fresh("producers"), pair.address) as producer:
+        producer.send(numbered(name, 0, 10))
+        with pair.clients.member(group, pair.address, {name: "*"}) as member:
+            assert numbers(member.received(10)) == list(range(10))
+            assert member.consumed(10) == 10
+        producer.send(numbered(name, 10, 20))
+        with pair.clients.member(group, pair.address, {name: "*"}) as member:
+            assert numbers(member.received(10)) == list(range(10, 20))
+
+
+def test_a_member_gets_the_tags_it_asked_for(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name, group = topic(pair.cluster, judge, 1), fresh("group")
+
+    with (
+        pair.clients.producer(fresh("producers"), pair.address) as producer,
+        pair.clients.member(group, pair.address, {name: "Aa || wanted"}) as member,
+    ):
+        # "Aa" and "BB" have the same hash in Java, so the broker lets both pass and the client looks again.
+        for n, tag in enumerate(["other", "Aa", "BB", "wanted", ""] * 3):
+            producer.send(numbered(name, n, n + 1, tag))
+
+        assert numbers(member.received(6)) == [1, 3, 6, 8, 11, 13]
+        assert member.consumed(14) in (14, 15)
+        assert member.received(0) == []
+
+
+def test_members_of_both_sides_in_one_group(
+    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+) -> None:
+    name, group = topic(cluster, judge, 4), fresh("group")
+    java = JavaClients(judge)
+
+    with (
+        java.producer(fresh("producers"), cluster.address) as producer,
+        java.member(group, cluster.address, {name: "*"}) as first,
+        python.member(group, cluster.address, {name: "*"}) as second,
+    ):
+        shares = split(first, second)
+        assert [len(share) for share in shares] == [2, 2]
+        assert not set(shares[0]) & set(shares[1])
+
+        for n in range(40):
+            producer.send(numbered(name, n, n + 1), "sync", Queue(name, "broker-a", n % 4))
+        assert numbers(first.received(20) + second.received(20)) == list(range(40))
+
+
+def test_broadcasting_members_get_everything(java_pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name, group = topic(java_pair.cluster, judge, 2), fresh("group")
+    clients = java_pair.clients
+    assert isinstance(clients, JavaClients)
+
+    with (
+        clients.producer(fresh("producers"), java_pair.address) as producer,
+        clients.member(group, java_pair.address, {name: "*"}, model="BROADCASTING") as first,
+        clients.member(group, java_pair.address, {name: "*"}, model="BROADCASTING") as second,
+    ):
+        assert len(first.assigned(2)) == len(second.assigned(2)) == 2
+        producer.send(numbered(name, 0, 10))
+        assert numbers(first.received(10)) == list(range(10))
+        assert numbers(second.received(10)) == list(range(10))
+
+
+def test_lite_pull(java_pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name = topic(java_pair.cluster, judge, 2)
+    clients = java_pair.clients
+    assert isinstance(clients, JavaClients)
+
+    with (
+        clients.producer(fresh("producers"), java_pair.address) as producer,
+        clients.lite(fresh("group"), java_pair.address, {name: "*"}) as poll,
+    ):
+        producer.send(numbered(name, 0, 10))
+        assert numbers(poll(10)) == list(range(10))
+
+
+def test_pulls_by_hand(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name = topic(pair.cluster, judge, 1)
+    queue = Queue(name, "broker-a", 0)
+
+    with (
+        pair.clients.producer(fresh("producers"), pair.address) as producer,
+        pair.clients.puller(fresh("group"), pair.address) as puller,
+    ):
+        assert puller.queues(name) == [queue]
+        assert puller.offset(queue, "max") == puller.offset(queue, "min") == 0
+        assert puller.pull(queue, 0).status in ("NO_NEW_MSG", "OFFSET_ILLEGAL")
+
+        for n in range(50):
+            producer.send(numbered(name, n, n + 1, "even" if n % 2 == 0 else "odd"))
+
+        found = puller.pull(queue, 0)
+        assert (found.status, found.next_offset, found.min_offset, found.max_offset) == ("FOUND", 32, 0, 50)
+        assert numbers(found.messages) == list(range(32))
+        rest = puller.pull(queue, 32)
+        assert (rest.status, rest.next_offset, numbers(rest.messages)) == ("FOUND", 50, list(range(32, 50)))
+        few = puller.pull(queue, 7, most=3)
+        assert (few.next_offset, numbers(few.messages)) == (10, [7, 8, 9])
+        odd = puller.pull(queue, 0, "odd", 5)
+        assert numbers(odd.messages) == [1, 3, 5, 7, 9]
+        none = puller.pull(queue, 0, "neither")
+        assert (none.status, none.messages) == ("NO_MATCHED_MSG", [])
+        assert puller.pull(queue, 50).status == "NO_NEW_MSG"
+        beyond = puller.pull(queue, 1000)
+        assert (beyond.status, beyond.next_offset) == ("OFFSET_ILLEGAL", 50)
+
+
+def test_offsets_by_time(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    name = topic(pair.cluster, judge, 1)
+    queue = Queue(name, "broker-a", 0)
+
+    with (
+        pair.clients.producer(fresh("producers"), pair.address) as producer,
+        pair.clients.puller(fresh("group"), pair.address) as puller,
+    ):
+        producer.send(numbered(name, 0, 20))
+        seen = puller.pull(queue, 0).messages
+        assert len(seen) == 20
+        assert puller.offset(queue, "time", 0) == 0
+        for message in seen:
+            found = puller.offset(queue, "time", message.store_timestamp)
+            assert seen[found].store_timestamp == message.store_timestamp
+        # After the last one, the last one is the nearest neighbour.
+        assert puller.offset(queue, "time", seen[-1].store_timestamp + 60_000) == 19
+
+
+def split(first: Any, second: Any) -> tuple[list[Queue], list[Queue]]:
+    """What two members of a group over four queues hold, once it is two each."""
+    for _ in range(300):
+        shares = first.assigned(2), second.assigned(2)
+        if [len(share) for share in shares] == [2, 2]:
+            break
+    return shares

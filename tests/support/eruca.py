@@ -1,0 +1,104 @@
+"""Eruca's own daemons as processes, started as an operator starts them.
+
+The same face as tests/support/apache.py, so that a test runs on either. Ports are chosen by the
+daemons (listenPort=0) and read from what they print.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support import raw
+from tests.support.apache import SMALL_STORE
+from tests.support.processes import Process
+
+SCRIPTS = Path(sys.executable).parent
+_GET_BROKER_CLUSTER_INFO = 106
+
+
+class ErucaNameServer:
+    """`mqnamesrv` as a process; `address` is ip:port."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        conf = _write(home / "namesrv.conf", {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json")})
+        self.process = Process([str(SCRIPTS / "mqnamesrv"), "-c", str(conf)], home / "namesrv.out")
+        line = self.process.wait_for_line("listening on")
+        self.port = int(line.rpartition(":")[2])
+        self.address = f"127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.process.stop()
+
+
+class ErucaBroker:
+    """`mqbroker` as a process, registered with `name_server`; `properties` go to its file."""
+
+    def __init__(self, home: Path, name_server: str, properties: Mapping[str, str] | None = None) -> None:
+        self.store = home / "store"
+        home.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "listenPort": "0",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "brokerName": "broker-a",
+            "brokerClusterName": "JudgeCluster",
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            **SMALL_STORE,
+            **(properties or {}),
+        }
+        conf = _write(home / "broker.conf", settings)
+        self.process = Process([str(SCRIPTS / "mqbroker"), "-n", name_server, "-c", str(conf)], home / "broker.out")
+        found = re.search(r"\[[^,]+, ([\d.]+:(\d+))\]", self.process.wait_for_line("boot success"))
+        assert found is not None
+        self.address, self.port = found.group(1), int(found.group(2))
+        self.process.wait_until(lambda: self._registered(name_server), "registration")
+
+    def _registered(self, name_server: str) -> bool:
+        return self.address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
+
+    def stop(self) -> None:
+        """An orderly end: the store is flushed and `abort` removed."""
+        self.process.stop()
+
+
+class ErucaCluster:
+    """A name server and one broker."""
+
+    def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.name = "eruca"
+        self.home = home
+        self.name_server = ErucaNameServer(home)
+        try:
+            self.broker = ErucaBroker(home, self.name_server.address, properties)
+        except BaseException:
+            self.name_server.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        return self.name_server.address
+
+    def stop(self) -> None:
+        self.broker.stop()
+        self.name_server.stop()
+
+
+def _write(file: Path, properties: Mapping[str, str]) -> Path:
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return file
