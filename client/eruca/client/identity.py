@@ -59,6 +59,7 @@ class UniqueKeys:
         key = message.unique_key(self._address, os.getpid(), time.monotonic_ns() >> 8, 0, 0)
         self._prefix = key[:-12]
         self._counter = 0
+        self._elapsed = -1
         self._start_of_month(time.time())
 
     def _start_of_month(self, now: float) -> None:
@@ -72,11 +73,11 @@ class UniqueKeys:
         if not self._month <= now < self._month_end:
             self._start_of_month(now)
         self._counter = counter = (self._counter + 1) & 0xFFFF
-        return "%s%08X%04X" % (self._prefix, int((now - self._month) * 1000) & 0xFFFFFFFF, counter)  # noqa: UP031
-
-    def next_now(self) -> str:
-        """The id of a message made now."""
-        return self.next(time.time())
+        elapsed = int((now - self._month) * 1000)
+        if elapsed != self._elapsed:
+            self._elapsed = elapsed
+            self._start = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
+        return f"{self._start}{counter:04X}"
 
 
 _keys: UniqueKeys | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -21,7 +22,7 @@ from eruca.client.message import Message
 from eruca.client.routes import Route
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.sends import Choice, Send, SendEndpoint, SendResult
-from eruca.client.session import Session, now_ms
+from eruca.client.session import Session
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.names import DEFAULT_TOPIC
@@ -161,9 +162,10 @@ class Producer:
         future.
         """
         message.check(self.max_message_size)
-        key = identity.unique_keys().next_now()
+        now = time.time()
+        key = identity.unique_keys().next(now)
         body, bits = compress(message.body, self.compress_from)
-        header = self._header(message.topic, message.properties_text(key), bits, message.flag)
+        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
         choose = self._choice(message, queue, selector, arg)
         return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
 
@@ -175,11 +177,12 @@ class Producer:
         See ``split_batch`` for more than fit. Errors as in ``send``.
         """
         check_batch(messages, self.max_message_size)
-        keys = [identity.unique_keys().next_now() for _ in messages]
+        now = time.time()
+        keys = [identity.unique_keys().next(now) for _ in messages]
         body = encode_messages(messages, keys, self.max_message_size)
         first = messages[0]
         wait = f"WAIT\x01{'true' if first.wait_store else 'false'}"
-        header = self._header(first.topic, wait, 0, 0)
+        header = self._header(first.topic, wait, 0, 0, now)
         header.batch = True
         choose = self._choice(first, queue, None, None)
         return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout)
@@ -196,8 +199,9 @@ class Producer:
         message.check(self.max_message_size)
         session = self.session
         body, bits = compress(message.body, self.compress_from)
-        text = message.properties_text(identity.unique_keys().next_now())
-        header = self._header(message.topic, text, bits, message.flag)
+        now = time.time()
+        text = message.properties_text(identity.unique_keys().next(now))
+        header = self._header(message.topic, text, bits, message.flag, now)
         route = session.routes.get(message.topic)
         if route is None or not route.to_send:
             route = await session.route_to_send(message.topic, self.new_topic_queues)
@@ -206,7 +210,7 @@ class Producer:
         connection = await session.connection(await session.master(chosen.broker_name, message.topic))
         connection.oneway(api.SEND_MESSAGE_V2, header, body)
 
-    def _header(self, topic: str, properties: str, sys_flag: int, flag: int) -> SendMessageV2:
+    def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
         return SendMessageV2(
             producer_group=self.group,
             topic=topic,
@@ -214,7 +218,7 @@ class Producer:
             default_topic_queue_nums=self.new_topic_queues,
             queue_id=0,
             sys_flag=sys_flag,
-            born_timestamp=now_ms(),
+            born_timestamp=int(now * 1000),
             flag=flag,
             properties=properties,
             reconsume_times=0,

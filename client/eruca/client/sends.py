@@ -121,7 +121,7 @@ class Send:
         self.timeout = timeout
         self.start = session.loop.time()
         self.tries = 0
-        self.brokers: list[str] = []
+        self.brokers: tuple[str, ...] = ()
         self.queue: MessageQueue | None = None
         self.future: asyncio.Future[SendResult] = session.loop.create_future()
 
@@ -134,7 +134,7 @@ class Send:
             return
         try:
             queue = self._take(route)
-        except ClientError as error:
+        except Exception as error:  # a selector of the user's may raise anything
             self.fail(error)
             return
         address = session.master_now(queue.broker_name)
@@ -145,10 +145,10 @@ class Send:
             self._ask(connection, self.timeout - (self.session.loop.time() - self.start if self.tries > 1 else 0))
 
     def _take(self, route: Route) -> MessageQueue:
-        queue = self.choose(route, self.brokers[-1] if self.brokers else None)
-        self.queue = queue
+        brokers = self.brokers
+        queue = self.queue = self.choose(route, brokers[-1] if brokers else None)
         self.header.queue_id = queue.queue_id
-        self.brokers.append(queue.broker_name)
+        self.brokers = (*brokers, queue.broker_name)
         self.tries += 1
         return queue
 
@@ -170,6 +170,8 @@ class Send:
             self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error or 'connecting took too long'})"))
         except ClientError as error:
             self._failed(error)
+        except Exception as error:  # a selector of the user's may raise anything
+            self.fail(error)
         else:
             self._ask(connection, self.start + self.timeout - self.session.loop.time())
 
@@ -227,7 +229,7 @@ class Send:
             failed.__cause__ = error
             self.fail(failed)
 
-    def fail(self, error: ClientError) -> None:
+    def fail(self, error: Exception) -> None:
         """Give up."""
         self.producer.ended(self)
         if not self.future.done():

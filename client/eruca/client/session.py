@@ -72,7 +72,7 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.address = settings.client_ip or identity.local_address()
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
-        self.channels = Channels(Router(self, [pushed.routes]), connect_timeout=settings.connect_timeout)
+        self.channels = Channels(Router(self, [pushed.routes]), connect_timeout=settings.connect_timeout, offer=False)
         self.nameservers = Nameservers(
             find_nameservers(settings.nameserver), self.channels, timeout=settings.request_timeout
         )
@@ -82,7 +82,7 @@ class Session:
         self._producers: dict[str, int] = {}
         self._brokers: dict[str, dict[int, str]] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
-        self._greeted: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._greeted: set[Connection] = set()
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -206,7 +206,9 @@ class Session:
 
     async def _greet(self, address: str) -> None:
         connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
-        self._greeted.add(connection)
+        if connection not in self._greeted:
+            self._greeted.add(connection)
+            connection.on_close(self._greeted.discard)
         try:
             await connection.call(
                 api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
