@@ -48,6 +48,7 @@ import dataclasses
 import difflib
 import enum
 import math
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +90,8 @@ class _Rules:
     at_least: float | None = None
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
+    pattern: str | None = None
+    words: str = "text"
     environment: str | None = None
 
 
@@ -103,6 +106,8 @@ def setting(
     at_least: float | None = None,
     at_most: float | None = None,
     one_of: Sequence[str] = (),
+    pattern: str | None = None,
+    words: str = "text",
     environment: str | None = None,
 ) -> Any:
     """A dataclass field with its rules; a plain ``name: type = default`` is a setting as well.
@@ -111,11 +116,12 @@ def setting(
     change while the daemon runs (default: it may not). ``important``: among those that -m prints.
     ``secret``: never shown, never live. ``path``: names a file or directory, never live.
     ``at_least``, ``at_most``: bounds of a number, both included. ``one_of``: the only texts that a
-    str may be. ``environment``: a variable that replaces the default.
+    str may be. ``pattern``: a regular expression that the whole text must match, said in ``words``
+    to who wrote something else. ``environment``: a variable that replaces the default.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
-    rules = _Rules(key, live, important, secret, path, at_least, at_most, tuple(one_of), environment)
+    rules = _Rules(key, live, important, secret, path, at_least, at_most, tuple(one_of), pattern, words, environment)
     return dataclasses.field(default=default, metadata={_MARK: rules})
 
 
@@ -152,6 +158,8 @@ class Setting:
             raise self._refusal(text)
         if self.rules.one_of and found not in self.rules.one_of:
             raise self._refusal(text)
+        if self.rules.pattern is not None and re.fullmatch(self.rules.pattern, text) is None:
+            raise self._refusal(text)
         return found
 
     def text(self, config: object) -> str:
@@ -169,7 +177,7 @@ class Setting:
             return "one of " + ", ".join(self.kind.__members__)
         if self.rules.one_of:
             return "one of " + ", ".join(self.rules.one_of)
-        words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        words = {bool: "true or false", int: "a whole number", float: "a number", str: self.rules.words}
         low, high = self.rules.at_least, self.rules.at_most
         if low is not None and high is not None:
             return f"{words[self.kind]} from {low} to {high}"

@@ -75,6 +75,7 @@ async def test_a_change_holds_at_once(desk: Desk) -> None:
     [
         ("fileReservedTime=soon", "fileReservedTime: 'soon' is not allowed; write a whole number, at least 0"),
         ("brokerPermission=9", "brokerPermission: '9' is not allowed; write a whole number from 0 to 7"),
+        ("deleteWhen=24", "deleteWhen: '24' is not allowed; write hours from 00 to 23 joined by ;"),
         ("traceOn=maybe", "traceOn: 'maybe' is not allowed; write true or false"),
         ("fileReservedTim=48", "unknown key fileReservedTim (did you mean fileReservedTime?)"),
         ("brokerName=b", "brokerName cannot be changed while the daemon runs; set it in the configuration file"),
@@ -151,21 +152,49 @@ async def test_an_empty_change_changes_nothing(prepared: Prepared) -> None:
     assert (desk.folder / "broker.conf").read_text() == "traceOn=true\n"
 
 
+PULL = {
+    "consumerGroup": "g",
+    "topic": "T",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 4,
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 0,
+    "subscription": "*",
+    "subVersion": 1,
+}
+
+
 async def test_taking_the_brokers_permission_is_felt_by_the_next_pull(desk: Desk) -> None:
     desk.topic("T")
     desk.store("T", 0, 0)
-    fields = {
-        "consumerGroup": "g",
-        "topic": "T",
-        "queueId": 0,
-        "queueOffset": 0,
-        "maxMsgNums": 1,
-        "sysFlag": 4,
-        "commitOffset": 0,
-        "suspendTimeoutMillis": 0,
-        "subscription": "*",
-        "subVersion": 1,
-    }
-    assert (await desk.ask(11, fields)).code == 0
+    assert (await desk.ask(11, PULL)).code == 0
     assert (await desk.ask(CHANGE, body=b"brokerPermission=2")).code == 0
-    assert (await desk.ask(11, fields)).code == 16
+    assert (await desk.ask(11, PULL)).code == 16
+
+
+async def test_a_smaller_reply_is_felt_by_the_next_pull(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, 0, 1, 2)
+    assert (await desk.ask(11, PULL)).fields["nextBeginOffset"] == "3"
+    assert (await desk.ask(CHANGE, body=b"maxTransferCountOnMessageInMemory=1")).code == 0
+    assert (await desk.ask(11, PULL)).fields["nextBeginOffset"] == "1"
+
+
+async def test_taking_automatic_topics_is_felt_by_the_next_send(desk: Desk) -> None:
+    def message(topic: str) -> dict[str, object]:
+        return {"a": "pg", "b": topic, "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
+
+    assert (await desk.ask(310, message("First"), b"x")).code == 0
+    assert (await desk.ask(CHANGE, body=b"autoCreateTopicEnable=false")).code == 0
+    assert (await desk.ask(310, message("Second"), b"x")).code == 17
+    assert (await desk.ask(310, message("First"), b"x")).code == 0
+    assert (await desk.ask(CHANGE, body=b"autoCreateTopicEnable=true")).code == 0
+    assert (await desk.ask(310, message("Second"), b"x")).code == 0
+
+
+@pytest.mark.parametrize("hours", ["04", "4", "04;16", "00;23;", " 5 ; 6 "])
+async def test_hours_of_deletion_may_change(desk: Desk, hours: str) -> None:
+    assert (await desk.ask(CHANGE, body=f"deleteWhen={hours}".encode())).code == 0
+    assert desk.broker.store.config.delete_when == hours.lstrip()

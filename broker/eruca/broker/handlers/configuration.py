@@ -26,7 +26,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     changed = broker.configuration.change(properties.decode(call.body))
     broker.reconfigured()
     broker.intake.forget()
-    if "brokerPermission" in changed:
+    if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
         broker.registration.announce()
     audit(call, "configuration_changed", **changed)
     with kept("the new configuration"):
