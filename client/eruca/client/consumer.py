@@ -40,6 +40,8 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 
+STORE_AT_REST = 0.2
+"""Seconds after which the position of a queue is stored whose messages are all consumed."""
 AGAIN_SOON = 1.0
 """Seconds until a rebalance that could not do everything is tried again."""
 
@@ -221,10 +223,16 @@ class PushConsumer:
             wait = self._rebalance_interval if await self._ownership.rebalance() else AGAIN_SOON
 
     async def _keep_stored(self) -> None:
+        """Store all positions every offset_interval, and those of queues that came to rest soon."""
         assert self._ownership is not None
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._offset_interval
         while True:
-            await asyncio.sleep(self._offset_interval)
-            self._ownership.store_positions()
+            await asyncio.sleep(min(STORE_AT_REST, self._offset_interval))
+            everything = loop.time() >= due
+            if everything:
+                due = loop.time() + self._offset_interval
+            self._ownership.store_positions(only_news=not everything)
 
     # ------------------------------------------------------------------ messages
 

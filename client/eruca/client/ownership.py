@@ -221,19 +221,26 @@ class Ownership:
             return False
         return True
 
-    def store_positions(self) -> None:
-        """Tell the brokers all positions, without waiting for them."""
+    def store_positions(self, *, only_news: bool = False) -> None:
+        """Tell the brokers the positions, without waiting for them.
+
+        With ``only_news`` those of queues that are consumed to the end of what was pulled, and only once.
+        """
         for queue, reader in self.readers.items():
+            position = reader.run.position
+            if only_news and (len(reader.run) or reader.told == position):
+                continue
             address = self._session.master_now(queue.broker_name)
             connection = None if address is None else self._session.ready(address)
             if connection is not None and not reader.run.dropped:
+                reader.told = position
                 connection.oneway(
                     api.UPDATE_CONSUMER_OFFSET,
                     UpdateConsumerOffset(
                         consumer_group=self._group,
                         topic=queue.topic,
                         queue_id=queue.queue_id,
-                        commit_offset=reader.run.position,
+                        commit_offset=position,
                     ),
                 )
 

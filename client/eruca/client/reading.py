@@ -59,6 +59,8 @@ class Reader:
         self.subscription = subscription
         self.last_pull = 0
         """When it pulled last, in ms since 1970."""
+        self.told = -1
+        """The position that the broker was told last."""
         self._session = session
         self._limits = limits
         self._deliver = deliver
@@ -109,8 +111,10 @@ class Reader:
         ask.queue_offset = run.next_offset
         ask.commit_offset = position
         ask.sub_version = self.subscription.sub_version
-        store = pull.COMMIT_OFFSET if position > 0 and self._broker_id == MASTER else 0
-        ask.sys_flag = pull.SUSPEND | store
+        ask.sys_flag = pull.SUSPEND
+        if position > 0 and self._broker_id == MASTER:
+            ask.sys_flag |= pull.COMMIT_OFFSET
+            self.told = position
         self.last_pull = now_ms()
         return await brokers.pull_messages(
             self._session, run.queue, ask, broker_id=self._broker_id, timeout=PULL_TIMEOUT
