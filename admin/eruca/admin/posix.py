@@ -87,7 +87,7 @@ def _burst(known: dict[str, Option], token: str) -> list[str]:
     for at in range(1, len(token)):
         option = known.get(f"-{token[at]}")
         if option is None:
-            return [*tokens, token] if at == 1 else [*tokens, token[at:]]
+            return [*tokens, token]
         tokens.append(f"-{option.letter}")
         if option.takes_value and at + 1 < len(token):
             return [*tokens, token[at + 1 :]]

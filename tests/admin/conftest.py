@@ -1,0 +1,122 @@
+"""A nameserver and a broker in this process, and mqadmin as an operator types it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from eruca.admin.cli import run
+from eruca.broker.config import BrokerConfig
+from eruca.protocol.bodies import ConsumerData, ConsumerOffsets, HeartbeatData, ProducerData, SubscriptionData
+from eruca.standalone.cluster import Cluster
+from tests.support.peers import Answering, Peer
+
+
+class Done(NamedTuple):
+    """What a command printed and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The printed lines, in words."""
+        return [line.split() for line in self.out.splitlines()]
+
+
+class Lab:
+    """A running cluster and an operator."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.nameserver = cluster.address
+        self.broker = cluster.broker.address
+        self.peers: list[Peer] = []
+
+    async def mqadmin(self, *line: str) -> Done:
+        """Run a command; the nameserver is in its environment."""
+        out, err = io.StringIO(), io.StringIO()
+        status = await run(line, {"NAMESRV_ADDR": self.nameserver}, out, err)
+        return Done(status, out.getvalue(), err.getvalue())
+
+    async def done(self, *line: str) -> Done:
+        """Run a command that must succeed without a complaint."""
+        done = await self.mqadmin(*line)
+        assert (done.status, done.err) == (0, ""), done
+        return done
+
+    async def topic(self, name: str, queues: int = 1) -> str:
+        """A topic that exists and has a route."""
+        await self.done("updateTopic", "-c", "DefaultCluster", "-t", name, "-r", str(queues), "-w", str(queues))
+        return name
+
+    async def send(self, topic: str, *bodies: str, queue: int = 0, tags: str = "", keys: str = "") -> list[str]:
+        """Messages in one queue of a topic; their ids."""
+        line = ["sendMessage", "-t", topic, "-b", "broker-a", "-i", str(queue)]
+        line += ["-c", tags] if tags else []
+        line += ["-k", keys] if keys else []
+        return [(await self.done(*line, "-p", body)).rows[1][-1] for body in bodies]
+
+    async def member(
+        self, group: str, *topics: str, client_id: str = "10.0.0.1@c", answering: Answering | None = None
+    ) -> Peer:
+        """An online consumer of a group, as a Java client shows itself."""
+        peer = await self._peer(answering)
+        subscriptions = [SubscriptionData(topic=topic, sub_string="*", sub_version=7) for topic in topics]
+        beat = HeartbeatData(
+            client_id=client_id,
+            consumer_data_set=[
+                ConsumerData(
+                    group_name=group,
+                    consume_type="CONSUME_PASSIVELY",
+                    message_model="CLUSTERING",
+                    consume_from_where="CONSUME_FROM_LAST_OFFSET",
+                    subscription_data_set=subscriptions,
+                )
+            ],
+        )
+        assert (await peer.ask(34, {}, beat.encode())).code == 0
+        return peer
+
+    async def producer(self, group: str) -> Peer:
+        """An online producer of a group."""
+        peer = await self._peer(None)
+        beat = HeartbeatData(client_id="10.0.0.2@p", producer_data_set=[ProducerData(group_name=group)])
+        assert (await peer.ask(34, {}, beat.encode())).code == 0
+        return peer
+
+    async def _peer(self, answering: Answering | None) -> Peer:
+        peer = await Peer(answering=answering).connect(self.broker)
+        self.peers.append(peer)
+        return peer
+
+    async def commit(self, group: str, topic: str, *offsets: int) -> None:
+        """Committed offsets of the queues 0, 1, … of a topic."""
+        peer = await self._peer(None)
+        for queue, offset in enumerate(offsets):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": queue, "commitOffset": offset}
+            assert (await peer.ask(15, fields)).code == 0
+
+    async def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offsets of a topic, by queue."""
+        peer = await self._peer(None)
+        table = ConsumerOffsets.decode((await peer.ask(43)).body).offset_table
+        return table.get(f"{topic}@{group}", {})
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    config = BrokerConfig(broker_name="broker-a")
+    config.store.mapped_file_size_commit_log = 1 << 20
+    config.store.max_hash_slot_num = 128
+    config.store.max_index_num = 512
+    async with Cluster(tmp_path, broker=config) as cluster:
+        lab = Lab(cluster)
+        yield lab
+        for peer in lab.peers:
+            await peer.close()

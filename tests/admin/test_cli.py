@@ -1,0 +1,154 @@
+"""mqadmin without a cluster: overview, usage, and what is wrong with a line."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from eruca.admin.cli import run
+from eruca.admin.command import COMMANDS
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin"
+
+# Commands and their options as Apache's mqadmin 4.9.7 has them: ! required, / one of two, + takes no value.
+OPTIONS = {
+    "updateTopic": "b/ c/ t! r w p o u s",
+    "deleteTopic": "t! c!",
+    "updateTopicPerm": "b/ c/ t! p!",
+    "topicRoute": "t! l+",
+    "topicStatus": "t!",
+    "topicClusterList": "t!",
+    "topicList": "c+",
+    "allocateMQ": "t! i!",
+    "updateOrderConf": "t! v m!",
+    "clusterList": "m+ i",
+    "brokerStatus": "b/ c/",
+    "updateBrokerConfig": "b/ c/ k! v!",
+    "getBrokerConfig": "b/ c/",
+    "wipeWritePerm": "b!",
+    "addWritePerm": "b!",
+    "cleanExpiredCQ": "b c",
+    "cleanUnusedTopic": "b c",
+    "deleteExpiredCommitLog": "b c",
+    "sendMsgStatus": "b! s c",
+    "brokerConsumeStats": "b! t l o",
+    "producer": "b!",
+    "updateSubGroup": "b/ c/ g! s m d q r i w a",
+    "deleteSubGroup": "b/ c/ g! r",
+    "getConsumerConfig": "g!",
+    "consumerProgress": "g s",
+    "consumerConnection": "g! b",
+    "consumerStatus": "g! i b s+",
+    "producerConnection": "g! t!",
+    "resetOffsetByTime": "g! t! s! f c+",
+    "skipAccumulatedMessage": "g! t! f",
+    "cloneGroupOffset": "s! d! t! o",
+    "statsAll": "a+ t",
+    "queryMsgById": "i! g d s u",
+    "queryMsgByKey": "t! k!",
+    "queryMsgByUniqueKey": "i! t! a+ g d",
+    "queryMsgByOffset": "t! b! i! o!",
+    "printMsg": "t! c s b e d",
+    "printMsgByQueue": "t! a! i! c s b e p d f",
+    "sendMessage": "t! p! k c b i m",
+    "consumeMessage": "t! b o i g s e c",
+    "checkMsgSendRT": "t! a s",
+    "queryCq": "t! q! i! c b g",
+    "updateKvConfig": "s! k! v!",
+    "deleteKvConfig": "s! k!",
+    "getNamesrvConfig": "",
+    "updateNamesrvConfig": "k! v!",
+    "updateAclConfig": "b/ c/ a! s! t g i u w m",
+    "deleteAclConfig": "b/ c/ a!",
+    "updateGlobalWhiteAddr": "b/ c/ g! p",
+    "clusterAclConfigVersion": "b/ c/",
+    "getAclConfig": "b/ c/",
+}
+
+
+async def mqadmin(*line: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    return await run(line, {}, out, err), out.getvalue(), err.getvalue()
+
+
+def test_commands_and_options_are_apaches() -> None:
+    declared = {}
+    for each in COMMANDS.values():
+        marks = []
+        for option in each.options:
+            if option.letter not in "hn":
+                mark = "!" if option.required else "/" if option.group else "" if option.takes_value else "+"
+                marks.append(option.letter + mark)
+        declared[each.name] = set(marks)
+    assert declared == {name: set(options.split()) for name, options in OPTIONS.items()}
+
+
+async def test_alone_it_lists_its_commands() -> None:
+    status, out, err = await mqadmin()
+    lines = out.splitlines()
+    assert (status, err, lines[0]) == (0, "", "The most commonly used mqadmin commands are:")
+    assert {line.split()[0] for line in lines[1:-2]} == set(OPTIONS)
+    assert lines[-1] == "See 'mqadmin help <command>' for more information on a specific command."
+
+
+@pytest.mark.parametrize("line", [("help", "topicroute"), ("TopicRoute", "-h"), ("topicRoute", "-t", "T", "--help")])
+async def test_usage_by_help_or_option_in_any_case(line: tuple[str, ...]) -> None:
+    status, out, err = await mqadmin(*line)
+    assert (status, err) == (0, "")
+    assert out.startswith("usage: mqadmin topicRoute [-h] [-l] [-n <arg>] -t <arg>\n -h,--help")
+
+
+@pytest.mark.parametrize(("name", "file"), [("resetOffsetByTime", "help"), ("updateTopic", "updateTopic")])
+async def test_the_synopsis_and_names_are_those_apache_prints(name: str, file: str) -> None:
+    def outline(text: str) -> str:
+        """What is left of usages without the words that explain each option."""
+        (found,) = re.findall(rf"usage: mqadmin {name}(?:.*\n)+?(?=\n|--- |\Z)", text)
+        return re.sub(r"(?m)^( -\w,--\S+(?: <arg>)?) .*$", r"\1", found)
+
+    apache = outline((GOLDEN / f"{file}.txt").read_text())
+    assert outline((await mqadmin("help", name))[1]) == apache
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("updateTopic", "-t", "T"), "mqadmin updateTopic: one of -b and -c is required\n"),
+        (("updateTopic", "-t", "T", "-b", "x", "-c", "y"), "mqadmin updateTopic: -b and -c exclude each other\n"),
+        (("topicRoute",), "mqadmin topicRoute: option -t (--topic) is required\n"),
+        (("topicRoute", "-t", "T", "-z"), "mqadmin topicRoute: there is no option -z\n"),
+    ],
+)
+async def test_a_wrong_line_shows_the_usage_and_fails(line: tuple[str, ...], words: str) -> None:
+    status, out, err = await mqadmin(*line)
+    assert (status, err) == (1, words)
+    assert out.startswith(f"usage: mqadmin {line[0]} ")
+
+
+async def test_an_unknown_command_fails() -> None:
+    assert await mqadmin("noSuchCommand") == (1, "", "The sub command noSuchCommand not exist.\n")
+    assert await mqadmin("help", "noSuchCommand") == (1, "", "The sub command noSuchCommand not exist.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("topicList",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
+        (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
+        (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
+        (("topicList", "-n", "here"), 'an address looks like "host:port"'),
+        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
+        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),
+        (("sendMessage", "-t", "T", "-p", "x", "-i", "1"), "Broker name must be set if the queue is chosen!"),
+        (("consumeMessage", "-t", "T", "-i", "1"), "Please set the brokerName before queueId!"),
+        (("consumeMessage", "-t", "T", "-b", "b", "-o", "1"), "Please set queueId before offset!"),
+        (("consumeMessage", "-t", "T", "-c", "0"), "Please input a positive messageNumber!"),
+        (("consumeMessage", "-t", "T", "-s", "9999999999999"), "Please set the beginTimestamp before now!"),
+        (("consumeMessage", "-t", "T", "-s", "9", "-e", "8"), "less than or equal to the endTimestamp"),
+        (("queryMsgById", "-i", "nonsense"), "a message id has 32 or 56 hexadecimal digits, not 'nonsense'"),
+    ],
+)
+async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], words: str) -> None:
+    status, out, err = await mqadmin(*line)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"mqadmin {line[0]}: ") and words in err and err.count("\n") == 1

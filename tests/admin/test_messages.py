@@ -1,0 +1,209 @@
+"""Messages by mqadmin: sent, printed, looked up."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eruca.admin.commands import message
+from tests.admin.conftest import Lab
+from tests.support.peers import Pushed
+
+
+@pytest.fixture(autouse=True)
+def bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Bodies are written to a folder of the test."""
+    monkeypatch.setattr(message, "BODY_DIRECTORY", tmp_path / "bodies")
+    yield tmp_path / "bodies"
+
+
+def fields(out: str) -> dict[str, str]:
+    """The lines ``Name:   value`` of a message that was looked up."""
+    return dict(re.findall(r"(?m)^([A-Z][\w ]+:) +(.*)$", out))
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder."""
+    return sorted(each.name for each in folder.iterdir())
+
+
+async def offset_id(lab: Lab, topic: str) -> str:
+    """The broker's id of the first message of a topic."""
+    out = (await lab.done("queryMsgByOffset", "-t", topic, "-b", "broker-a", "-i", "0", "-o", "0")).out
+    return fields(out)["OffsetID:"]
+
+
+async def test_a_message_is_sent_to_any_queue_or_to_one(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    done = await lab.done("sendMessage", "-t", "T", "-p", "hello", "-k", "k1", "-c", "TagA")
+    lines = done.out.splitlines()
+    assert lines[0] == "#Broker Name                      #QID  #Send Result            #MsgId"
+    assert done.rows[1][0] == "broker-a" and done.rows[1][2] == "SEND_OK" and len(done.rows[1][3]) == 32
+    one = await lab.done("sendMessage", "-t", "T", "-p", "hello", "-b", "broker-a", "-i", "1")
+    assert one.rows[1][:3] == ["broker-a", "1", "SEND_OK"]
+    wrong = await lab.mqadmin("sendMessage", "-t", "T", "-p", "hello", "-b", "nobody", "-i", "1")
+    assert (wrong.status, "no master on broker nobody; its brokers: broker-a" in wrong.err) == (1, True)
+    outside = await lab.mqadmin("sendMessage", "-t", "T", "-p", "hello", "-b", "broker-a", "-i", "7")
+    assert (outside.status, "request queueId[7] is illegal" in outside.err) == (1, True)
+
+
+async def test_a_topic_without_route_is_created_by_sending(lab: Lab) -> None:
+    done = await lab.done("sendMessage", "-t", "Fresh", "-p", "hello")
+    assert done.rows[1][2] == "SEND_OK"
+    assert (await lab.done("topicStatus", "-t", "Fresh")).rows[1][0] == "broker-a"
+
+
+async def test_messages_are_timed(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    checked = await lab.done("checkMsgSendRT", "-t", "T", "-a", "3")
+    assert [row[:3] for row in checked.rows[1:4]] == [["broker-a", str(n), "true"] for n in (0, 1, 0)]
+    assert checked.out.splitlines()[-1].startswith("Avg RT: ")
+    status = await lab.done("sendMsgStatus", "-b", "broker-a", "-c", "2")
+    assert len(re.findall(r"(?m)^rt=\d+ms, SendResult=SendResult \[sendStatus=SEND_OK, msgId=", status.out)) == 2
+
+
+async def test_messages_of_a_queue_are_consumed(lab: Lab) -> None:
+    await lab.topic("T")
+    ids = await lab.send("T", "one", "zwei é", "three", tags="TagA", keys="k")
+    line = ("consumeMessage", "-t", "T", "-b", "broker-a", "-i", "0")
+    first = (await lab.done(*line, "-o", "1")).out.splitlines()
+    assert first[0] == "Consume ok"
+    assert first[1].startswith(f"MSGID: {ids[1]} MessageExt [brokerName=broker-a, queueId=0, storeSize=")
+    assert "properties={MIN_OFFSET=0, MAX_OFFSET=3, " in first[1]
+    assert "body=[122, 119, 101, 105, 32, -61, -87]" in first[1]
+    assert first[1].endswith("BODY: zwei é") and first[2].endswith("BODY: three")
+    queue = "MessageQueue [topic=T, brokerName=broker-a, queueId=0]"
+    assert first[3] == f"{queue} print msg finished. status=NO_NEW_MSG, offset=3"
+    two = (await lab.done(*line, "-c", "2")).out
+    assert two.startswith("The oldler 2 message will be provided\nConsume ok\n") and two.count("MSGID: ") == 2
+    assert (await lab.done(*line, "-o", "9")).out == f"{queue} no matched msg, offset=9\n"
+    every = (await lab.done("consumeMessage", "-t", "T", "-c", "2")).out
+    assert every.startswith("The older 2 message of the 0 queue will be provided\nConsume ok\n")
+    assert every.count("MSGID: ") == 2
+
+
+async def test_messages_between_times(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one", "two")
+    all_time = await lab.done("consumeMessage", "-t", "T", "-s", "2020-01-01#00:00:00:000")
+    assert all_time.out.count("MSGID: ") == 2
+    before = await lab.done("printMsg", "-t", "T", "-e", "1577836800000")
+    assert before.out == (
+        "minOffset=0, maxOffset=0, MessageQueue [topic=T, brokerName=broker-a, queueId=0]\n" + "-" * 56 + "\n"
+    )
+
+
+async def test_messages_of_a_topic_are_printed(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "one", tags="TagA")
+    await lab.send("T", "two", tags="TagB", queue=1)
+    printed = (await lab.done("printMsg", "-t", "T")).out
+    assert "minOffset=0, maxOffset=1, MessageQueue [topic=T, brokerName=broker-a, queueId=1]\n" in printed
+    assert re.findall(r"BODY: (\w+)$", printed, re.MULTILINE) == ["one", "two"]
+    tagged = (await lab.done("printMsg", "-t", "T", "-s", "TagB || TagC", "-d", "false")).out
+    assert re.findall(r"BODY: (.+)$", tagged, re.MULTILINE) == ["NOT PRINT BODY"]
+    counted = await lab.done("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0", "-f", "true")
+    assert counted.out == f"Tag: {'TagA':<30} Count: 1\n"
+    wrong = await lab.mqadmin("printMsg", "-t", "T", "-c", "no-such-charset")
+    assert (wrong.status, "there is no charset no-such-charset" in wrong.err) == (1, True)
+
+
+async def test_a_message_is_found_by_every_id(lab: Lab, bodies: Path) -> None:
+    await lab.topic("T")
+    (unique,) = await lab.send("T", "hello", tags="TagA", keys="k1 k2")
+    stored = await offset_id(lab, "T")
+    by_id = fields((await lab.done("queryMsgById", "-i", stored)).out)
+    assert by_id["Topic:"] == "T" and by_id["Tags:"] == "[TagA]" and by_id["Keys:"] == "[k1 k2]"
+    assert by_id["Queue ID:"] == "0" and by_id["Queue Offset:"] == "0" and by_id["CommitLog Offset:"] == "0"
+    assert by_id["Store Host:"] == lab.broker and f"UNIQ_KEY={unique}" in by_id["Properties:"]
+    assert by_id["Message Body Path:"] == str(bodies / unique)
+    assert (bodies / unique).read_text() == "hello"
+    by_unique = await lab.done("queryMsgByUniqueKey", "-t", "T", "-i", unique)
+    assert "OffsetID:" not in by_unique.out
+    assert fields(by_unique.out)["Keys:"] == "[k1 k2]"
+    by_key = await lab.done("queryMsgByKey", "-t", "T", "-k", "k2")
+    assert by_key.out == f"{'#Message ID':<50} #QID {'#Offset':>40}\n{unique:<50}    0 {'0':>40}\n"
+
+
+async def test_what_is_not_found_is_said(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "hello", keys="k1")
+    for line, words in (
+        (("queryMsgByKey", "-t", "T", "-k", "none"), "no message of topic T has the key none"),
+        (("queryMsgByUniqueKey", "-t", "T", "-i", "AB"), "no message of topic T has the id AB"),
+        (("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "7"), "its offsets are 0 to 0"),
+        (("queryMsgByOffset", "-t", "T", "-b", "other", "-i", "0", "-o", "0"), "T is not on broker other"),
+        (("queryCq", "-t", "T", "-q", "0", "-i", "7"), "Index 7 of 0@T is not exist!"),
+    ):
+        done = await lab.mqadmin(*line)
+        assert (done.status, done.out, words in done.err) == (1, "", True), done
+
+
+async def test_who_consumed_a_message(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "a", "b", tags="TagA")
+    stored = await offset_id(lab, "T")
+    assert (await lab.done("queryMsgById", "-i", stored)).out.endswith("\n\n\nWARN: No Consumer\n")
+    await lab.member("ahead", "T", client_id="1")
+    await lab.member("behind", "T", client_id="2")
+    await lab.done("updateTopic", "-b", lab.broker, "-t", "%RETRY%gone", "-r", "1", "-w", "1")
+    for group, offset in (("ahead", 1), ("behind", 0), ("gone", 2)):
+        await lab.commit(group, "T", offset)
+    tracks = (await lab.done("queryMsgById", "-i", stored)).out.splitlines()[-3:]
+    assert sorted(tracks) == [
+        "MessageTrack [consumerGroup=ahead, trackType=CONSUMED, exceptionDesc=null]",
+        "MessageTrack [consumerGroup=behind, trackType=NOT_CONSUME_YET, exceptionDesc=null]",
+        "MessageTrack [consumerGroup=gone, trackType=NOT_ONLINE, "
+        "exceptionDesc=CODE:206 DESC:the consumer group[gone] not online]",
+    ]
+
+
+async def test_a_member_consumes_a_message_directly(lab: Lab) -> None:
+    def consume(pushed: Pushed) -> tuple[int, bytes] | None:
+        result = b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":7}'
+        return (0, result) if pushed.code == 309 else None
+
+    await lab.topic("T")
+    await lab.send("T", "hello")
+    member = await lab.member("G", "T", client_id="c1", answering=consume)
+    done = await lab.done("queryMsgById", "-i", await offset_id(lab, "T"), "-g", "G", "-d", "c1")
+    assert done.out == (
+        "ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=CR_SUCCESS, remark=null, "
+        "spentTimeMills=7]\n"
+    )
+    (pushed,) = await member.received(309)
+    assert b"hello" in pushed.body
+
+
+async def test_a_message_is_sent_again(lab: Lab) -> None:
+    await lab.topic("T")
+    (unique,) = await lab.send("T", "hello", keys="k")
+    stored = await offset_id(lab, "T")
+    done = await lab.done("queryMsgById", "-i", stored, "-s", "true")
+    assert done.out.startswith(f"prepare resend msg. originalMsgId={stored}SendResult [sendStatus=SEND_OK, ")
+    assert f"msgId={unique}, " in done.out
+    assert (await lab.done("topicStatus", "-t", "T")).rows[1][3] == "2"
+
+
+async def test_an_id_that_is_no_plain_name_names_no_file(lab: Lab, bodies: Path) -> None:
+    await lab.topic("T")
+    peer = await lab.member("G", "T")
+    properties = "UNIQ_KEY\x01../../escaped"
+    send = {"a": "p", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0, "i": properties}
+    assert (await peer.ask(310, send, b"hello")).code == 0
+    stored = await offset_id(lab, "T")
+    path = fields((await lab.done("queryMsgById", "-i", stored)).out)["Message Body Path:"]
+    assert path == str(bodies / stored)
+    assert names(bodies) == [stored]
+
+
+async def test_units_of_a_queue(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "a", "b", tags="TagA")
+    out = (await lab.done("queryCq", "-t", "T", "-q", "0", "-i", "1", "-c", "1")).out
+    assert re.fullmatch(
+        "Queue data: \nmax: 2, min: 0\n={38}\nidx: 1\nConsumeQueueData{physicOffset=\\d+, physicSize=\\d+, "
+        "tagsCode=2598919, extendDataJson='null', bitMap='null', eval=false, msg='null'}\n={38}\n",
+        out,
+    )

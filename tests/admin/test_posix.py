@@ -1,0 +1,83 @@
+"""Command lines as commons-cli 1.2 reads them, and the usage it prints."""
+
+import pytest
+
+from eruca.admin.errors import UsageError
+from eruca.admin.posix import Option, check, parse, usage
+
+TOPIC = Option("t", "topic", "name of the topic", required=True)
+STAMP = Option("s", "timestamp", "a time")
+LIST = Option("l", "list", "as a table", takes_value=False)
+MORE = Option("m", "more", "more of it", takes_value=False)
+OPTIONS = (TOPIC, STAMP, LIST, MORE)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("-t T", {"t": "T"}),
+        ("--topic T", {"t": "T"}),
+        ("--topic=T", {"t": "T"}),
+        ("-tT", {"t": "T"}),
+        ("-lm -t T", {"l": "", "m": "", "t": "T"}),
+        ("-lmtT", {"l": "", "m": "", "t": "T"}),
+        ("-s -1 -t T", {"s": "-1", "t": "T"}),
+        ("-s -1234 -t T", {"s": "-1234", "t": "T"}),
+        ("-t T -t U", {"t": "T"}),
+        ("what -t T is this", {"t": "T"}),
+        ('-t "T"', {"t": "T"}),
+        ("-t T -- -l", {"t": "T"}),
+        ("", {}),
+    ],
+)
+def test_a_line_is_read_as_operators_write_it(line: str, found: dict[str, str]) -> None:
+    assert parse(OPTIONS, line.split()) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-x", "there is no option -x"),
+        ("--nothing", "there is no option --nothing"),
+        ("-t", "option -t (--topic) needs a value"),
+        ("-t -l", "option -t (--topic) needs a value"),
+        ("-lx", "there is no option -lx"),
+    ],
+)
+def test_what_is_no_line_is_refused_in_a_sentence(line: str, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(OPTIONS, line.split())
+    assert str(refused.value) == words
+
+
+def test_required_options_and_groups_are_checked() -> None:
+    grouped = (TOPIC, Option("b", "broker", "", group="bc"), Option("c", "cluster", "", group="bc"))
+    check(grouped, {"t": "T", "c": "C"})
+    for given, words in (
+        ({"b": "B"}, "option -t (--topic) is required"),
+        ({"t": "T"}, "one of -b and -c is required"),
+        ({"t": "T", "b": "B", "c": "C"}, "-b and -c exclude each other"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            check(grouped, given)
+        assert str(refused.value) == words
+
+
+def test_usage_has_apaches_layout() -> None:
+    assert usage("mqadmin some", OPTIONS) == (
+        "usage: mqadmin some [-l] [-m] [-s <arg>] -t <arg>\n"
+        " -l,--list              as a table\n"
+        " -m,--more              more of it\n"
+        " -s,--timestamp <arg>   a time\n"
+        " -t,--topic <arg>       name of the topic\n"
+    )
+
+
+def test_long_usage_is_folded_at_110_columns() -> None:
+    many = tuple(Option(letter, f"option{letter}", "word " * 25) for letter in "abcdefghijklm")
+    lines = usage("mqadmin some", many).splitlines()
+    assert max(map(len, lines)) <= 110
+    assert lines[0] == "usage: mqadmin some " + " ".join(f"[-{letter} <arg>]" for letter in "abcdefgh")
+    assert lines[1] == "       " + " ".join(f"[-{letter} <arg>]" for letter in "ijklm")
+    assert lines[2].startswith(" -a,--optiona <arg>   word")
+    assert lines[3].startswith(" " * 22 + "word")

@@ -1,0 +1,190 @@
+"""Topics and brokers by mqadmin, against a running cluster."""
+
+from tests.admin.conftest import Lab
+
+CONFIG = (
+    "TopicConfig [topicName={name}, readQueueNums={queues}, writeQueueNums={queues}, perm={perm}, "
+    "topicFilterType=SINGLE_TAG, topicSysFlag=0, order={order}]\n"
+)
+
+
+async def test_a_topic_is_created_found_and_deleted(lab: Lab) -> None:
+    created = await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2")
+    config = CONFIG.format(name="T", queues=2, perm="RW-", order="false")
+    assert created.out == f"create topic to {lab.broker} success.\n{config}"
+    assert "T" in (await lab.done("topicList")).out.splitlines()
+    assert (await lab.done("topicClusterList", "-t", "T")).out == "DefaultCluster\n"
+    deleted = await lab.done("deleteTopic", "-c", "DefaultCluster", "-t", "T")
+    assert deleted.out == (
+        "delete topic [T] from cluster [DefaultCluster] success.\ndelete topic [T] from NameServer success.\n"
+    )
+    assert "T" not in (await lab.done("topicList")).out.splitlines()
+    gone = await lab.mqadmin("topicRoute", "-t", "T")
+    assert (gone.status, gone.out) == (1, "")
+    assert gone.err == (
+        f"mqadmin topicRoute: No topic route info in name server for the topic: T (code 17 from {lab.nameserver})\n"
+    )
+
+
+async def test_an_ordered_topic_keeps_an_order_configuration(lab: Lab) -> None:
+    one = await lab.done("updateTopic", "-b", lab.broker, "-t", "O", "-r", "3", "-w", "3", "-o", "true")
+    assert one.out == (
+        f"set broker orderConf. isOrder=true, orderConf=[broker-a:3]create topic to {lab.broker} success.\n"
+        + CONFIG.format(name="O", queues=3, perm="RW-", order="true")
+    )
+    get = ("updateOrderConf", "-t", "O", "-m", "get")
+    assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[broker-a:3] \n"
+    await lab.done("updateOrderConf", "-t", "O", "-m", "put", "-v", "other:4")
+    await lab.done("updateTopic", "-b", lab.broker, "-t", "O", "-o", "true")
+    assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[other:4;broker-a:8] \n"
+    all_of_it = await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "O", "-o", "true", "-p", "4")
+    assert all_of_it.out == (
+        f"create topic to {lab.broker} success.\nset cluster orderConf. isOrder=true, orderConf=[broker-a:8]"
+        + CONFIG.format(name="O", queues=8, perm="R--", order="true")
+    )
+    assert (await lab.done("updateOrderConf", "-t", "O", "-m", "delete")).out == (
+        "delete orderConf success. topic=[O]\n"
+    )
+    gone = await lab.mqadmin(*get)
+    assert (gone.status, gone.err) == (
+        1,
+        "mqadmin updateOrderConf: No config item, Namespace: ORDER_TOPIC_CONFIG Key: O "
+        f"(code 22 from {lab.nameserver})\n",
+    )
+
+
+async def test_an_unknown_cluster_is_said_with_those_that_are_known(lab: Lab) -> None:
+    done = await lab.mqadmin("updateTopic", "-c", "Nowhere", "-t", "T")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == ("mqadmin updateTopic: there is no cluster Nowhere; the nameserver knows: DefaultCluster\n")
+
+
+async def test_what_the_broker_refuses_is_told_with_its_code(lab: Lab) -> None:
+    done = await lab.mqadmin("updateTopic", "-b", lab.broker, "-t", "no/topic")
+    assert (done.status, done.out) == (1, "")
+    assert "illegal characters" in done.err and f"(code 1 from {lab.broker})" in done.err
+
+
+async def test_the_route_as_json_and_as_a_table(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    route = (await lab.done("topicRoute", "-t", "T")).out
+    assert f'\t\t\t"brokerAddrs":{{0:"{lab.broker}"\n\t\t\t}},\n' in route
+    table = (await lab.done("topicRoute", "-t", "T", "-l")).out.splitlines()
+    assert table[1].split() == ["DefaultCluster", "broker-a", f"{{0={lab.broker}}}", "2", "2", "6"]
+    assert table[2] == "-" * 158
+    assert table[3].split() == ["Total:", "1", "2", "2"]
+
+
+async def test_the_status_of_queues(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b", queue=1)
+    status = await lab.done("topicStatus", "-t", "T")
+    assert status.out.splitlines()[0] == (
+        "#Broker Name                      #QID  #Min Offset           #Max Offset             #Last Updated"
+    )
+    assert status.rows[1] == ["broker-a", "0", "0", "0"]
+    assert status.rows[2][:4] == ["broker-a", "1", "0", "2"]
+    assert len(status.rows[2]) == 6
+
+
+async def test_permissions_change_and_are_compared(lab: Lab) -> None:
+    await lab.topic("T")
+    line = ("updateTopicPerm", "-b", lab.broker, "-t", "T", "-p", "4")
+    changed = await lab.done(*line)
+    assert changed.out == (
+        f"update topic perm from 6 to 4 in {lab.broker} success.\n"
+        + CONFIG.format(name="T", queues=1, perm="R--", order="false").rstrip()
+        + ".\n"
+    )
+    assert (await lab.done(*line)).out == "new perm equals to the old one!\n"
+    everywhere = await lab.done("updateTopicPerm", "-c", "DefaultCluster", "-t", "T", "-p", "6")
+    assert everywhere.out == f"update topic perm from 4 to 6 in {lab.broker} success.\n"
+    wrong = await lab.mqadmin("updateTopicPerm", "-b", "10.9.9.9:1", "-t", "T", "-p", "6")
+    assert (wrong.status, "broker is not master" in wrong.err) == (1, True)
+
+
+async def test_topics_with_cluster_and_groups(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.commit("g2", "T", 0)
+    await lab.commit("g1", "T", 0)
+    rows = [row for row in (await lab.done("topicList", "-c")).rows if row[1:2] == ["T"]]
+    assert sorted(rows) == [["DefaultCluster", "T", "g1"], ["DefaultCluster", "T", "g2"]]
+
+
+async def test_queues_are_allocated_averagely(lab: Lab) -> None:
+    await lab.topic("T", 5)
+    out = (await lab.done("allocateMQ", "-t", "T", "-i", "a,b")).out
+    assert out.count('"queueId"') == 5
+    assert out.partition('"b"')[0].count('"queueId"') == 3
+
+
+async def test_clusters_are_listed(lab: Lab) -> None:
+    base = await lab.done("clusterList")
+    assert base.out.splitlines()[0] == (
+        "#Cluster Name     #Broker Name            #BID  #Addr                  #Version                #InTPS(LOAD)"
+        "       #OutTPS(LOAD) #PCWait(ms) #Hour #SPACE"
+    )
+    assert base.rows[1][:5] == ["DefaultCluster", "broker-a", "0", lab.broker, "V4_9_7"]
+    more = await lab.done("clusterList", "-m")
+    assert more.rows[1] == ["DefaultCluster", "broker-a", "0", "0", "0", "0"]
+
+
+async def test_the_state_of_a_broker(lab: Lab) -> None:
+    one = await lab.done("brokerStatus", "-b", lab.broker)
+    assert "brokerVersionDesc               : V4_9_7" in one.out.splitlines()
+    names = [line.split(":")[0] for line in one.out.splitlines()]
+    assert names == sorted(names)
+    every = await lab.done("brokerStatus", "-c", "DefaultCluster")
+    assert f"{lab.broker:<24} brokerVersionDesc               : V4_9_7" in every.out.splitlines()
+
+
+async def test_a_setting_of_a_broker_changes(lab: Lab) -> None:
+    changed = await lab.done("updateBrokerConfig", "-b", lab.broker, "-k", "fileReservedTime", "-v", "48")
+    assert changed.out == f"update broker config success, {lab.broker}\n"
+    shown = (await lab.done("getBrokerConfig", "-b", lab.broker)).out.splitlines()
+    assert shown[0] == f"============{lab.broker}============"
+    assert f"{'fileReservedTime':<50}=  48" in shown
+    assert shown[-1] == ""
+    every = (await lab.done("getBrokerConfig", "-c", "DefaultCluster")).out
+    assert every.startswith(f"============Master: {lab.broker}============\n")
+
+
+async def test_cleaning_up_says_success(lab: Lab) -> None:
+    for name in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
+        assert (await lab.done(name, "-b", lab.broker)).out == "success\n", name
+        assert (await lab.done(name)).out == "success\n", name
+
+
+async def test_values_and_settings_of_the_nameserver(lab: Lab) -> None:
+    put = await lab.done("updateKvConfig", "-s", "n", "-k", "k", "-v", "v")
+    assert put.out == "create or update kv config to namespace success.\n"
+    assert (await lab.done("deleteKvConfig", "-s", "n", "-k", "k")).out == "delete kv config from namespace success.\n"
+    changed = await lab.done("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true", "-n", lab.nameserver)
+    assert changed.out == f"update name server config success![{lab.nameserver}]\norderMessageEnable : true\n"
+    shown = (await lab.done("getNamesrvConfig")).out.splitlines()
+    assert shown[0] == f"============{lab.nameserver}============"
+    assert f"{'orderMessageEnable':<50}=  true" in shown
+
+
+async def test_write_permission_is_wiped_and_added(lab: Lab) -> None:
+    wiped = await lab.done("wipeWritePerm", "-b", "broker-a")
+    where = f"write perm of broker[broker-a] in name server[{lab.nameserver}]"
+    assert wiped.out.startswith(f"wipe {where} OK, ")
+    assert (await lab.done("addWritePerm", "-b", "broker-a")).out == wiped.out.replace("wipe", "add")
+
+
+async def test_producers_are_listed(lab: Lab) -> None:
+    await lab.topic("T")
+    peer = await lab.producer("PG")
+    one = await lab.done("producerConnection", "-g", "PG", "-t", "T")
+    assert one.rows == [["0001", "10.0.0.2@p", peer.address, "JAVA", "V4_9_7"]]
+    every = await lab.done("producer", "-b", lab.broker)
+    start = f"producer group (PG) instance : clientId=10.0.0.2@p,remoteIP=/{peer.address}, language=JAVA, version=407, "
+    assert start in every.out
+
+
+async def test_a_second_nameserver_is_asked_when_the_first_is_down(lab: Lab) -> None:
+    both = f"127.0.0.1:1;{lab.nameserver}"
+    assert (await lab.done("clusterList", "-n", both)).rows[1][3] == lab.broker
+    done = await lab.mqadmin("updateKvConfig", "-s", "n", "-k", "k", "-v", "v", "-n", both)
+    assert (done.status, "connect to <127.0.0.1:1> failed" in done.err) == (1, True)
