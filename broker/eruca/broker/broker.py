@@ -46,7 +46,7 @@ class Broker:
     ``config`` is completed (name and addresses); ``clock`` gives ms. ``address`` (``ip:port``), ``ha_address`` and
     ``store_host`` (address and port in bytes, as records keep them) are right once ``listen_on`` was told the ports.
     ``accepting`` is true of a master from its start to its stop: outside of it sends are answered with 14. ``waits``
-    tells whether sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps clients' addresses for records.
+    tells whether sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps the addresses of clients.
     """
 
     def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock) -> None:
@@ -110,23 +110,29 @@ class Broker:
         """To be called after the configuration was changed: what was derived from it is derived anew."""
         apply_live(self.config.store, self.store.config)
         self.store.reconfigured()
+        self._settle_template()
         self.intake.forget()
 
     def load(self) -> None:
         """Read the JSON files and have the system topics. Raises StateUnreadable."""
         self._add_system_topics()
         self.topics.load()
-        template = self.topics.get(names.DEFAULT_TOPIC)
-        if template is not None and not self.config.auto_create_topic_enable:
-            template.perm &= ~PERM_INHERIT  # kept from a time when it was enabled
+        self._settle_template()
         self.groups.load()
         self.offsets.load()
+
+    def _settle_template(self) -> None:
+        """Let the template of new topics hand on its settings only while that is enabled; it may be in topics.json."""
+        enabled = self.config.auto_create_topic_enable
+        if enabled:
+            self.topics.add_system(names.DEFAULT_TOPIC, self.config.default_topic_queue_nums)
+        template = self.topics.get(names.DEFAULT_TOPIC)
+        if template is not None:
+            template.perm = template.perm | PERM_INHERIT if enabled else template.perm & ~PERM_INHERIT
 
     def _add_system_topics(self) -> None:
         config, add = self.config, self.topics.add_system
         add(names.SELF_TEST_TOPIC)
-        if config.auto_create_topic_enable:
-            add(names.DEFAULT_TOPIC, config.default_topic_queue_nums, READ_WRITE | PERM_INHERIT)
         add(names.BENCHMARK_TOPIC, BENCHMARK_QUEUES)
         cluster_perm = READ_WRITE if config.cluster_topic_enable else 0
         add(config.broker_cluster_name, CLUSTER_TOPIC_QUEUES, PERM_INHERIT | cluster_perm)

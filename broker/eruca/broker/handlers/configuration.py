@@ -25,9 +25,9 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Change settings, all that are asked for or none; in the configuration file before it is answered."""
     changed = broker.configuration.change(properties.decode(call.body))
     broker.reconfigured()
-    broker.intake.forget()
     if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
-        broker.registration.announce()
+        broker.topics.renew()
+        await broker.registration.register_all()
     audit(call, "configuration_changed", **changed)
     with kept("the new configuration"):
         await broker.configuration.keep(changed)

@@ -155,9 +155,13 @@ class Topics:
                 config.order = wanted
                 self._change(name)
 
-    def _change(self, name: str) -> None:
+    def renew(self) -> None:
+        """Raise the version without a change of a topic, so that nameservers take over what is told of them anew."""
         self.version = self.version.following(self._clock())
         self._saver.changed()
+
+    def _change(self, name: str) -> None:
+        self.renew()
         for watch in self.watchers:
             watch(name)
 

@@ -1,0 +1,353 @@
+"""The broker as a whole: ports, registration with nameservers, stop and restart, and its command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import FlushDiskType
+from eruca.broker.services.ports import PortTaken, take_ports
+from eruca.broker.services.registration import Registration
+from eruca.broker.state.jsonfile import StateUnreadable
+from eruca.broker.store import StoreLocked
+from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
+from eruca.protocol.bodies import ClusterInfo, TopicRouteData
+from tests.support.desk import START, Desk
+from tests.support.peers import Peer
+
+ROUTE, CLUSTER, PUT_KV, SEND_V2, CREATE = 105, 106, 100, 310, 17
+
+
+class Names:
+    """A nameserver and a peer who asks it."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        config = NamesrvConfig(listen_port=port, bind_address="127.0.0.1", kv_config_path=str(folder / "kv.json"))
+        self.server = Nameserver(config)
+        self.peer = Peer()
+
+    async def start(self) -> Names:
+        await self.server.start()
+        await self.peer.connect(self.server.address)
+        return self
+
+    async def stop(self) -> None:
+        await self.peer.close()
+        await self.server.stop()
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        answer = await self.peer.ask(ROUTE, {"topic": topic})
+        return TopicRouteData.decode(answer.body) if answer.code == 0 else None
+
+    async def brokers(self) -> dict[str, dict[int, str]]:
+        info = ClusterInfo.decode((await self.peer.ask(CLUSTER)).body)
+        return {name: data.broker_addrs for name, data in info.broker_addr_table.items()}
+
+
+@pytest.fixture
+async def names(tmp_path: Path) -> AsyncIterator[Names]:
+    names = await Names(tmp_path).start()
+    yield names
+    await names.stop()
+
+
+@pytest.fixture
+async def registered(tmp_path: Path, names: Names) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = names.server.address
+    await desk.start()
+    yield desk
+    await desk.stop()
+
+
+def message(topic: str) -> dict[str, object]:
+    return dict(zip("abcdefgh", ("pg", topic, "TBW102", 4, 0, 0, START, 0), strict=True))
+
+
+# ---------------------------------------------------------------------- registration
+
+
+async def test_a_broker_that_started_is_known_with_its_system_topics(registered: Desk, names: Names) -> None:
+    assert await names.brokers() == {"broker-a": {0: registered.app.address}}
+    for topic, queues, perm in (
+        ("TBW102", 8, 7),
+        ("Lab", 16, 7),
+        ("broker-a", 1, 7),
+        ("SELF_TEST_TOPIC", 1, 6),
+        ("BenchmarkTest", 1024, 6),
+        ("OFFSET_MOVED_EVENT", 1, 6),
+        ("SCHEDULE_TOPIC_XXXX", 18, 6),
+        ("Lab_REPLY_TOPIC", 1, 6),
+    ):
+        route = await names.route(topic)
+        assert route is not None
+        (queue,) = route.queue_datas
+        assert (queue.read_queue_nums, queue.write_queue_nums, queue.perm) == (queues, queues, perm), topic
+
+
+async def test_a_topic_that_came_by_sending_is_known_soon(registered: Desk, names: Names) -> None:
+    assert (await registered.ask(SEND_V2, message("New"), b"x")).code == 0
+    route = await names.route("New")  # the broker's one-way request left before its answer to the send
+    assert route is not None and route.queue_datas[0].write_queue_nums == 4
+
+
+async def test_a_topic_that_an_operator_made_is_known_when_that_is_answered(registered: Desk, names: Names) -> None:
+    fields = {
+        "topic": "Made",
+        "defaultTopic": "TBW102",
+        "readQueueNums": 3,
+        "writeQueueNums": 3,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": "false",
+    }
+    assert (await registered.ask(CREATE, fields)).code == 0
+    assert await names.route("Made") is not None
+
+
+async def test_a_broker_that_may_not_be_written_to_says_so_of_every_topic(registered: Desk, names: Names) -> None:
+    await registered.ask(25, {}, b"brokerPermission=4\n")
+    route = await names.route("TBW102")
+    assert route is not None and route.queue_datas[0].perm == 4
+    await registered.ask(25, {}, b"brokerPermission=6\n")
+    route = await names.route("TBW102")
+    assert route is not None and route.queue_datas[0].perm == 7
+
+
+async def test_topics_become_ordered_ones_by_the_nameservers_word(registered: Desk, names: Names) -> None:
+    registered.topic("Steps")
+    await names.peer.ask(PUT_KV, {"namespace": "ORDER_TOPIC_CONFIG", "key": "Steps", "value": "broker-a:1"})
+    await registered.broker.registration.register_all()
+    assert registered.broker.topics.is_order("Steps") and not registered.broker.topics.is_order("TBW102")
+
+
+async def test_a_broker_that_stops_is_forgotten_at_once(registered: Desk, names: Names) -> None:
+    await registered.app.stop()
+    assert await names.brokers() == {}
+    assert await names.route("TBW102") is None
+
+
+async def test_a_nameserver_that_was_away_gets_to_know_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eruca.broker.services.registration.RETRY_AFTER", 0.05)
+    told = asyncio.Event()
+    tell = Registration._tell
+
+    async def noted(self: Registration, nameserver: str, body: bytes) -> bool:
+        done = await tell(self, nameserver, body)
+        if done:
+            told.set()
+        return done
+
+    monkeypatch.setattr(Registration, "_tell", noted)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = f"127.0.0.1:{port}"
+    await desk.start()  # does not wait for it
+    assert not told.is_set()
+    for _ in range(2):  # it comes, goes and comes again
+        names = await Names(tmp_path, port).start()
+        async with asyncio.timeout(5):
+            await told.wait()
+        assert await names.brokers() == {"broker-a": {0: desk.app.address}}
+        told.clear()
+        await names.stop()
+    await desk.stop()
+
+
+async def test_every_nameserver_is_told(tmp_path: Path, names: Names) -> None:
+    other = await Names(tmp_path / "other").start()
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = f"{names.server.address}; {other.server.address}"
+    await desk.start()
+    await desk.ask(SEND_V2, message("New"), b"x")
+    for each in (names, other):
+        assert await each.brokers() == {"broker-a": {0: desk.app.address}}
+        assert await each.route("New") is not None
+    await desk.stop()
+    assert await names.brokers() == await other.brokers() == {}
+    await other.stop()
+
+
+async def test_the_compressed_form_says_the_same(tmp_path: Path, names: Names) -> None:
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = names.server.address
+    desk.config.compressed_register = True
+    await desk.start()
+    assert await names.route("TBW102") is not None
+    await desk.stop()
+
+
+# ---------------------------------------------------------------------- ports
+
+
+def test_free_ports_lie_together() -> None:
+    ports = take_ports("127.0.0.1", 0)
+    main, vip, ha = ports.numbers
+    assert (vip, ha) == (main - 2, main + 1)
+    with pytest.raises(PortTaken, match=f"cannot listen on 127.0.0.1:{main}"):
+        ports.main.listen()
+        take_ports("127.0.0.1", main)
+    ports.close()
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+def test_a_port_without_room_beside_it(port: int) -> None:
+    with pytest.raises(PortTaken, match="listenPort must leave room"):
+        take_ports("127.0.0.1", port)
+
+
+# ---------------------------------------------------------------------- stop and start
+
+
+async def test_everything_is_there_after_a_restart(desk: Desk) -> None:
+    await desk.ask(SEND_V2, message("Mine"), b"kept")
+    await desk.consumer("g", "Mine")
+    await desk.ask(15, {"consumerGroup": "g", "topic": "Mine", "queueId": 0, "commitOffset": 1})
+    version = desk.broker.topics.version
+    await desk.restart()
+    assert desk.broker.store.recovery.clean
+    assert desk.broker.topics.version == version
+    assert {"Mine", "%RETRY%g"} <= set(desk.broker.topics)
+    assert desk.broker.groups.get("g") is not None
+    assert desk.broker.offsets.query("g", "Mine", 0) == 1
+    assert (await desk.ask(SEND_V2, message("Mine"), b"more")).fields["queueOffset"] == "1"
+
+
+async def test_a_second_broker_on_the_same_store_is_refused(desk: Desk, tmp_path: Path) -> None:
+    other = Desk(tmp_path)
+    with pytest.raises(StoreLocked):
+        await other.start()
+    assert (await desk.ask(SEND_V2, message("T"), b"x")).code == 0
+
+
+async def test_state_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    folder = tmp_path / "store" / "config"
+    folder.mkdir(parents=True)
+    (folder / "topics.json").write_bytes(b'{"dataVersion')
+    with pytest.raises(StateUnreadable, match=r"topics\.json"):
+        await desk.start()
+
+
+async def test_a_stop_during_a_flood_keeps_what_was_answered(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    await desk.start()
+    answered = 0
+
+    async def flood() -> None:
+        nonlocal answered
+        while True:
+            answer = await desk.ask(SEND_V2, message("T"), b"x")
+            answered += answer.code == 0
+            if answered >= 200:
+                flooded.set()
+
+    flooded = asyncio.Event()
+    senders = [asyncio.create_task(flood()) for _ in range(8)]
+    await flooded.wait()
+    await desk.app.stop()
+    for sender in senders:
+        sender.cancel()
+    await asyncio.gather(*senders, return_exceptions=True)
+    await desk.operator.close()
+    desk._peers.clear()
+    kept = answered
+    await desk.start()
+    assert desk.broker.store.recovery.clean
+    assert desk.broker.store.max_offset("T", 0) >= kept
+    await desk.stop()
+
+
+# ---------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "listenPort = 0\nbrokerIP1: 127.0.0.1\nbrokerName=b\nautoCreateTopicEnable=true\nnoSuchKey=1\n"
+        f"storePathRootDir={tmp_path / 'store'}\nmappedFileSizeCommitLog=1048576\nmaxIndexNum=512\nmaxHashSlotNum=128\n"
+    )
+    roots = Path(__file__).parents[2]
+    path = os.pathsep.join(str(roots / name) for name in ("protocol", "remoting", "broker"))
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "eruca.broker", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return run
+
+
+def test_the_command_starts_tells_and_stops(command: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    process = command("-c", "broker.conf", "-n", "127.0.0.1:1")
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("The broker[b, 127.0.0.1:")
+    assert line.endswith("] boot success. serializeType=JSON and name server is 127.0.0.1:1\n")
+    assert (tmp_path / "store" / "abort").exists()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "noSuchKey" in errors
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_the_command_shows_its_settings(command: Callable[..., subprocess.Popen[str]]) -> None:
+    shown, _ = command("-c", "broker.conf", "-p").communicate(timeout=20)
+    settings = dict(line.split("=", 1) for line in shown.splitlines())
+    assert settings["listenPort"] == "0"
+    assert settings["brokerName"] == "b"
+    assert settings["flushDiskType"] == "ASYNC_FLUSH"
+    assert settings["waitTimeMillsInSendQueue"] == "200"
+    shown, _ = command("-c", "broker.conf", "-m").communicate(timeout=20)
+    assert "brokerClusterName=DefaultCluster" in shown and "waitTimeMillsInSendQueue" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "flushDiskType=SOMETIMES\n",
+            "flushDiskType: 'SOMETIMES' is not allowed; write one of ASYNC_FLUSH, SYNC_FLUSH",
+        ),
+        ("listenPort=1\n", "listenPort must leave room for the ports 2 below and 1 above it"),
+        ("messageDelayLevel=1s 2x\n", "messageDelayLevel has '2x'"),
+    ],
+)
+def test_a_start_that_cannot_be_says_why_in_one_sentence(
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path, text: str, said: str
+) -> None:
+    with (tmp_path / "broker.conf").open("a") as conf:
+        conf.write(text)
+    process = command("-c", "broker.conf")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1].startswith("mqbroker: ") and said in errors
+
+
+def test_known_java_keys_start_without_a_warning(tmp_path: Path, command: Callable[..., subprocess.Popen[str]]) -> None:
+    with (tmp_path / "broker.conf").open("a") as conf:
+        conf.write("sendMessageThreadPoolNums=16\nuseEpollNativeSelector=true\ntransientStorePoolEnable=false\n")
+    _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
+    assert errors == ""
