@@ -16,10 +16,12 @@ from eruca.broker.store.results import (
     RecoveryReport,
 )
 from eruca.broker.store.store import Store
+from eruca.broker.store.verify import Finding, Verification, verify
 
 __all__ = [
     "Damage",
     "Figures",
+    "Finding",
     "Found",
     "GetStatus",
     "Got",
@@ -32,5 +34,7 @@ __all__ = [
     "StoreConfig",
     "StoreDamaged",
     "StoreLocked",
+    "Verification",
     "parse_delay_levels",
+    "verify",
 ]

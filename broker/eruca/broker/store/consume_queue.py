@@ -282,16 +282,22 @@ class QueueTable:
     def first_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
         """Index of the first unit at or after a commit log offset, blank ones left out."""
         starts = self.file_starts(queue)
-        low = starts[0] // UNIT if starts else queue.tail_start
-        high = queue.max_offset
+        first = low = starts[0] // UNIT if starts else queue.tail_start
+        high = end = queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            unit = self.unit(queue, middle)
-            if unit is None or unit[0] < physical_offset or unit[1] == BLANK_SIZE_MARK:
+            if self._is_before(queue, middle, physical_offset):
                 low = middle + 1
             else:
                 high = middle
-        return low
+        if low - 2 < first or self._is_before(queue, low - 2, physical_offset):
+            return low
+        # the unit before is damaged and misled the halving
+        return next((n for n in range(first, end) if not self._is_before(queue, n, physical_offset)), end)
+
+    def _is_before(self, queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
+        unit = self.unit(queue, index)
+        return unit is None or 0 <= unit[0] < physical_offset or unit[1] == BLANK_SIZE_MARK
 
     # ---- opening, cutting, dropping
 

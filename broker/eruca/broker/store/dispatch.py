@@ -188,26 +188,31 @@ class Dispatch:
             self.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, queue_offset)]
         return True
 
+    def key_hashes(self, queue: ConsumeQueue, properties: bytes) -> list[int]:
+        """The index hashes of a record's keys: the unique one, then the business keys."""
+        hashes = []
+        at = properties.find(b"UNIQ_KEY\x01")
+        if at == 0 or (at > 0 and properties[at - 1] == 2):
+            end = properties.find(b"\x02", at)
+            key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
+            if key:
+                hashes.append(self._hashes.unique(queue.index_prefix, key))
+        if b"KEYS\x01" in properties:
+            for key in find_property(properties, b"KEYS\x01").split(b" "):
+                if key:
+                    hashes.append(self._hashes.plain(queue.index_prefix, key))
+        return hashes
+
     def _index_all(self, work: list[Request], index: Index) -> None:
         if self._unindexed:
             work = self._unindexed + work
             self._unindexed = []
         entries: list[IndexEntry] = []
-        unique = self._hashes.unique
-        plain = self._hashes.plain
         for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
             if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                 continue
-            at = properties.find(b"UNIQ_KEY\x01")
-            if at == 0 or (at > 0 and properties[at - 1] == 2):
-                end = properties.find(b"\x02", at)
-                key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
-                if key:
-                    entries.append((unique(queue.index_prefix, key), offset, store_timestamp))
-            if b"KEYS\x01" in properties:
-                for key in find_property(properties, b"KEYS\x01").split(b" "):
-                    if key:
-                        entries.append((plain(queue.index_prefix, key), offset, store_timestamp))
+            for value in self.key_hashes(queue, properties):
+                entries.append((value, offset, store_timestamp))
         try:
             index.put(entries)
             self.index_fault = None

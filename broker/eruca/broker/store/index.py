@@ -52,7 +52,9 @@ class IndexFile:
         size = self.entries_at + 20 * entries
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if os.fstat(fd).st_size < size:
+            self.short = os.fstat(fd).st_size < size
+            """Whether the file was new or cut short when it was opened."""
+            if self.short:
                 os.ftruncate(fd, size)
             os.posix_fallocate(fd, 0, self.entries_at)
             self.map = mmap.mmap(fd, size)
@@ -69,6 +71,17 @@ class IndexFile:
     def full(self) -> bool:
         """Whether no further entry fits."""
         return self.count >= self.entries
+
+    @property
+    def sound(self) -> bool:
+        """Whether the header agrees with the first and the last entry, and nothing follows them."""
+        if self.short:
+            return False
+        if self.count == 1:
+            return self.full or not any(self.entry(1))
+        first, last = self.entry(1)[1], self.entry(self.count - 1)[1]
+        ends = self.full or not any(self.entry(self.count))
+        return ends and first == self.begin_offset and last == self.end_offset
 
     def inherit(self, predecessor: IndexFile) -> None:
         """Carry the predecessor's end until the first entry comes."""
@@ -285,6 +298,25 @@ class Index:
         files = {file.path for file in [*self.filled, *self.files[-1:]]}
         self.filled.clear()
         return Unflushed(files, {self.path})
+
+    @property
+    def end_offset(self) -> int:
+        """Commit log offset of the newest message that has an entry; -1 when none has."""
+        return self.files[-1].end_offset if self.files else -1
+
+    def unsound_from(self, expected: int) -> int | None:
+        """Commit log offset from which on the index must be made anew; None when all files are sound
+        and reach ``expected`` (an end seen earlier).
+
+        The files from the first unsound one on are deleted.
+        """
+        for number, file in enumerate(self.files):
+            if not file.sound:
+                for one in self.files[number:]:
+                    one.path.unlink(missing_ok=True)
+                del self.files[number:]
+                return self.end_offset + 1
+        return self.end_offset + 1 if self.end_offset < expected else None
 
     def cut(self, offset: int, *, trusted: bool = False) -> None:
         """Take back the entries at or after a commit log offset, whole files where all are.

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 _TIMES = struct.Struct(">qqq")
-_MARK = struct.Struct(">8sqqqqqqq")
-_MARK_NAME = b"ERUCA\0\0\1"
+_MARK = struct.Struct(">8sqqqqqqqq")
+_MARK_NAME = b"ERUCA\0\0\2"
 _CHECKPOINT_SIZE = 4096
 _MARGIN = 3000
 
@@ -50,6 +50,8 @@ class Mark(NamedTuple):
     written_units: int
     synced: int
     synced_units: int
+    indexed: int
+    """Commit log offset of the newest message in the index; -1 without an index."""
 
 
 def read_checkpoint(root: Path) -> Checkpoint:
@@ -86,9 +88,9 @@ def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
     if len(data) != _MARK.size + 4 or crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
         return None
     name, *numbers = _MARK.unpack(data[:-4])
-    if name != _MARK_NAME or Checkpoint(*numbers[4:]) != checkpoint:
+    if name != _MARK_NAME or Checkpoint(*numbers[5:]) != checkpoint:
         return None
-    return Mark(*numbers[:4])
+    return Mark(*numbers[:5])
 
 
 def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint) -> None:

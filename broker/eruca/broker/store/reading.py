@@ -59,7 +59,8 @@ class Reading:
         self.messages = 0
         self._log = log
         self._queues = queues
-        self._limits = limits
+        self.limits = limits
+        """May be replaced while the store is open."""
         self._reported: set[tuple[str, int, int]] = set()
 
     def get(
@@ -86,7 +87,7 @@ class Reading:
             self.missed += 1
             return _outside(offset, low, high)
         filtered = match is not None and (match.codes is not None or match.record is not None)
-        limits = self._limits
+        limits = self.limits
         count = max(min(max_messages, limits.memory_count), 1)
         units = self._queues.units(queue, offset, max(count, _FILTER_UNITS) if filtered else count, wait=wait)
         total = len(units) // 20
@@ -118,7 +119,7 @@ class Reading:
     def _gather(self, flat: tuple[int, ...], wait: bool) -> tuple[list[memoryview | bytes], int]:
         """The records of units that need no test, up to the first that is not there or too much."""
         log = self._log
-        most = self._limits.memory_bytes
+        most = self.limits.memory_bytes
         hot = log.position - log.hot_bytes
         buffers: list[memoryview | bytes] = []
         add = buffers.append
@@ -155,7 +156,7 @@ class Reading:
         wait: bool,
     ) -> Got:
         """The records of the chosen units that are there, belong and match."""
-        limits = self._limits
+        limits = self.limits
         test = match.record if match is not None else None
         buffers: list[memoryview | bytes] = []
         size = 0
@@ -194,10 +195,15 @@ class Reading:
     def _belongs(self, queue: ConsumeQueue, index: int, physical: int, data: memoryview | bytes | None) -> bool:
         """Whether ``data`` is the unchanged record of this slot; a wrong one is counted and reported."""
         record = sound_record(data, 0, physical) if data is not None else None
-        if record is not None and record.topic == queue.topic and record.queue_id == queue.queue_id:
-            return record.queue_offset == index  # else the slot repeats a neighbour: its own record was lost
-        if physical < self._log.min_offset:
-            return False
+        whole = record is not None and data is not None and record.size == len(data)
+        if record is not None and whole and record.topic == queue.topic and record.queue_id == queue.queue_id:
+            if record.queue_offset == index:
+                return True
+            own = self._queues.unit(queue, record.queue_offset)
+            if own is not None and own[0] == physical:
+                return False  # the slot repeats a neighbour: its own record was lost, and said to be
+        if index < queue.min_offset:
+            return False  # deleted while it was read
         slot = (queue.topic, queue.queue_id, index)
         if slot not in self._reported:
             self._reported.add(slot)

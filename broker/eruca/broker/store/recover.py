@@ -67,9 +67,19 @@ class Recovery:
         else:
             start = self._check_end(start)
         self._dispatch.log_begins_later = self._log.min_offset > 0
+        unsound = (
+            self._index.unsound_from(mark.indexed if mark is not None else -1) if self._index is not None else None
+        )
+        if unsound is not None:
+            report.notes.append("the key index was damaged; a part of it is built again")
+            start = min(start, self._record_after(unsound))
         start = max(start, self._log.min_offset)
-        report.scanned_from = start
         self._again_from(start)
+        if report.lost_slots and not report.damages and start > self._log.min_offset:
+            report.notes.append("the consume queues lacked messages; they are built again")
+            self._dispatch.lost_slots = []
+            report.records = report.redispatched = 0
+            self._again_from(self._log.min_offset)
         return report
 
     # ---- where to begin
@@ -123,6 +133,11 @@ class Recovery:
         damaged = bool(scan.damages) and scan.damages[0].start < start
         return min(begin, start) if damaged or end != start or begin > start else start
 
+    def _record_after(self, offset: int) -> int:
+        """Where a record begins at or before ``offset``, as near as can be told."""
+        segment = self._log.segment_of(offset)
+        return segment.start if segment is not None else self._log.min_offset
+
     # ---- the work
 
     def _without_log(self) -> None:
@@ -132,6 +147,7 @@ class Recovery:
             self._index.cut(0)
 
     def _again_from(self, start: int) -> None:
+        self._report.scanned_from = start
         before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
         if self._index is not None:
             self._index.cut(start, trusted=self._report.clean)

@@ -53,7 +53,12 @@ def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: b
         return None
     topic_length = data[topic_at - 1] if magic == MAGIC_V1 else data[topic_at - 2] << 8 | data[topic_at - 1]
     text_at = topic_at + topic_length + 2
-    if text_at > at + size or text_at + (data[text_at - 2] << 8 | data[text_at - 1]) != at + size:
+    if (
+        text_at > at + size
+        or not topic_length
+        or not data[text_at - 3]
+        or text_at + (data[text_at - 2] << 8 | data[text_at - 1]) != at + size
+    ):
         return None
     if check_crc and crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != fields[2]:
         return None
@@ -113,6 +118,8 @@ class Scan:
             data = bytes(segment.view[at : at + stripe])
             done = 0
             while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
+                if record.properties.endswith(b"\0") and not any(segment.view[at + done + record.size :][:8]):
+                    return  # the log's last record, its end not written: no CRC covers the properties
                 yield record
                 done += record.size
             at += done

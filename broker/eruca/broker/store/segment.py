@@ -28,8 +28,8 @@ class Segment:
 
     __slots__ = ("allocated", "end", "fd", "mapping", "path", "size", "start", "view")
 
-    def __init__(self, path: Path, start: int, size: int) -> None:
-        """Open the file, made at its full logical size when it is missing or short.
+    def __init__(self, path: Path, start: int, size: int, *, writable: bool = True) -> None:
+        """Open the file; a ``writable`` one is made at its full logical size when it is missing or short.
 
         Raises:
             OSError: the file cannot be opened, grown or mapped.
@@ -38,11 +38,11 @@ class Segment:
         self.start = start
         self.size = size
         self.end = start + size
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
         try:
-            if os.fstat(self.fd).st_size < size:
+            if writable and os.fstat(self.fd).st_size < size:
                 os.ftruncate(self.fd, size)
-            self.mapping = mmap.mmap(self.fd, size)
+            self.mapping = mmap.mmap(self.fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ)
         except BaseException:
             os.close(self.fd)
             raise

@@ -74,13 +74,13 @@ class Store:
         self._flush = Flush(self._log, config.sync_flush_timeout)
         self._flush.on_flushed = self._flushed
         self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._reading = Reading(self._log, self._queues, Limits(config, memory))
+        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._reading = Reading(self._log, self._queues, Limits(config, self._memory))
         self._rhythm = Rhythm(self)
         self._lock: Lock | None = None
         self._disk = disk_of(config.store_path_root_dir.parent) if config.store_path_root_dir.parent.exists() else None
         self._checkpoint = Checkpoint()
-        self._mark = Mark(0, 0, 0, 0)
+        self._mark = Mark(0, 0, 0, 0, -1)
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
         """When set, only records that end at or before it are dispatched (a slave's confirmed offset)."""
@@ -91,6 +91,10 @@ class Store:
         self.store_time = self._reading.store_time
         self.earliest_store_time = self._reading.earliest_store_time
         self.offset_by_time = self._reading.offset_by_time
+
+    def reconfigured(self) -> None:
+        """To be called after ``config`` was changed while the store is open: reads keep to the new limits."""
+        self._reading.limits = Limits(self.config, self._memory)
 
     # ---- opening and closing
 
@@ -321,12 +325,13 @@ class Store:
     def note_written(self, covered: tuple[int, int], *, synced: bool, flushed_time: int) -> None:
         """Write the mark, and with ``synced`` the checkpoint, after a write-out (and its flush)."""
         root = self.config.store_path_root_dir
-        self._mark = Mark(*covered, *(covered if synced else self._mark[2:]))
+        indexed = self._index.end_offset if self._index is not None else -1
+        self._mark = Mark(*covered, *(covered if synced else self._mark[2:4]), indexed)
         if synced:
-            indexed = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
+            full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
             old = self._checkpoint
             moment = max(flushed_time, old.physic)
-            self._checkpoint = Checkpoint(moment, moment, max(indexed, old.indexed))
+            self._checkpoint = Checkpoint(moment, moment, max(full, old.indexed))
             write_checkpoint(root, self._checkpoint)
         write_mark(root, self._mark, self._checkpoint)
 

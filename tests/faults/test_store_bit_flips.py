@@ -1,0 +1,98 @@
+"""One bit flipped anywhere in a store: no wrong body comes out, at most one message is lost, and it is said."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import Got, Store, StoreDamaged
+from eruca.protocol.record import Record, decode_record, decode_records
+from tests.support.stores import Clock, put, small_config
+
+COUNT = 150
+FLIPS = int(os.environ.get("ERUCA_FLIPS", "100"))
+SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
+
+
+def body(number: int) -> bytes:
+    return b"the body of message %d;" % number * (1 + number % 4)
+
+
+@pytest.fixture(autouse=True)
+def no_power_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here loses power, so that flushing would only take time."""
+    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("model")
+    store = Store(small_config(root, max_index_num=400), Clock())
+    store.open()
+    for number in range(COUNT):
+        put(store, "T", number % 3, body(number), b"UNIQ_KEY\x01K%d\x02TAGS\x01t%d" % (number, number % 5))
+    store.close()
+    return root
+
+
+def all_records(store: Store) -> list[Record]:
+    """What a reader gets who goes on wherever he is told to."""
+    records = []
+    for queue in store.queue_ids("T"):
+        offset = 0
+        while offset < store.max_offset("T", queue):
+            got = store.get("T", queue, offset, 32)
+            assert isinstance(got, Got) and got.next_begin_offset > offset
+            offset = got.next_begin_offset
+            records += decode_records(b"".join(got.buffers))
+    return records
+
+
+@pytest.mark.parametrize("stopped", ["in order", "killed"])
+@pytest.mark.parametrize("kind", ["commitlog", "consumequeue", "index", "checkpoint", "eruca.mark", "lock"])
+def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> None:
+    print(f"ERUCA_SEED={SEED}")
+    chance = random.Random(f"{SEED}/{kind}/{stopped}")
+    known = {body(number) for number in range(COUNT)}
+    for _ in range(FLIPS if kind in ("commitlog", "consumequeue") else FLIPS // 5):
+        root = tmp_path / "store"
+        shutil.copytree(model, root)
+        if stopped == "killed":
+            (root / "abort").touch()
+        path = chance.choice(sorted(path for path in (root / kind).rglob("*") if path.is_file()) or [root / kind])
+        data = bytearray(path.read_bytes())
+        used = len(bytes(data).rstrip(b"\0")) or 1
+        bit = chance.randrange(used * 8)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        where = f"{path.relative_to(root)} bit {bit}"
+
+        store = Store(small_config(root, max_index_num=400), Clock())
+        try:
+            report = store.open()
+        except StoreDamaged as damaged:
+            pytest.fail(f"{where}: {damaged}")
+        records = all_records(store)
+        found = [record.body for record in records]
+        assert set(found) <= known, where
+        assert len(found) == len(set(found)), where
+        for queue in range(3):
+            offsets = [record.queue_offset for record in records if record.queue_id == queue]
+            assert offsets == sorted(offsets), where
+        lost = COUNT - len(found)
+        assert lost <= 1, where
+        if lost:
+            assert report.damages or store.figures().damaged_records, f"{where}: lost in silence"
+        for key in (3, 77):
+            for data_found in store.query("T", f"K{key}", 32, 0, 2**62).records:
+                assert decode_record(data_found).body == body(key), where
+        put(store, "T", 0, b"afterwards")
+        store.drain()
+        assert store.max_offset("T", 0) >= COUNT // 3, where
+        store.close()
+        shutil.rmtree(root)
