@@ -1,0 +1,78 @@
+"""The command ``eruca``: a cluster in one process, the offline check of a store, and the demonstration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def main() -> None:
+    """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
+
+
+@main.command()
+@click.option(
+    "--store", type=click.Path(file_okay=False, path_type=Path), help="Where messages are kept. [./eruca-store]"
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to tell clients.")
+@click.option("--port", default=9876, show_default=True, help="The nameserver's port; 0 takes a free one.")
+@click.option("--broker-port", default=10911, show_default=True, help="The broker's port; 0 takes a free one.")
+def standalone(store: Path | None, host: str, port: int, broker_port: int) -> None:
+    """Run a nameserver and a broker in one process, for development."""
+    import structlog
+
+    from eruca.broker.services.ports import PortTaken
+    from eruca.broker.store import StoreDamaged, StoreLocked
+    from eruca.remoting import run
+    from eruca.standalone.cluster import serve
+
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port))
+    except (PortTaken, StoreDamaged, StoreLocked) as error:
+        sys.exit(f"eruca standalone: {error}")
+    except OSError as error:
+        sys.exit(f"eruca standalone: {error}; stop what holds the port, or choose another by --port or --broker-port")
+
+
+@main.group()
+def store() -> None:
+    """Look after a store that no broker is using."""
+
+
+@store.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+def verify(folder: Path) -> None:
+    """Check a store offline and say what is damaged; exits with 1 when anything is."""
+    from eruca.broker.store import StoreLocked
+    from eruca.broker.store.verify import verify as check
+
+    try:
+        result = check(folder)
+    except (StoreLocked, FileNotFoundError) as error:
+        sys.exit(f"eruca store verify: {error}")
+    click.echo(
+        f"{result.records:,} records in {result.log_bytes:,} bytes of commit log, "
+        f"{result.units:,} units in {result.queues:,} consume queues, {result.index_entries:,} index entries"
+    )
+    for note in result.notes:
+        click.echo(f"note: {note}")
+    for finding in result.findings:
+        click.echo(f"damaged: {finding.path.relative_to(folder)}: {finding.sentence}")
+    click.echo("The store is sound." if result.sound else f"{len(result.findings)} findings.")
+    sys.exit(0 if result.sound else 1)
+
+
+@main.command()
+def demo() -> None:
+    """Show the main job on real processes: send, consume, rewind, and read with Spark."""
+    from eruca.standalone.demo.steps import main as run_demo
+
+    sys.exit(run_demo())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A nameserver and a broker in this process: for development, and for tests that want the real thing.
+
+Owns their start and stop in the right order. Everything of them is what the daemons run; only the processes are
+missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from eruca.broker.app import BrokerApp
+from eruca.broker.config import BrokerConfig
+from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
+
+
+class Cluster:
+    """A nameserver and one broker. Use it with ``async with``, or call ``start`` and ``stop``.
+
+    Args:
+        folder: where messages and settings are kept; made when it is not there.
+        host: the address to listen on, and that clients are told.
+        port: the nameserver's; 0 takes a free one.
+        broker_port: the broker's; 0 takes free ones for it and its VIP and HA ports.
+        broker: more of the broker's configuration; addresses, ports and folder of it are set here.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        broker_port: int = 0,
+        broker: BrokerConfig | None = None,
+    ) -> None:
+        self._folder = folder
+        self._host = host
+        self._names = NamesrvConfig(
+            listen_port=port, bind_address=host, kv_config_path=str(folder / "namesrv" / "kvConfig.json")
+        )
+        self._config = broker if broker is not None else BrokerConfig(broker_name="broker-a")
+        self._config.broker_ip1 = self._config.broker_ip2 = host
+        self._config.server.bind_address = host
+        self._config.server.listen_port = broker_port
+        self._config.store.store_path_root_dir = str(folder / "store")
+        self._nameserver: Nameserver | None = None
+        self._broker: BrokerApp | None = None
+
+    @property
+    def address(self) -> str:
+        """The nameserver's ``host:port``: what clients are given. Raises RuntimeError before the start."""
+        if self._nameserver is None:
+            raise RuntimeError("the cluster is not running: call start() or use `async with` first")
+        return self._nameserver.address
+
+    @property
+    def broker(self) -> BrokerApp:
+        """The broker. Raises RuntimeError before the start."""
+        if self._broker is None:
+            raise RuntimeError("the cluster is not running: call start() or use `async with` first")
+        return self._broker
+
+    async def start(self) -> None:
+        """Start both. Raises OSError when a port is taken; then nothing is left running."""
+        nameserver = Nameserver(self._names)
+        await nameserver.start()
+        self._nameserver = nameserver
+        self._config.namesrv_addr = nameserver.address
+        broker = BrokerApp(self._config)
+        try:
+            await broker.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._broker = broker
+
+    async def stop(self) -> None:
+        """Stop both; all that was acknowledged is on disk. Calling it twice does no harm."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.stop()
+        nameserver, self._nameserver = self._nameserver, None
+        if nameserver is not None:
+            await nameserver.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+async def serve(folder: Path, host: str, port: int, broker_port: int) -> None:
+    """Run a cluster until SIGTERM or SIGINT."""
+    end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    async with Cluster(folder, host=host, port=port, broker_port=broker_port) as cluster:
+        print(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}", flush=True)
+        print(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)", flush=True)
+        await end.wait()

@@ -1,0 +1,102 @@
+"""The daemons and tools of the demonstration, as processes of their own.
+
+Owns every process that the demonstration starts: each is ended by its own pid, in the reverse order of their start,
+whatever happened meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+STOP_WITHIN = 10.0
+"""Seconds that a process has to end after it was told to."""
+
+
+class Failed(Exception):
+    """A step of the demonstration did not do what it should; the text says which and why."""
+
+
+class Finished(NamedTuple):
+    """A command that has run: what it printed and how long it took, in seconds."""
+
+    output: str
+    seconds: float
+
+
+@asynccontextmanager
+async def running(*arguments: str, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A Python program (``-m`` and so on) that runs until the block ends; its error output goes to ``log``."""
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.communicate(), STOP_WITHIN)
+            except TimeoutError:
+                process.kill()
+                await process.communicate()
+
+
+async def printed(process: asyncio.subprocess.Process, pattern: str, log: Path) -> str:
+    """Wait until a process prints a line that matches; the first group of the pattern is returned."""
+    assert process.stdout is not None
+    seen = []
+    while line := (await process.stdout.readline()).decode():
+        seen.append(line)
+        if found := re.search(pattern, line):
+            return found[1]
+    raise Failed(f"a daemon ended before it was ready: {''.join(seen)}{_end_of(log)}")
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text()[-2000:]
+
+
+async def start_cluster(stack: AsyncExitStack, folder: Path) -> str:
+    """Start a nameserver and a broker on free ports, with their files in ``folder``; returns the nameserver."""
+    (folder / "namesrv.conf").write_text(f"listenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={folder}/kvConfig.json\n")
+    (folder / "broker.conf").write_text(
+        "brokerClusterName=DefaultCluster\nbrokerName=broker-a\nbrokerId=0\nlistenPort=0\nbindAddress=127.0.0.1\n"
+        f"brokerIP1=127.0.0.1\nstorePathRootDir={folder}/store\n"
+    )
+    log = folder / "nameserver.log"
+    nameserver = await stack.enter_async_context(
+        running("-m", "eruca.nameserver", "-c", str(folder / "namesrv.conf"), log=log)
+    )
+    port = await asyncio.wait_for(printed(nameserver, r"listening on .*:(\d+)", log), 30)
+    address = f"127.0.0.1:{port}"
+    log = folder / "broker.log"
+    broker = await stack.enter_async_context(
+        running("-m", "eruca.broker", "-c", str(folder / "broker.conf"), "-n", address, log=log)
+    )
+    await asyncio.wait_for(printed(broker, r"The broker\[(.*)\] boot success", log), 30)
+    return address
+
+
+async def mqadmin(*arguments: str) -> Finished:
+    """Run one mqadmin command to its end. Raises Failed with what it said when it fails."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "eruca.admin",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    if process.returncode:
+        raise Failed(f"mqadmin {' '.join(arguments)} failed: {errors.decode().strip()}")
+    return Finished(output.decode(), loop.time() - start)

@@ -1,0 +1,87 @@
+"""The Spark part of the demonstration: an interval of time read as a batch, counted by file.
+
+Runs in a process of its own (``python -m eruca.standalone.demo.replay``), since it starts a Java machine; the counts
+come back as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+from collections import Counter
+
+
+def spark_missing() -> str | None:
+    """Why the Spark part cannot run here, or None when it can."""
+    for package in ("pyspark", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            return f"{package} is not installed; pip install 'eruca[spark]' brings it"
+    from eruca.spark_connector.java import NoJava, java_home
+
+    try:
+        java_home()
+    except NoJava as reason:
+        return str(reason)
+    return None
+
+
+class SparkFailed(Exception):
+    """The Spark process failed; the text is what it said last."""
+
+
+async def count_with_spark(nameserver: str, topic: str, start: int, end: int) -> Counter[str]:
+    """Rows by file, of messages stored in [start, end) (ms since 1970). Raises SparkFailed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "eruca.standalone.demo.replay", nameserver, topic, str(start), str(end)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    if process.returncode:
+        raise SparkFailed(errors.decode().strip().splitlines()[-1])
+    return Counter(json.loads(output.splitlines()[-1]))
+
+
+def count(nameserver: str, topic: str, start: int, end: int) -> dict[str, int]:
+    """Start Spark on two cores of this machine, read the interval, group it by the key."""
+    from eruca.spark_connector.java import prepare
+
+    prepare()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    from eruca.spark_connector import register
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("eruca-demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    try:
+        register(spark)
+        rows = (
+            spark.read.format("rocketmq")
+            .option("nameServer", nameserver)
+            .option("subscribe", topic)
+            .option("startingTimestamp", start)
+            .option("endingTimestamp", end)
+            .schema("keys string")
+            .load()
+            .groupBy("keys")
+            .count()
+            .collect()
+        )
+        return {row["keys"]: row["count"] for row in rows}
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    print(json.dumps(count(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

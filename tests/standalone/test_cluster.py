@@ -1,0 +1,70 @@
+"""A cluster in this process, and the commands that run one or look at what it left."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from eruca.broker.services.ports import PortTaken
+from eruca.client import Message, Producer, PullConsumer
+from eruca.standalone.cli import main
+from eruca.standalone.cluster import Cluster
+
+
+async def test_what_was_sent_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster, Producer("writers", nameserver=cluster.address) as producer:
+        sent = await producer.send(Message("T1", b"hello", keys="k1"))
+    async with Cluster(tmp_path) as cluster, PullConsumer(nameserver=cluster.address) as consumer:
+        (record,) = (await consumer.pull(sent.queue, 0)).records
+        assert (record.body, record.keys) == (b"hello", ["k1"])
+
+
+async def test_a_taken_port_leaves_nothing_running(tmp_path: Path) -> None:
+    async with Cluster(tmp_path / "one") as first:
+        second = Cluster(tmp_path / "two", broker_port=first.broker.port)
+        with pytest.raises(PortTaken, match=str(first.broker.port)):
+            await second.start()
+        with pytest.raises(RuntimeError, match="not running"):
+            second.address  # noqa: B018
+
+
+async def test_eruca_standalone_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "eruca.standalone.cli", "standalone"),
+        *("--store", str(tmp_path), "--port", "0", "--broker-port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    line = (await process.stdout.readline()).decode()
+    found = re.match(r"nameserver on (\S+), broker on (\S+), files in", line)
+    assert found, line
+    async with Producer("writers", nameserver=found[1]) as producer:
+        await producer.send(Message("T1", b"hello"))
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+    assert process.returncode == 0
+
+
+async def test_a_store_is_verified_offline(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster, Producer("writers", nameserver=cluster.address) as producer:
+        for number in range(3):
+            await producer.send(Message("T1", b"body %d" % number))
+    store = tmp_path / "store"
+    sound = CliRunner().invoke(main, ["store", "verify", str(store)])
+    assert sound.exit_code == 0, sound.output
+    assert "3 records" in sound.output and "The store is sound." in sound.output
+    log = next((store / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        at = file.read(4096).index(b"body 1")
+        file.seek(at)
+        file.write(b"b0dy")
+    damaged = CliRunner().invoke(main, ["store", "verify", str(store)])
+    assert damaged.exit_code == 1
+    assert "damaged: commitlog/00000000000000000000: " in damaged.output
