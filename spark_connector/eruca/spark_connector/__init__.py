@@ -1,0 +1,29 @@
+"""RocketMQ as a source of Spark: ``spark.read.format("rocketmq")`` and ``spark.readStream.format("rocketmq")``.
+
+Reads over the wire like any other client, of Eruca's brokers and of Apache's. Needs PySpark 4.2 or newer and pyarrow:
+``pip install eruca[spark]``. The pages of the documentation begin at docs/spark.md.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eruca.spark_connector.errors import BadOption, SourceError
+    from eruca.spark_connector.source import RocketMQDataSource, register
+
+__all__ = ["BadOption", "RocketMQDataSource", "SourceError", "register"]
+
+_HOMES = {"BadOption": "errors", "RocketMQDataSource": "source", "SourceError": "errors", "register": "source"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when used: eruca.spark_connector.java is needed before there is a Java, and without PySpark.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("pyspark", "pyarrow", "numpy", "pandas"):
+            raise ImportError(f"{error.name} is missing: run `pip install 'eruca[spark]'`.") from error
+        raise

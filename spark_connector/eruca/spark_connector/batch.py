@@ -1,0 +1,51 @@
+"""``spark.read.format("rocketmq")``: one frozen piece of the queues.
+
+Owns the plan: both ends of every queue are resolved once, when Spark plans, so that a batch that is computed again
+reads the same offsets, whatever has arrived since. The reader is pickled for the tasks and holds nothing but values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.types import StructType
+
+from eruca.client import PullConsumer
+from eruca.spark_connector import cluster, link
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.planning import QueuePartition, plan_partitions
+from eruca.spark_connector.positions import Range
+from eruca.spark_connector.reading import read_partition
+
+
+class BatchReader(DataSourceReader):
+    """Reads a range of every queue; ``parallelism`` is how many tasks can run at once."""
+
+    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        self._options = options
+        self._schema = schema
+        self._parallelism = parallelism
+
+    def partitions(self) -> list[QueuePartition]:
+        """The plan. Raises SourceError."""
+        ranges = link.this_process().ask(self._options.name_server, self._plan)
+        return plan_partitions(ranges, self._options, self._parallelism)
+
+    async def _plan(self, consumer: PullConsumer) -> list[Range]:
+        options = self._options
+        queues = await cluster.find_queues(consumer, options)
+        await cluster.check_filter(consumer, options, queues)
+        starts, ends = await asyncio.gather(
+            cluster.starts(consumer, options, queues, time.time_ns() // 1_000_000),
+            cluster.ends(consumer, options, queues),
+        )
+        return [Range(queue, starts[queue], ends[queue]) for queue in queues if starts[queue] < ends[queue]]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        return read_partition(self._options, self._schema, partition)

@@ -1,0 +1,258 @@
+"""Stored records to record batches, thousands at a time.
+
+Owns how columns are cut out of the bytes of a pull's answer with array operations; the layout is that of
+``eruca.protocol.record``, whose one-by-one decoding the tests hold this to. Pure. Knows nothing of Spark but the
+schema it asks for.
+Invariant: a batch has exactly the records of its chunks that lie within their range and pass the tag filter, in order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eruca.client import compression
+from eruca.client.errors import BadAnswer
+from eruca.protocol import message, names
+from eruca.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.properties import Ints, PropertyTexts, slices
+from eruca.spark_connector.pulling import Chunk
+
+_BEFORE_BORN_HOST: Final = 48
+_FIXED: Final = np.dtype(
+    [
+        ("size", ">u4"),
+        ("magic", ">u4"),
+        ("body_crc", ">u4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born", ">i8"),
+    ]
+)
+_STORED: Final = np.dtype([("time", ">i8")])
+_LAST: Final = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_length", ">i4")])
+_SIZE: Final = struct.Struct(">I")
+
+Column = Callable[["_Records", pa.DataType], pa.Array]
+
+
+class Decoder:
+    """Makes record batches of one schema.
+
+    ``tags`` is the set of tags that pass, or None for all: brokers compare only hashes of tags.
+    """
+
+    def __init__(self, schema: pa.Schema, tags: frozenset[str] | None = None) -> None:
+        self._schema = schema
+        self._columns = [_COLUMNS[field.name] for field in schema]
+        self._kinds = [field.type for field in schema]
+        self._tags = tags
+
+    def decode(self, chunks: Sequence[Chunk]) -> pa.RecordBatch:
+        """The batch of these chunks; it may be empty. Raises SourceError for damaged records."""
+        records = _Records(chunks)
+        records.cut()
+        if self._tags is not None:
+            records.keep_tags(self._tags)
+        if not len(records.starts):
+            return pa.RecordBatch.from_pylist([], schema=self._schema)
+        arrays = [column(records, kind) for column, kind in zip(self._columns, self._kinds, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Records:
+    """The records of some chunks as arrays, one element a record; what a column needs is made when it is asked for."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self.chunks = chunks
+        self.data = b"".join([chunk.body for chunk in chunks])
+        self.bytes = np.frombuffer(self.data, dtype=np.uint8)
+        counts, starts, base = [], [], 0
+        for chunk in chunks:
+            found = find_records(chunk)
+            counts.append(len(found))
+            starts.append(found + base)
+            base += len(chunk.body)
+        self.starts: Ints = np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+        self.chunk = np.repeat(np.arange(len(chunks)), counts)
+        self._texts: PropertyTexts | None = None
+        self.fixed = self.fields(self.starts, _FIXED)
+        self._measure()
+
+    def fields(self, starts: Ints, layout: np.dtype[Any]) -> npt.NDArray[Any]:
+        """A structure of every record, by where it begins."""
+        if not len(starts):
+            return np.zeros(0, dtype=layout)
+        rows: npt.NDArray[Any] = self.bytes[starts[:, None] + np.arange(layout.itemsize)]
+        return rows.view(layout)[:, 0]
+
+    def _measure(self) -> None:
+        """Where the parts of every record lie; each must end where its record does."""
+        sizes = self.fixed["size"].astype(np.int64)
+        self.sys_flag = self.fixed["sys_flag"].astype(np.int64)
+        self.host_length = np.where(self.sys_flag & message.STORE_HOST_V6, 20, 8)
+        born_length = np.where(self.sys_flag & message.BORN_HOST_V6, 20, 8)
+        self._check(sizes >= MIN_RECORD_SIZE - 16 + born_length + self.host_length)
+        wide = self.fixed["magic"] == MAGIC_V2
+        self.stored_at = self.starts + _BEFORE_BORN_HOST + born_length
+        last_at = self.stored_at + 8 + self.host_length
+        self.last = self.fields(last_at, _LAST)
+        self.body_at = last_at + _LAST.itemsize
+        self.body_end = self.body_at + self.last["body_length"].astype(np.int64)
+        stops = self.starts + sizes
+        magic_known = wide | (self.fixed["magic"] == MAGIC_V1)
+        self._check(magic_known & (self.body_end >= self.body_at) & (self.body_end + 3 <= stops))
+        first = self.bytes[self.body_end].astype(np.int64)
+        second = self.bytes[self.body_end + 1].astype(np.int64)
+        topic_end = self.body_end + np.where(wide, 2 + (first << 8 | second), 1 + first)
+        self._check(topic_end + 2 <= stops)
+        length = self.bytes[topic_end].astype(np.int64) << 8 | self.bytes[topic_end + 1]
+        self.text_at, self.text_end = topic_end + 2, topic_end + 2 + length
+        self._check(self.text_end == stops)
+
+    def _check(self, right: npt.NDArray[np.bool_]) -> None:
+        if not right.all():
+            place = int(np.argmin(right))
+            queue = self.chunks[self.chunk[place]].queue
+            raise SourceError(
+                f"The record of {queue} at physical offset {self.fixed['physical_offset'][place]} is damaged: its "
+                "lengths do not agree. Check the broker's store, and read around this offset with startingOffsets."
+            )
+
+    def cut(self) -> None:
+        """Leave out what lies behind the end of a chunk's range."""
+        ends = np.array([chunk.end for chunk in self.chunks], dtype=np.int64)
+        within = self.fixed["queue_offset"] < ends[self.chunk]
+        if not within.all():
+            self._keep(within)
+
+    def keep_tags(self, tags: frozenset[str]) -> None:
+        """Leave out what has none of these tags."""
+        found = self.texts.column(names.TAGS.encode())
+        wanted = pa.array(sorted(tags), type=pa.string())
+        passed = pc.is_in(found, value_set=wanted).to_numpy(zero_copy_only=False)
+        if not passed.all():
+            self._keep(passed)
+
+    def _keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        for name in (
+            *("starts", "chunk", "fixed", "sys_flag", "stored_at", "host_length", "last"),
+            *("body_at", "body_end", "text_at", "text_end"),
+        ):
+            setattr(self, name, getattr(self, name)[kept])
+        self._texts = None
+
+    @property
+    def texts(self) -> PropertyTexts:
+        """The properties, searched once."""
+        if self._texts is None:
+            self._texts = PropertyTexts(slices(self.data, self.text_at, self.text_end, pa.binary()))
+        return self._texts
+
+
+def find_records(chunk: Chunk) -> Ints:
+    """Where the records of a chunk begin. Raises SourceError when they do not fill it."""
+    data = chunk.body
+    size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
+    if size >= MIN_RECORD_SIZE and len(data) % size == 0:
+        # Often all records have one size; then no loop is needed.
+        starts = np.arange(0, len(data), size, dtype=np.int64)
+        columns = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)[:, :8]
+        if (columns == columns[0]).all():
+            return starts
+    places = []
+    at, end, unpack = 0, len(data), _SIZE.unpack_from
+    while at + MIN_RECORD_SIZE <= end:
+        places.append(at)
+        size = unpack(data, at)[0]
+        if size < MIN_RECORD_SIZE:
+            break
+        at += size
+    if at != end:
+        raise SourceError(
+            f"An answer to a pull of {chunk.queue} ends within a record: check the broker's version and its store."
+        )
+    return np.array(places, dtype=np.int64)
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def _by_chunk(values: Callable[[Chunk], Any]) -> Column:
+    def column(records: _Records, kind: pa.DataType) -> pa.Array:
+        return pa.array([values(chunk) for chunk in records.chunks], type=kind).take(pa.array(records.chunk))
+
+    return column
+
+
+def _number(values: Callable[[_Records], npt.NDArray[Any]]) -> Column:
+    return lambda records, kind: pa.array(values(records).astype(kind.to_pandas_dtype()))
+
+
+def _time(values: Callable[[_Records], npt.NDArray[Any]]) -> Column:
+    """Milliseconds as Spark's timestamps, which count microseconds."""
+    return lambda records, kind: pa.array(values(records).astype(np.int64) * 1000).cast(kind)
+
+
+def _body(records: _Records, kind: pa.DataType) -> pa.Array:
+    bodies = slices(records.data, records.body_at, records.body_end, kind)
+    packed = np.flatnonzero(records.sys_flag & message.COMPRESSED)
+    if not len(packed):
+        return bodies
+    plain = bodies.to_pylist()
+    for place in packed:
+        try:
+            plain[place] = compression.decompress(plain[place], int(records.sys_flag[place]))
+        except BadAnswer as error:
+            raise SourceError(
+                f"The body at offset {records.fixed['queue_offset'][place]} of "
+                f"{records.chunks[records.chunk[place]].queue} cannot be read: {error}"
+            ) from None
+    return pa.array(plain, type=kind)
+
+
+def _property(name: str) -> Column:
+    return lambda records, kind: records.texts.column(name.encode())
+
+
+def _message_id(records: _Records, kind: pa.DataType) -> pa.Array:
+    unique = records.texts.column(names.UNIQ_KEY.encode())
+    if not unique.null_count:
+        return unique
+    ids = unique.to_pylist()
+    for place in np.flatnonzero(unique.is_null().to_numpy(zero_copy_only=False)):
+        start = int(records.stored_at[place]) + _STORED.itemsize
+        host = records.data[start : start + int(records.host_length[place])]
+        ids[place] = message.offset_message_id(host, int(records.fixed["physical_offset"][place]))
+    return pa.array(ids, type=kind)
+
+
+def _properties(records: _Records, kind: pa.DataType) -> pa.Array:
+    return records.texts.maps(kind)
+
+
+_COLUMNS: Final[dict[str, Column]] = {
+    "topic": _by_chunk(lambda chunk: chunk.queue.topic),
+    "brokerName": _by_chunk(lambda chunk: chunk.queue.broker_name),
+    "queueId": _by_chunk(lambda chunk: chunk.queue.queue_id),
+    "queueOffset": _number(lambda records: records.fixed["queue_offset"]),
+    "body": _body,
+    "tags": _property(names.TAGS),
+    "keys": _property(names.KEYS),
+    "messageId": _message_id,
+    "bornTimestamp": _time(lambda records: records.fixed["born"]),
+    "storeTimestamp": _time(lambda records: records.fields(records.stored_at, _STORED)["time"]),
+    "reconsumeTimes": _number(lambda records: records.last["reconsume_times"]),
+    "flag": _number(lambda records: records.fixed["flag"]),
+    "properties": _properties,
+}

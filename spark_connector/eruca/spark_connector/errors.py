@@ -1,0 +1,15 @@
+"""What a Spark user is told when something is wrong.
+
+Owns the two classes. Invariant: the message is one line that names the cause and what to do, since Spark shows the
+last line of a Python traceback and most people read no further.
+"""
+
+from __future__ import annotations
+
+
+class SourceError(Exception):
+    """Reading failed: the cluster could not be asked, a range is not there any more, or stored bytes are damaged."""
+
+
+class BadOption(SourceError, ValueError):
+    """An option, or a column of the user's schema, that the connector does not have or cannot read."""

@@ -1,0 +1,65 @@
+"""The data source that Spark is given, and its registration.
+
+Owns the name ``rocketmq`` and what each kind of query gets. Errors in options and schema are raised here, before
+anything is asked of a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from eruca.spark_connector.batch import BatchReader
+from eruca.spark_connector.options import read_options
+from eruca.spark_connector.schema import check_projection, default_schema
+from eruca.spark_connector.stream import StreamReader
+
+
+class RocketMQDataSource(DataSource):
+    """``format("rocketmq")``."""
+
+    parallelism = os.cpu_count() or 1
+    """How many tasks can run at once; ``register`` takes it from the session."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """All columns but those that must be asked for."""
+        return default_schema()
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Called by Spark for ``spark.read``. Raises BadOption."""
+        check_projection(schema)
+        return BatchReader(read_options(self.options, streaming=False), schema, self.parallelism)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Called by Spark for ``spark.readStream``. Raises BadOption."""
+        check_projection(schema)
+        return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("rocketmq")`` known to this session.
+
+    The Python processes of Spark import ``eruca``. On a local master they are started with this process's own Python,
+    unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``.
+    """
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+    spark.dataSource.register(_with_parallelism(context.defaultParallelism))
+
+
+def _with_parallelism(tasks: int) -> type[RocketMQDataSource]:
+    # The class travels to the planning process by value, and the number with it: that process knows no session.
+    class Source(RocketMQDataSource):
+        parallelism = tasks
+
+    return Source

@@ -1,0 +1,173 @@
+"""``spark.readStream.format("rocketmq")``: micro-batches from one offset to the next.
+
+Owns what a running query remembers between triggers; the truth is Spark's checkpoint alone. The planning methods run in
+one process that lives as long as the query, ``read`` in the tasks.
+
+What Spark does, and this relies on or allows for: ``initialOffset`` is asked for twice, and again after a crash in the
+first batch, so it names nothing, and the first end carries the start. ``latestOffset`` gets the end of the last
+finished batch, also when idle, so the group's offset is reported from there; ``commit`` comes a batch late and not for
+the last one. ``stop`` may never come. Idle queries ask every 10 ms, so answers are kept for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from eruca.client import PullConsumer
+from eruca.spark_connector import cluster, link
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.planning import QueuePartition, plan_partitions
+from eruca.spark_connector.positions import INITIAL, Positions, StreamOffset, first_end, next_end, write_positions
+from eruca.spark_connector.reading import read_partition
+
+log = logging.getLogger("eruca.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches; ``parallelism`` is how many tasks can run at once."""
+
+    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        self._options = options
+        self._schema = schema
+        self._parallelism = parallelism
+        self._checked = False
+        self._first: Positions | None = None
+        self._latest: Positions = {}
+        self._latest_at: float | None = None
+        self._target: Positions | None = None
+        self._reported: tuple[Positions, float] = ({}, -math.inf)
+        self._last_batch_at: float | None = None
+
+    # ------------------------------------------------------------------ what Spark asks
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The offset of a query that has not begun."""
+        return dict(INITIAL)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By maxOffsetsPerTrigger, else by minOffsetsPerTrigger."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Freeze the end of the query."""
+        self._target = link.this_process().ask(
+            self._options.name_server, lambda consumer: cluster.latest(consumer, self._options)
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; ``start`` itself where there is nothing to do. Raises SourceError."""
+        since = StreamOffset.from_json(start)
+        line = link.this_process()
+        if since is None:
+            end = line.ask(self._options.name_server, lambda consumer: self._plan_first(consumer, _most(limit)))
+        else:
+            self._report(since.queues)
+            latest = self._target if self._target is not None else self._look()
+            began = line.ask(self._options.name_server, lambda consumer: self._find_began(consumer, since, latest))
+            following = next_end(since, began, latest, _most(limit))
+            if following is None or self._waits_for_more(following, since, limit):
+                return start
+            end = following
+        self._last_batch_at = time.monotonic()
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Where the queues end now, for the progress of the query."""
+        return {"queues": write_positions(self._look())}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
+        """The plan of a batch, by its two offsets alone."""
+        stop = StreamOffset.from_json(end)
+        if stop is None:
+            return []
+        return plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        return read_partition(self._options, self._schema, partition)
+
+    # ------------------------------------------------------------------ planning
+
+    async def _plan_first(self, consumer: PullConsumer, most: int | None) -> StreamOffset:
+        """The end of a query's first batch, which may be empty: it brings the start into the checkpoint."""
+        latest = self._target if self._target is not None else await cluster.latest(consumer, self._options)
+        if self._first is None:
+            await cluster.check_filter(consumer, self._options, latest)
+            self._checked = True
+            self._first = await cluster.starts(consumer, self._options, latest, time.time_ns() // 1_000_000)
+        return first_end(self._first, latest, most)
+
+    async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: Positions) -> Positions:
+        """Where the queues begin that are new, or that were made anew since the last batch."""
+        if not self._checked:
+            await cluster.check_filter(consumer, self._options, latest)
+            self._checked = True
+        lost = [queue for queue, end in latest.items() if end < since.queues.get(queue, 0)]
+        if lost and self._options.fail_on_data_loss:
+            raise SourceError(
+                f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {latest[lost[0]]}: "
+                "the topic was made anew, or its broker lost data. "
+                "Set failOnDataLoss=false to go on from its beginning."
+            )
+        fresh = [queue for queue in latest if queue not in since.queues]
+        return await cluster.each([*fresh, *lost], consumer.min_offset)
+
+    def _look(self) -> Positions:
+        """Where the queues end, asked for at most once in latestOffsetCacheMs."""
+        now = time.monotonic()
+        if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
+            self._latest = link.this_process().ask(
+                self._options.name_server, lambda consumer: cluster.latest_in_reach(consumer, self._options)
+            )
+            self._latest_at = time.monotonic()
+        return self._latest
+
+    def _waits_for_more(self, end: StreamOffset, since: StreamOffset, limit: ReadLimit) -> bool:
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        if sum(len(each) for each in end.since(since)) >= least:
+            return False
+        if self._last_batch_at is None:
+            self._last_batch_at = time.monotonic()
+        return (time.monotonic() - self._last_batch_at) * 1000 < self._options.max_trigger_delay
+
+    def _report(self, done: Positions) -> None:
+        """Tell the brokers how far the group is, for tools to see; a failure does not touch the query."""
+        group = self._options.commit_group
+        before, at = self._reported
+        now = time.monotonic()
+        early = self._target is None and (now - at) * 1000 < self._options.commit_interval_ms
+        moved = {queue: offset for queue, offset in done.items() if before.get(queue) != offset}
+        if group is None or early or not moved:
+            return
+        try:
+            link.this_process().ask(self._options.name_server, lambda consumer: cluster.commit(consumer, group, moved))
+            self._reported = (dict(done), now)
+        except SourceError as error:
+            self._reported = (before, now)
+            log.warning("the offsets of group %s could not be reported: %s", group, error)
+
+
+def _most(limit: ReadLimit) -> int | None:
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
