@@ -35,7 +35,7 @@ def plan(group: str, topic: str, places: Sequence[Place], force: bool) -> list[i
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"THe consumer group <{group}> not exist: it has committed no offset for queue {queue_id} of {topic}; "
-                "let its consumers run until they have, or commit one by updating the group's offset",
+                "let its consumers run until they have",
             )
     return [_target(place, force) for place in places]
 

@@ -40,7 +40,7 @@ class Tally(NamedTuple):
 
 
 class Counter:
-    """A running tally."""
+    """A running tally; who holds one adds to its fields directly."""
 
     __slots__ = ("messages", "size", "times")
 
@@ -121,10 +121,14 @@ class Statistics:
         try:
             counter = self._puts[topic, queue_id]
         except KeyError:
-            counter = self._puts[topic, queue_id] = Counter()
+            counter = self.puts(topic, queue_id)
         counter.messages += count
         counter.size += size
         counter.times += 1
+
+    def puts(self, topic: str, queue_id: int) -> Counter:
+        """The counter of a queue, for callers that hold on to it until the topic is changed or deleted."""
+        return self._puts.setdefault((topic, queue_id), Counter())
 
     def got(self, group: str, topic: str, queue_id: int, count: int, size: int) -> None:
         """Count one pull that was answered with ``count`` messages of ``size`` bytes together."""
