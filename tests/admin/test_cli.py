@@ -54,6 +54,10 @@ OPTIONS = {
     "sendMessage": "t! p! k c b i m",
     "consumeMessage": "t! b o i g s e c",
     "checkMsgSendRT": "t! a s",
+    "clusterRT": "a s c p m i",
+    "queryMsgTraceById": "i! t",
+    "exportMetadata": "b/ c/ f t+ g+ s+",
+    "exportConfigs": "c! f",
     "queryCq": "t! q! i! c b g",
     "updateKvConfig": "s! k! v!",
     "deleteKvConfig": "s! k!",
@@ -82,6 +86,11 @@ def test_commands_and_options_are_apaches() -> None:
                 marks.append(option.letter + mark)
         declared[each.name] = set(marks)
     assert declared == {name: set(options.split()) for name, options in OPTIONS.items()}
+
+
+def test_every_command_is_on_its_page() -> None:
+    page = (GOLDEN.parents[2] / "docs" / "mqadmin.md").read_text()
+    assert {name for name in OPTIONS if f"`{name}" not in page} == set()
 
 
 async def test_alone_it_lists_its_commands() -> None:

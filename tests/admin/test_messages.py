@@ -1,11 +1,14 @@
 """Messages by mqadmin: sent, printed, looked up."""
 
+import asyncio
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eruca.admin.cli import run
 from eruca.admin.commands import message
 from tests.admin.conftest import Lab
 from tests.support.peers import Pushed
@@ -207,3 +210,40 @@ async def test_units_of_a_queue(lab: Lab) -> None:
         "tagsCode=2598919, extendDataJson='null', bitMap='null', eval=false, msg='null'}\n={38}\n",
         out,
     )
+
+
+async def test_every_broker_is_timed(lab: Lab) -> None:
+    class Watched(io.StringIO):
+        printed = asyncio.Event()
+
+        def write(self, text: str) -> int:
+            self.printed.set()
+            return super().write(text)
+
+    out = Watched()
+    line = ("clusterRT", "-a", "2", "-p", "true", "-m", "room")
+    rounds = asyncio.create_task(run(line, {"NAMESRV_ADDR": lab.nameserver}, out, out))
+    async with asyncio.timeout(10):
+        await out.printed.wait()
+    rounds.cancel()
+    await asyncio.gather(rounds, return_exceptions=True)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8}\|room\|DefaultCluster\|broker-a\|\d+\n", out.getvalue())
+    unknown = await lab.mqadmin("clusterRT", "-c", "Nowhere")
+    assert (unknown.status, unknown.err) == (1, "mqadmin clusterRT: cluster [Nowhere] not exist\n")
+
+
+async def test_the_trace_of_a_message(lab: Lab) -> None:
+    await lab.topic("Traces")
+    sent = ["Pub", "1577836800000", "", "PG", "T", "ID1", "TagA", "k", "h", "5", "3", "0", "OFF", "true", "h", ""]
+    consumed = ["SubAfter", "R", "ID1", "7", "false", "k", "0", "1577836801000", "G", ""]
+    other = ["Pub", "1577836800000", "", "PG", "T", "ID2", "TagA", "k", "h", "5", "3", "0", "OFF", "true", "h", ""]
+    body = "\x02".join("\x01".join(fields) for fields in (sent, ["Pub", "cut off"], other, consumed))
+    await lab.send("Traces", body, keys="ID1")
+    done = await lab.done("queryMsgTraceById", "-i", "ID1", "-t", "Traces")
+    lines = done.out.splitlines()
+    assert lines[0] == "#Type      #ProducerGroup       #ClientHost          #SendTime            #CostTimes #Status   "
+    assert [done.rows[1][n] for n in (0, 1, 2, 5, 6)] == ["Pub", "PG", "127.0.0.1", "3ms", "success"]
+    assert [done.rows[4][n] for n in (0, 1, 2, 5, 6)] == ["Sub", "G", "127.0.0.1", "7ms", "failed"]
+    assert len(lines) == 6
+    none = await lab.mqadmin("queryMsgTraceById", "-i", "ID9", "-t", "Traces")
+    assert (none.status, "has no trace of the message ID9" in none.err) == (1, True)

@@ -1,5 +1,9 @@
 """Topics and brokers by mqadmin, against a running cluster."""
 
+from pathlib import Path
+from typing import Any
+
+from eruca.protocol import fastjson
 from tests.admin.conftest import Lab
 
 CONFIG = (
@@ -188,3 +192,35 @@ async def test_a_second_nameserver_is_asked_when_the_first_is_down(lab: Lab) -> 
     assert (await lab.done("clusterList", "-n", both)).rows[1][3] == lab.broker
     done = await lab.mqadmin("updateKvConfig", "-s", "n", "-k", "k", "-v", "v", "-n", both)
     assert (done.status, "connect to <127.0.0.1:1> failed" in done.err) == (1, True)
+
+
+def exported(folder: Path, name: str) -> dict[str, Any]:
+    """A file that was exported."""
+    content = fastjson.loads((folder / name).read_bytes())
+    assert isinstance(content, dict)
+    return content
+
+
+async def test_topics_groups_and_settings_are_exported(lab: Lab, tmp_path: Path) -> None:
+    await lab.topic("T", 3)
+    await lab.topic("%RETRY%G")
+    await lab.done("updateSubGroup", "-b", lab.broker, "-g", "G")
+    to, folder = ("-f", str(tmp_path / "out")), tmp_path / "out"
+    done = await lab.done("exportMetadata", "-c", "DefaultCluster", *to)
+    assert done.out == f"export {folder}/metadata.json success\n"
+    everything = exported(folder, "metadata.json")
+    assert list(everything) == ["exportTime", "subscriptionGroupTable", "topicConfigTable"]
+    assert list(everything["topicConfigTable"]) == ["T"] and list(everything["subscriptionGroupTable"]) == ["G"]
+    await lab.done("exportMetadata", "-c", "DefaultCluster", "-t", "-s", *to)
+    assert set(exported(folder, "topic.json")["topicConfigTable"]) == {"T", "%RETRY%G"}
+    await lab.done("exportMetadata", "-b", lab.broker, "-g", *to)
+    assert "dataVersion" in exported(folder, "subscriptionGroup.json")
+    unclear = await lab.mqadmin("exportMetadata", "-b", lab.broker, *to)
+    assert (unclear.status, unclear.err) == (1, "mqadmin exportMetadata: with -b one of -t and -g is required\n")
+    await lab.done("exportConfigs", "-c", "DefaultCluster", *to)
+    settings = exported(folder, "configs.json")
+    assert settings["clusterScale"] == {"masterBrokerSize": 1, "namesrvSize": 1, "slaveBrokerSize": 0}
+    assert settings["brokerConfigs"]["broker-a"]["brokerClusterName"] == "DefaultCluster"
+    (tmp_path / "file").write_text("in the way")
+    blocked = await lab.mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", str(tmp_path / "file"))
+    assert (blocked.status, "configs.json cannot be written" in blocked.err) == (1, True)

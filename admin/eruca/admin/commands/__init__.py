@@ -1,3 +1,22 @@
-"""The commands, by what they are about; importing this package declares them all, in the order of Apache's overview."""
+"""The commands, by what they are about; importing this package declares them all, in the order of this list."""
 
-from eruca.admin.commands import topic, group, progress, broker, cluster, offset, message, consume, kv, acl  # noqa: F401, I001
+from importlib import import_module
+
+_SUBJECTS = (
+    "topic",
+    "group",
+    "progress",
+    "broker",
+    "cluster",
+    "offset",
+    "message",
+    "consume",
+    "timing",
+    "trace",
+    "kv",
+    "export",
+    "acl",
+)
+
+for _subject in _SUBJECTS:
+    import_module(f"eruca.admin.commands.{_subject}")

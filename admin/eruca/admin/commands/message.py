@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 
 from eruca.admin.client import HEAVY
@@ -20,7 +19,6 @@ from eruca.admin.messages import (
     pull,
     send,
     view,
-    writable_queues,
 )
 from eruca.admin.posix import Option
 from eruca.admin.text import map_text, millis_text, shown
@@ -62,51 +60,6 @@ async def send_message(job: Job) -> None:
     sent = await send(job.admin, queue, address, job.text("p").encode(), properties)
     job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#MsgId")
     job.row(_SENT, sent.queue.broker_name, sent.queue.queue_id, sent.status, sent.unique_key)
-
-
-@command(
-    "sendMsgStatus",
-    "send messages to a broker and show how long each takes",
-    Option("b", "brokerName", "the broker's name, which is a topic too", required=True),
-    Option("s", "messageSize", "bytes of a message; default 128"),
-    Option("c", "count", "how many; default 50"),
-)
-async def send_msg_status(job: Job) -> None:
-    """310 again and again, after one that is not shown."""
-    topic, size = job.text("b"), job.number("s", 128)
-    queue, address = await choose_queue(job.admin, topic, None, None)
-    await send(job.admin, queue, address, b"a" * 16, {})
-    for _ in range(job.number("c", 50)):
-        start = time.monotonic()
-        sent = await send(job.admin, queue, address, b"a" * size, {})
-        job.line(f"rt={int((time.monotonic() - start) * 1000)}ms, SendResult={sent}")
-
-
-@command(
-    "checkMsgSendRT",
-    "send messages to the queues of a topic and show how long each takes",
-    TOPIC,
-    Option("a", "amount", "how many; default 100"),
-    Option("s", "size", "bytes of a message; default 128"),
-)
-async def check_send_time(job: Job) -> None:
-    """310, queue after queue; the mean leaves the first out."""
-    queues = list((await writable_queues(job.admin, job.text("t"))).items())
-    amount, body = job.number("a", 100), b"a" * job.number("s", 128)
-    job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#RT")
-    times = []
-    for number in range(amount):
-        queue, address = queues[number % len(queues)]
-        start = time.monotonic()
-        try:
-            await send(job.admin, queue, address, body, {})
-            stored = True
-        except AdminError as error:
-            job.complain(f"mqadmin checkMsgSendRT: {error}")
-            stored = False
-        times.append(int((time.monotonic() - start) * 1000))
-        job.row(_SENT, queue.broker_name, queue.queue_id, shown(stored), times[-1])
-    job.line(f"Avg RT: {sum(times[1:]) / max(1, amount - 1):.2f}")
 
 
 # ------------------------------------------------------------------ looking up

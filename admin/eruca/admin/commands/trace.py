@@ -1,0 +1,85 @@
+"""The trace of a message: who sent it and who consumed it, as clients with tracing have recorded.
+
+Owns the text form of traces that Java clients write (TraceDataEncoder in 4.9.7): records end with 02, their fields are
+joined by 01. A record that cannot be read is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from eruca.admin.command import Job, command
+from eruca.admin.errors import AdminError
+from eruca.admin.messages import body_of, find
+from eruca.admin.posix import Option
+from eruca.admin.text import seconds_text
+from eruca.protocol.names import TRACE_TOPIC
+from eruca.protocol.record import host_text
+
+_ROW = "%-10s %-20s %-20s %-20s %-10s %-10s"
+
+
+class Step(NamedTuple):
+    """One thing that happened to a message: ``kind`` Pub or SubAfter, ``at`` in ms, ``cost`` in ms."""
+
+    kind: str
+    group: str
+    host: str
+    at: int
+    cost: int
+    succeeded: bool
+
+
+def steps(text: str, message_id: str, host: str) -> Iterator[Step]:
+    """The steps of one message in the body of a trace message that came from ``host``."""
+    for record in text.split("\x02"):
+        fields = record.split("\x01")
+        try:
+            step = _step(fields, message_id, host)
+        except (IndexError, ValueError):
+            continue
+        if step is not None:
+            yield step
+
+
+def _step(fields: list[str], message_id: str, host: str) -> Step | None:
+    if fields[0] == "Pub" and fields[5] == message_id:
+        succeeded = fields[12] if len(fields) == 13 else fields[13]
+        return Step("Pub", fields[3], host, int(fields[1]), int(fields[10]), succeeded == "true")
+    if fields[0] == "SubAfter" and fields[2] == message_id:
+        at, group = (int(fields[7]), fields[8]) if len(fields) >= 9 else (0, "null")
+        return Step("SubAfter", group, host, at, int(fields[3]), fields[4] == "true")
+    return None
+
+
+@command(
+    "queryMsgTraceById",
+    "show who sent a message and who consumed it",
+    Option("i", "msgId", "the id that the producer gave (msgId)", required=True),
+    Option("t", "traceTopic", f"the topic of the traces; default {TRACE_TOPIC}"),
+)
+async def query_trace(job: Job) -> None:
+    """12 in the topic of the traces."""
+    message_id, topic = job.text("i"), job.text("t", TRACE_TOPIC)
+    found = [
+        step
+        for record in await find(job.admin, topic, message_id)
+        for step in steps(body_of(record).decode("utf-8", "replace"), message_id, host_text(record.born_host))
+    ]
+    if not found:
+        raise AdminError(f"topic {topic} has no trace of the message {message_id}; do its clients write traces?")
+    for step in found:
+        if step.kind == "Pub":
+            _print(job, "Pub", "#ProducerGroup", "#SendTime", [step])
+    for group in dict.fromkeys(step.group for step in found if step.kind == "SubAfter"):
+        consumed = [step for step in found if step.kind == "SubAfter" and step.group == group]
+        _print(job, "Sub", "#ConsumerGroup", "#ConsumerTime", consumed)
+
+
+def _print(job: Job, kind: str, group_title: str, time_title: str, found: list[Step]) -> None:
+    job.row(_ROW, "#Type", group_title, "#ClientHost", time_title, "#CostTimes", "#Status")
+    for step in found:
+        host, status = step.host.rpartition(":")[0], "success" if step.succeeded else "failed"
+        job.row(_ROW, kind, step.group, host, seconds_text(step.at), f"{step.cost}ms", status)
+    job.line()
