@@ -16,6 +16,8 @@ from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.remoting.settings import setting
 
+_HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
+
 
 class BrokerRole(StrEnum):
     """What this broker is to the others of its name."""
@@ -58,6 +60,24 @@ class ServerSettings:
 
 
 @dataclass(kw_only=True)
+class ClientSettings:
+    """The side that calls nameservers (NettyClientConfig); Java's tuning, without effect here but shown to tools."""
+
+    client_worker_threads: int = 4
+    client_callback_executor_threads: int = 2
+    client_oneway_semaphore_value: int = 65535
+    client_async_semaphore_value: int = 65535
+    connect_timeout_millis: int = 3000
+    channel_not_active_interval: int = 60_000
+    client_channel_max_idle_time_seconds: int = 120
+    client_socket_snd_buf_size: int = 0
+    client_socket_rcv_buf_size: int = 0
+    client_pooled_byte_buf_allocator_enable: bool = False
+    client_close_socket_if_timeout: bool = True
+    use_tls: bool = setting(False, key="useTLS")
+
+
+@dataclass(kw_only=True)
 class StoreSettings:
     """What concerns messages on disk (MessageStoreConfig)."""
 
@@ -85,7 +105,7 @@ class StoreSettings:
     default_query_max_num: int = setting(32, at_least=1, live=True)
     file_reserved_time: int = setting(72, at_least=0, live=True)
     """Hours."""
-    delete_when: str = setting("04", live=True)
+    delete_when: str = setting("04", live=True, pattern=_HOURS, words="hours from 00 to 23 joined by ;")
     disk_max_used_space_ratio: int = setting(75, at_least=10, at_most=95, live=True)
     disk_space_clean_forcibly_ratio: float = setting(0.85, at_least=0, at_most=1)
     disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
@@ -239,6 +259,7 @@ class BrokerConfig:
     auto_delete_unused_stats: bool = False
     isolate_log_enable: bool = False
     server: ServerSettings = field(default_factory=ServerSettings)
+    client: ClientSettings = field(default_factory=ClientSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 
     @property
