@@ -1,0 +1,179 @@
+"""What may be sent, in RocketMQ's words, and what a received message shows."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from eruca.client import Message, ReceivedMessage
+from eruca.client.batch import check_batch, encode_messages, split_batch
+from eruca.client.compression import compress, decompress
+from eruca.client.errors import BadAnswer, BadMessage, BadName, UsageError
+from eruca.protocol.message import decode_properties
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import decode_batch, decode_record, encode_record
+
+LIMIT = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (Message("", b"x"), "The specified topic is blank"),
+        (
+            Message("a b", b"x"),
+            "The specified topic[a b] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        ),
+        (Message("t" * 128, b"x"), "The specified topic is longer than topic max length 127."),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden."),
+        (Message("T", None), "the message body is null"),  # type: ignore[arg-type]
+        (Message("T", b""), "the message body length is zero"),
+        (Message("T", b"x" * (LIMIT + 1)), "the message body size over max value, MAX: 4194304"),
+        (
+            Message("T", "text"),  # type: ignore[arg-type]
+            "the message body is of type str: bytes are expected, such as text.encode()",
+        ),
+        (Message("T", b"x", delay_level=19), "delay_level=19: 0 to 18 is expected"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_at_the_call(message: Message, sentence: str) -> None:
+    with pytest.raises((BadMessage, BadName)) as raised:
+        message.check(LIMIT)
+    assert str(raised.value) == sentence
+    assert isinstance(raised.value, UsageError) and not raised.value.retriable
+
+
+def test_the_greatest_body_passes() -> None:
+    Message("T", b"x" * LIMIT).check(LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"KEYS": "x"}, "The Property<KEYS> is used by system, input another please"),
+        ({"a": " "}, "The name or value of property can not be null or blank string! ('a': ' '; both are texts)"),
+        ({"a": 5}, "The name or value of property can not be null or blank string! ('a': 5; both are texts)"),
+        ({"a": "b\x02c"}, "tags, keys and properties must not hold the characters 0x01 and 0x02"),
+        ({"a": "b" * 40000}, "tags, keys and properties together take more than 32767 bytes"),
+        ({"a": "ü" * 20000}, "tags, keys and properties together take more than 32767 bytes"),
+    ],
+)
+def test_properties_that_cannot_be_sent(properties: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadMessage) as raised:
+        Message("T", b"x", properties=properties).properties_text("ID")
+    assert str(raised.value) == sentence
+
+
+def test_properties_as_they_travel() -> None:
+    message = Message(
+        "T", b"x", tags="A", keys=["k1", "k2"], properties={"farbe": "grün"}, delay_level=3, wait_store=False
+    )
+    assert decode_properties(message.properties_text("ID").encode()) == {
+        "UNIQ_KEY": "ID",
+        "WAIT": "false",
+        "TAGS": "A",
+        "KEYS": "k1 k2",
+        "DELAY": "3",
+        "farbe": "grün",
+    }
+
+
+def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> ReceivedMessage:
+    stored = encode_record(
+        topic=topic,
+        queue_id=2,
+        queue_offset=7,
+        physical_offset=4096,
+        body=body,
+        properties=properties,
+        flag=9,
+        sys_flag=sys_flag,
+        born_timestamp=11,
+        born_host=bytes([10, 0, 0, 1, 0, 0, 0, 80]),
+        store_timestamp=12,
+        store_host=bytes([1, 2, 3, 4, 0, 0, 0x2A, 0x9F]),
+        reconsume_times=1,
+    )
+    return ReceivedMessage(decode_record(stored), MessageQueue(topic, "a", 2))
+
+
+def test_a_received_message_shows_what_was_stored() -> None:
+    message = received(b"body", properties=b"TAGS\x01A\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U")
+    assert (message.topic, message.body, message.tags, message.keys) == ("T", b"body", "A", ["k1", "k2"])
+    assert (message.queue_offset, message.reconsume_times, message.flag) == (7, 1, 9)
+    assert (message.born_timestamp, message.store_timestamp, message.born_host) == (11, 12, "10.0.0.1:80")
+    assert message.message_id == "U"
+    assert message.offset_message_id == "0102030400002A9F0000000000001000"
+
+
+def test_without_a_unique_key_the_brokers_id_stands_in() -> None:
+    assert received(b"x").message_id == "0102030400002A9F0000000000001000"
+
+
+def test_a_message_that_comes_again_keeps_its_topic() -> None:
+    again = received(b"x", topic="%RETRY%g", properties=b"RETRY_TOPIC\x01Orders")
+    assert again.topic == "Orders" and again.queue.topic == "%RETRY%g"
+
+
+def test_compression_begins_at_4096_bytes_and_says_zlib() -> None:
+    assert compress(b"x" * 4095) == (b"x" * 4095, 0)
+    small, bits = compress(b"x" * 4096)
+    assert bits == 0x301 and small == zlib.compress(b"x" * 4096, 5)
+    assert received(small, bits).body == b"x" * 4096
+
+
+def test_bodies_of_old_clients_are_zlib_without_a_type() -> None:
+    assert decompress(zlib.compress(b"old"), 0x1) == b"old"
+
+
+def test_what_cannot_be_decompressed_is_told_when_the_body_is_asked_for() -> None:
+    with pytest.raises(BadAnswer, match=r"marked as compressed, but cannot be decompressed"):
+        _ = received(b"no zlib", 0x301).body
+    with pytest.raises(BadAnswer, match=r"compressed with LZ4, which this client cannot read"):
+        _ = received(b"lz4", 0x101).body
+
+
+def test_a_batch_is_written_entry_by_entry() -> None:
+    messages = [Message("T", b"one", flag=1), Message("T", b"two", tags="A")]
+    entries = decode_batch(encode_messages(messages, ["U1", "U2"], LIMIT))
+    assert [(entry.flag, entry.body) for entry in entries] == [(1, b"one"), (0, b"two")]
+    assert decode_properties(entries[1].properties) == {"UNIQ_KEY": "U2", "WAIT": "true", "TAGS": "A"}
+
+
+@pytest.mark.parametrize(
+    ("messages", "sentence"),
+    [
+        ([], "messages are empty: a batch takes one message or more"),
+        ([Message("T", b"x", delay_level=1)], "TimeDelayLevel in not supported for batching"),
+        ([Message("T", b"x"), Message("U", b"x")], "The topic of the messages in one batch should be the same"),
+        (
+            [Message("T", b"x"), Message("T", b"x", wait_store=False)],
+            "The waitStoreMsgOK of the messages in one batch should the same",
+        ),
+        ([Message("%RETRY%g", b"x")], "Retry Group is not supported for batching"),
+    ],
+)
+def test_what_cannot_go_together(messages: list[Message], sentence: str) -> None:
+    with pytest.raises(BadMessage) as raised:
+        check_batch(messages, LIMIT)
+    assert str(raised.value) == sentence
+
+
+def test_a_batch_that_is_too_large_is_told_how_to_divide() -> None:
+    with pytest.raises(BadMessage, match=r"divide them with split_batch"):
+        encode_messages([Message("T", b"x" * 100)] * 10, ["U"] * 10, 500)
+
+
+def test_a_list_is_divided_so_that_each_part_fits() -> None:
+    messages = [Message("T", b"x" * (100 + number % 7), properties={"n": str(number)}) for number in range(100)]
+    parts = list(split_batch(messages, 1000))
+    assert [message for part in parts for message in part] == messages
+    assert len(parts) < 40
+    for part in parts:
+        encode_messages(part, ["C00002026C0AABBBF2266952730A0001"] * len(part), 1000)
+
+
+def test_topics_are_divided_too() -> None:
+    messages = [Message("T", b"1"), Message("T", b"2"), Message("U", b"3")]
+    assert [len(part) for part in split_batch(messages)] == [2, 1]

@@ -1,0 +1,150 @@
+"""A nameserver and brokers that do as the test says: refuse, stay silent, lose connections.
+
+For what a client does about failures; for what a broker does, tests use a real one. Keeps what it was asked, stores
+sends only as counts, and knows no queue contents beyond that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from eruca.protocol import api
+from eruca.protocol.bodies import BrokerData, ConsumerIdList, HeartbeatData, QueueData, TopicRouteData
+from eruca.protocol.errors import Refused
+from eruca.protocol.headers.offsets import OffsetReply
+from eruca.protocol.headers.send import SendReply
+from eruca.remoting import Call, Connection, Reply, Router, Routes, Server
+
+SILENT = -1
+"""In a script of answers: no answer at all."""
+
+routes: Routes[Scripted] = Routes()
+
+
+class Scripted:
+    """One server that plays nameserver, broker, or both."""
+
+    def __init__(self, name: str = "broker-a") -> None:
+        self.name = name
+        self.answers: deque[int] = deque()
+        """Codes with which the next sends are answered; 0 once they are used up."""
+        self.sends: list[Any] = []
+        self.bodies: list[bytes] = []
+        self.heartbeats: list[HeartbeatData] = []
+        self.unregistered: list[Any] = []
+        self.committed: dict[tuple[str, str, int], int] = {}
+        self.members: list[str] = []
+        self.topics: dict[str, TopicRouteData] = {}
+        self.asked: list[str] = []
+        self.connections: set[Connection] = set()
+        self._server: Server | None = None
+        self._port = 0
+
+    async def start(self) -> Self:
+        """Listen; on the same port as before when it listened already."""
+        self._server = Server(Router(self, [routes]), on_made=self.connections.add, on_lost=self.connections.discard)
+        await self._server.start("127.0.0.1", self._port)
+        self._port = self._server.port
+        return self
+
+    async def stop(self) -> None:
+        """Listen no more; connections end."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            await server.stop(0.0)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def knows(self, topic: str, *brokers: Scripted, queues: int = 1, perm: int = 6) -> None:
+        """As a nameserver: the topic has so many queues on each of these brokers."""
+        self.topics[topic] = TopicRouteData(
+            broker_datas=[
+                BrokerData(broker_name=each.name, broker_addrs={0: each.address}, cluster="Lab") for each in brokers
+            ],
+            queue_datas=[
+                QueueData(broker_name=each.name, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
+                for each in brokers
+            ],
+        )
+
+
+@routes.on(api.GET_ROUTEINFO_BY_TOPIC)
+def route(server: Scripted, call: Call[Any]) -> Reply:
+    server.asked.append(call.header.topic)
+    data = server.topics.get(call.header.topic)
+    if data is None:
+        raise Refused(17, f"No topic route info in name server for the topic: {call.header.topic}")
+    return Reply(body=data.encode())
+
+
+@routes.on(api.HEART_BEAT)
+def heartbeat(server: Scripted, call: Call[Any]) -> Reply:
+    beat = HeartbeatData.decode(call.body)
+    server.heartbeats.append(beat)
+    if beat.consumer_data_set and beat.client_id not in server.members:
+        server.members.append(beat.client_id)
+    return Reply()
+
+
+@routes.on(api.UNREGISTER_CLIENT)
+def unregister(server: Scripted, call: Call[Any]) -> Reply:
+    server.unregistered.append(call.header)
+    return Reply()
+
+
+@routes.on(api.GET_CONSUMER_LIST_BY_GROUP)
+def members(server: Scripted, call: Call[Any]) -> Reply:
+    return Reply(body=ConsumerIdList(consumer_id_list=server.members).encode())
+
+
+@routes.on(api.SEND_MESSAGE_V2, api.SEND_BATCH_MESSAGE)
+async def send(server: Scripted, call: Call[Any]) -> Reply | None:
+    server.sends.append(call.header)
+    server.bodies.append(call.body)
+    code = server.answers.popleft() if server.answers else 0
+    if code == SILENT:
+        return None
+    if code not in (0, 10, 11, 12):
+        raise Refused(code, f"{server.name} says {code}")
+    number = len(server.sends) - 1
+    return Reply(code, SendReply(msg_id=f"{number:032X}", queue_id=max(call.header.queue_id, 0), queue_offset=number))
+
+
+@routes.on(api.UPDATE_CONSUMER_OFFSET)
+def update_offset(server: Scripted, call: Call[Any]) -> Reply:
+    header = call.header
+    server.committed[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
+    return Reply()
+
+
+@routes.on(api.QUERY_CONSUMER_OFFSET)
+def query_offset(server: Scripted, call: Call[Any]) -> Reply:
+    header = call.header
+    offset = server.committed.get((header.consumer_group, header.topic, header.queue_id))
+    if offset is None:
+        raise Refused(22, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+    return Reply(header=OffsetReply(offset=offset))
+
+
+@routes.on(api.GET_MAX_OFFSET, api.GET_MIN_OFFSET)
+def bound(server: Scripted, call: Call[Any]) -> Reply:
+    return Reply(header=OffsetReply(offset=0))
+
+
+@routes.on(api.PULL_MESSAGE)
+async def pull(server: Scripted, call: Call[Any]) -> Reply:
+    await asyncio.get_running_loop().create_future()  # held until the connection ends
+    raise AssertionError("never")
