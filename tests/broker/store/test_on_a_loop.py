@@ -84,6 +84,21 @@ async def test_without_a_waiter_the_log_is_flushed_all_the_same(tmp_path: Path) 
     await ended(store)
 
 
+async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(
+    tmp_path: Path, slow_disk: threading.Event
+) -> None:
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
+    arrived: asyncio.Queue[int] = asyncio.Queue()
+    store.on_arrival = lambda topic, queue, end, codes: arrived.put_nowait(end)
+    put(store, "T", 0, b"one")
+    await asyncio.sleep(0.05)
+    put(store, "T", 0, b"two")
+    slow_disk.set()
+    while await asyncio.wait_for(arrived.get(), 5) < 2:
+        pass
+    await ended(store)
+
+
 async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: threading.Event) -> None:
     store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
     put(store, "T", 0, b"one")

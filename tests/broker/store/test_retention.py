@@ -109,7 +109,7 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store.drain()
     assert store.drop_expired_queues() == 0
     store._log.drop_oldest()
-    store._move_min_offsets()
+    store._upkeep.move_min_offsets()
     assert store.drop_expired_queues() == 1
     assert store.topics() == {"T"}
     store.close()

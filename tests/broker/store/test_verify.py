@@ -20,7 +20,8 @@ def root(tmp_path: Path, config: StoreConfig) -> Path:
     store = Store(config, Clock())
     store.open()
     for number in range(100):
-        put(store, "T", number % 2, b"a body of message %d;" % number * 5, b"KEYS\x01a%d b%d\x02TAGS\x01t" % (number, number))
+        body = b"a body of message %d;" % number * 5
+        put(store, "T", number % 2, body, b"KEYS\x01a%d b%d\x02TAGS\x01t" % (number, number))
     store.close()
     return tmp_path
 

@@ -14,8 +14,9 @@ from typing import Final
 from zlib import crc32
 
 from eruca.broker.store.commit_log import CommitLog
-from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
+from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.dispatch import Request
+from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import BLANK_SIZE, HEADS, MAGIC_V1, PROPERTIES_MAX, BatchEntry, decode_batch

@@ -19,7 +19,9 @@ from eruca.broker.store.segment import Segment, flush_directory
 class Flush:
     """The flusher of one commit log."""
 
-    def __init__(self, log: CommitLog, timeout: int) -> None:
+    def __init__(self, log: CommitLog, timeout: int, *, eager: bool = False) -> None:
+        """``timeout`` (ms): how long a sender waits. ``eager``: after a flush the next one follows at
+        once while there is something to flush."""
         self.flushed = 0
         """Commit log offset up to which everything is on the disk."""
         self.fault: OSError | None = None
@@ -32,9 +34,16 @@ class Flush:
         self._timeout = timeout / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._eager = eager
         self._running = False
+        self._asked = False
         self._waiting: list[tuple[int, float, asyncio.Future[bool]]] = []
         self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are written and not yet on the disk."""
+        return max(self._log.position - self.flushed, 0)
 
     def start(self, loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor) -> None:
         """Flush in ``thread`` from now on."""
@@ -65,11 +74,14 @@ class Flush:
         self._waiting.append((end, time.monotonic() + self._timeout, waiter))
         if self._expiry is None:
             self._expiry = self._loop.call_later(self._timeout, self._expire)
-        self.request()
+        if not self._asked and not self._running:
+            self._asked = True  # after this round of the loop, so that all who come in it share one flush
+            self._loop.call_soon(self.request)
         return waiter
 
     def request(self) -> None:
-        """Start a flush unless one is under way (which starts the next one itself)."""
+        """Start a flush unless one is under way."""
+        self._asked = False
         if self._running or self._loop is None or self.fault is not None or self._log.position <= self.flushed:
             return
         self._running = True
@@ -121,7 +133,7 @@ class Flush:
             raise fault
         if self.on_flushed is not None:
             self.on_flushed()
-        if self._waiting:
+        if self._waiting or self._eager:
             self.request()
 
     def _flushed_to(self, target: int) -> None:

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
-from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, QueueTable
+from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
+from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
-from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue, QueueTable
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark
+from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
 from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
 from eruca.protocol.message import TRANSACTION_ROLLBACK

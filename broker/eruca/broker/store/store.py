@@ -13,35 +13,23 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
-from eruca.broker.store.consume_queue import ConsumeQueue, QueueTable
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.index import Index
-from eruca.broker.store.marks import (
-    Checkpoint,
-    Lock,
-    Mark,
-    clear_abort,
-    read_checkpoint,
-    read_mark,
-    set_abort,
-    was_aborted,
-    write_checkpoint,
-    write_mark,
-)
+from eruca.broker.store.marks import Lock, clear_abort, read_checkpoint, read_mark, set_abort, was_aborted
+from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reading import Limits, Reading
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.results import Figures, Found, Got, Matcher, RecoveryReport
-from eruca.broker.store.retention import LogFile, disk_of, disk_refusal, expendable
 from eruca.broker.store.rhythm import Rhythm
 from eruca.broker.store.scan import sound_record
-from eruca.broker.store.segment import NotInMemory, Unflushed, flush_files
+from eruca.broker.store.segment import NotInMemory
+from eruca.broker.store.upkeep import Upkeep
 from eruca.protocol.message import java_hash, property_bytes
 
 
@@ -53,8 +41,9 @@ def now_ms() -> int:
 class Store:
     """A broker's messages on disk.
 
-    ``put`` and ``put_batch`` are those of ``Appending``, ``store_time``, ``earliest_store_time``
-    and ``offset_by_time`` those of ``Reading``.
+    ``put`` and ``put_batch`` are those of ``Appending``; ``store_time``, ``earliest_store_time``
+    and ``offset_by_time`` those of ``Reading``; ``persist``, ``check_disk`` and ``clean`` those of
+    ``Upkeep``.
     """
 
     def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms) -> None:
@@ -71,16 +60,16 @@ class Store:
         if config.message_index_enable:
             self._index = Index(config.index_path, config.max_hash_slot_num, config.max_index_num, clock)
         self._dispatch = Dispatch(self._queues, self._index, parse_delay_levels(config.message_delay_level))
-        self._flush = Flush(self._log, config.sync_flush_timeout)
+        self._flush = Flush(self._log, config.sync_flush_timeout, eager=config.sync_flush)
         self._flush.on_flushed = self._flushed
         self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._reading = Reading(self._log, self._queues, Limits(config, self._memory))
-        self._rhythm = Rhythm(self)
+        self._upkeep = Upkeep(
+            config, self._log, self._queues, self._index, self._dispatch, self._flush, self._appending, clock
+        )
+        self._rhythm = Rhythm(config, self._upkeep, self._queues, self._flush, self._appending, self.drain)
         self._lock: Lock | None = None
-        self._disk = disk_of(config.store_path_root_dir.parent) if config.store_path_root_dir.parent.exists() else None
-        self._checkpoint = Checkpoint()
-        self._mark = Mark(0, 0, 0, 0, -1)
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
         """When set, only records that end at or before it are dispatched (a slave's confirmed offset)."""
@@ -91,6 +80,9 @@ class Store:
         self.store_time = self._reading.store_time
         self.earliest_store_time = self._reading.earliest_store_time
         self.offset_by_time = self._reading.offset_by_time
+        self.persist = self._upkeep.persist
+        self.check_disk = self._upkeep.check_disk
+        self.clean = self._upkeep.clean
 
     def reconfigured(self) -> None:
         """To be called after ``config`` was changed while the store is open: reads keep to the new limits."""
@@ -120,17 +112,17 @@ class Store:
         return self.recovery
 
     def _recover(self, root: Path) -> None:
-        self._checkpoint = read_checkpoint(root)
-        mark = read_mark(root, self._checkpoint)
+        checkpoint = self._upkeep.checkpoint = read_checkpoint(root)
+        mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
         self._log.load()
         self._queues.load()
         notes = self._index.load() if self._index is not None else []
         recovery = Recovery(self.config, self._log, self._queues, self._index, self._dispatch, self._clock)
-        self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=self._checkpoint)
+        self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
-        self._appending.last_time = max(self.recovery.last_store_timestamp, self._checkpoint.physic)
-        self._move_min_offsets()
+        self._appending.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
+        self._upkeep.move_min_offsets()
         set_abort(root)
         self._flush.flush()
         self.persist()
@@ -161,7 +153,8 @@ class Store:
         try:
             self._flush.flush()
             self.drain()
-            if self.persist(sync=True) and self._dispatch.settled:
+            self.persist()
+            if self._dispatch.settled:
                 clear_abort(root)
         except OSError as fault:
             self.recovery.notes.append(f"the store could not be closed in order: {fault}")
@@ -297,122 +290,26 @@ class Store:
         """The topics that have a queue in the store."""
         return {topic for topic, _ in self._queues.queues}
 
-    # ---- keeping
+    # ---- deleting
 
-    def write_out(self, most: int | None = None) -> bool:
-        """Write units that are only in memory to the files, of at most ``most`` queues.
-
-        Returns whether none is left; then the mark can move. Raises OSError on a full disk.
-        """
-        return self._queues.write_some(most)
-
-    def begin_persist(self) -> tuple[int, int]:
-        """Commit log offset and number of units that a write-out begun now will cover."""
-        return self._dispatch.position, sum(queue.max_offset for queue in self._queues.queues.values())
-
-    def unflushed(self) -> list[Unflushed]:
-        """The files of queues and index to flush; ``give_back`` takes them when that fails."""
-        taken = [self._queues.take_unflushed()]
-        if self._index is not None:
-            taken.append(self._index.take_unflushed())
-        return taken
-
-    def give_back(self, unflushed: list[Unflushed]) -> None:
-        """Note files again that could not be flushed."""
-        for one in unflushed:
-            self._queues.give_back(one)
-
-    def note_written(self, covered: tuple[int, int], *, synced: bool, flushed_time: int) -> None:
-        """Write the mark, and with ``synced`` the checkpoint, after a write-out (and its flush)."""
-        root = self.config.store_path_root_dir
-        indexed = self._index.end_offset if self._index is not None else -1
-        self._mark = Mark(*covered, *(covered if synced else self._mark[2:4]), indexed)
-        if synced:
-            full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
-            old = self._checkpoint
-            moment = max(flushed_time, old.physic)
-            self._checkpoint = Checkpoint(moment, moment, max(full, old.indexed))
-            write_checkpoint(root, self._checkpoint)
-        write_mark(root, self._mark, self._checkpoint)
-
-    def persist(self, *, sync: bool = True) -> bool:
-        """Write out and flush queues and index, write checkpoint and mark, all at once.
+    def drop_topic(self, topic: str) -> int:
+        """Delete the queues of a topic (its records stay in the log); returns how many.
 
         Raises:
             OSError: the disk is full or fails.
         """
-        covered = self.begin_persist()
-        moment = self._appending.last_time
-        self._queues.write_some(None)
-        if sync:
-            for files in self.unflushed():
-                flush_files(files)
-        self.note_written(covered, synced=sync and self._flush.flushed >= covered[0], flushed_time=moment)
-        return True
-
-    def check_disk(self) -> None:
-        """Look how full the disk is; past the mark nothing is accepted until there is room again."""
-        self._disk = disk_of(self.config.store_path_root_dir)
-        if self._flush.fault is None and self._lock is not None:
-            self._appending.refusal = disk_refusal(self._disk, self.config)
-
-    def clean(self, *, by_hand: bool = False) -> int:
-        """One round of retention: delete what is due; returns the number of commit log files gone."""
-        self.check_disk()
-        assert self._disk is not None
-        now = self._clock()
-        hour = datetime.fromtimestamp(now / 1000).hour
-        files = []
-        for segment in self._log.segments:
-            stat = os.fstat(segment.fd)
-            files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
-        count = expendable(files, self.config, self._disk, now, hour, by_hand=by_hand)
-        for _ in range(count):
-            self._log.drop_oldest()
-        if count:
-            self._dispatch.log_begins_later = True
-            self._move_min_offsets()
-            if self._index is not None:
-                self._index.drop_below(self._log.min_offset)
-            self.check_disk()
-        return count
-
-    def _move_min_offsets(self) -> None:
-        oldest = self._log.min_offset
-        for queue in self._queues.queues.values():
-            queue.min_offset = self._queues.first_from(queue, oldest)
-            self._queues.drop_files_below(queue, queue.min_offset)
-
-    def drop_topic(self, topic: str) -> int:
-        """Delete the queues of a topic (its records stay in the log); returns how many."""
-        gone = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
-        self._drop(gone)
-        return len(gone)
+        self.drain()
+        return self._upkeep.drop_topic(topic)
 
     def drop_unused(self, used: set[str]) -> list[str]:
         """Delete the queues of topics that are not in ``used``; returns those topics."""
-        gone = sorted(self.topics() - used)
-        for topic in gone:
-            self.drop_topic(topic)
-        return gone
+        self.drain()
+        return self._upkeep.drop_unused(used)
 
     def drop_expired_queues(self) -> int:
         """Delete the queues whose newest message is older than the log; returns how many."""
-        oldest = self._log.min_offset
-        gone = []
-        for queue in self._queues.queues.values():
-            unit = self._queues.unit(queue, queue.max_offset - 1)
-            if unit is not None and unit[0] < oldest:
-                gone.append(queue)
-        self._drop(gone)
-        return len(gone)
-
-    def _drop(self, queues: list[ConsumeQueue]) -> None:
         self.drain()
-        for queue in queues:
-            self._queues.drop(queue)
-        if queues:
-            self.persist()
+        return self._upkeep.drop_expired_queues()
 
     # ---- figures
 
@@ -427,7 +324,7 @@ class Store:
             dispatch_behind_bytes=log.position - self._dispatch.position if self._dispatch.pending else 0,
             flush_behind_bytes=max(log.position - flush.flushed, 0),
             commit_log_bytes=log.position - log.min_offset,
-            disk_ratio=self._disk.ratio if self._disk is not None else -1.0,
+            disk_ratio=self._upkeep.disk.ratio if self._upkeep.disk is not None else -1.0,
             puts=self._appending.puts,
             put_bytes=self._appending.put_bytes,
             put_failed=self._appending.failed,

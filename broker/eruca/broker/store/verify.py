@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
-from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue, QueueTable
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.marks import Lock, was_aborted
+from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.scan import Scan, Scanned, sound_record
 from eruca.broker.store.segment import Segment
 

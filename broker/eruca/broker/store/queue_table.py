@@ -1,0 +1,346 @@
+"""The table of consume queues and their files: where each message lies in the commit log.
+
+Owns the queue files and the units not yet written out. Knows nothing of records. Units are
+collected in memory and written out by ``write_out`` (they can always be made again from the log),
+so that a queue costs neither a mapping nor an open file. Invariant: units below a queue's
+``written`` are in the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
+from eruca.broker.store.segment import RWF_NOWAIT, NotInMemory, Unflushed
+from eruca.protocol.names import is_legal
+
+_NAME = re.compile(r"\d{20}\Z")
+_OPEN_FILES = 256
+_CACHE_UNITS = 800
+_MAX_TAIL = 65_536
+
+
+class QueueTable:
+    """All consume queues and their files under one folder."""
+
+    def __init__(self, path: Path, file_size: int) -> None:
+        self.path = path
+        self.file_size = file_size
+        self.queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.dirty: set[ConsumeQueue] = set()
+        """Queues with units not yet written out."""
+        self.unsynced: set[Path] = set()
+        """Files written to since they were last flushed."""
+        self._new_folders: set[Path] = set()
+        self._files: OrderedDict[Path, int] = OrderedDict()
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made when it is missing (no file is made before it has a message).
+
+        Raises:
+            ValueError: a name that may not be a folder's, or a queue id out of range.
+        """
+        found = self.queues.get((topic, queue_id))
+        if found is None:
+            if not is_legal(topic) or len(topic) > 127 or not 0 <= queue_id <= 0x7FFFFFFF:
+                raise ValueError(f"no queue can be called {topic!r}, {queue_id}")
+            found = ConsumeQueue(topic, queue_id, self.path / topic / str(queue_id))
+            self.queues[topic, queue_id] = found
+        return found
+
+    # ---- files
+
+    def _file(self, path: Path, *, create: bool) -> int:
+        fd = self._files.get(path)
+        if fd is not None:
+            self._files.move_to_end(path)
+            return fd
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags)
+        except FileNotFoundError:
+            if not create:
+                raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, flags | os.O_CREAT, 0o644)
+            self._new_folders.update((path.parent, path.parent.parent, self.path))
+        if create and os.fstat(fd).st_size < self.file_size:
+            os.ftruncate(fd, self.file_size)
+        self._files[path] = fd
+        if len(self._files) > _OPEN_FILES:
+            os.close(self._files.popitem(last=False)[1])
+        return fd
+
+    def _pieces(self, queue: ConsumeQueue, index: int, size: int) -> Iterator[tuple[Path, int, int]]:
+        """Path, position and size of each file's part of ``size`` bytes at unit ``index``."""
+        start = index * UNIT
+        while size > 0:
+            at = start % self.file_size
+            part = min(size, self.file_size - at)
+            yield queue.path / f"{start - at:020d}", at, part
+            start += part
+            size -= part
+
+    def file_starts(self, queue: ConsumeQueue) -> list[int]:
+        """Byte offsets at which the queue's files begin, in order."""
+        try:
+            return sorted(int(name) for name in os.listdir(queue.path) if _NAME.match(name))
+        except FileNotFoundError:
+            return []
+
+    def _write(self, queue: ConsumeQueue, index: int, data: bytes | bytearray | memoryview) -> None:
+        done = 0
+        for path, at, part in self._pieces(queue, index, len(data)):
+            fd = self._file(path, create=True)
+            if os.pwrite(fd, data[done : done + part], at) != part:
+                raise OSError(28, "the disk is full", str(path))
+            self.unsynced.add(path)
+            done += part
+
+    def write_out(self, queue: ConsumeQueue, keep: int = 64) -> int:
+        """Write the units that are only in memory; keep the newest ``keep`` there as well.
+
+        Returns how many were written.
+
+        Raises:
+            OSError: the disk is full or fails; the units stay in memory.
+        """
+        end = queue.max_offset
+        count = end - queue.written
+        if count > 0:
+            self._write(queue, queue.written, bytes(queue.tail[(queue.written - queue.tail_start) * UNIT :]))
+            queue.written = end
+        surplus = len(queue.tail) // UNIT - keep
+        if surplus > keep:
+            del queue.tail[: surplus * UNIT]
+            queue.tail_start += surplus
+        return max(count, 0)
+
+    def write_some(self, most: int | None = None) -> bool:
+        """Write out the queues that have something, at most ``most``; whether none is left.
+
+        Raises:
+            OSError: as ``write_out``; the queues not reached stay dirty.
+        """
+        keep = max(32, min(1024, 100_000 // (len(self.queues) or 1)))
+        for queue in list(self.dirty)[:most]:
+            self.write_out(queue, keep)
+            self.dirty.discard(queue)
+        return not self.dirty or most is None
+
+    def take_unflushed(self) -> Unflushed:
+        """Files and folders changed since the last call, to be given to ``flush_files``."""
+        taken = Unflushed(self.unsynced, self._new_folders)
+        self.unsynced, self._new_folders = set(), set()
+        return taken
+
+    def give_back(self, unflushed: Unflushed) -> None:
+        """Note files again whose flush failed."""
+        self.unsynced |= unflushed.files
+        self._new_folders |= unflushed.folders
+
+    def close(self) -> None:
+        """Close the files; what is not written out is lost."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+    # ---- units
+
+    def append(self, queue: ConsumeQueue, unit: bytes) -> None:
+        """Add one unit at the queue's end."""
+        queue.tail += unit
+        self.dirty.add(queue)
+
+    def fill_head(self, queue: ConsumeQueue, offset: int) -> None:
+        """Let an empty queue begin at ``offset``; the units before it in its file are blank.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        queue.begin_at(offset)
+        first = offset - offset % (self.file_size // UNIT)
+        if offset > first:
+            self._write(queue, first, BLANK_UNIT * (offset - first))
+
+    def units(self, queue: ConsumeQueue, index: int, count: int, *, wait: bool = True) -> bytes:
+        """The units from ``index`` on, fewer when the queue or a file ends before.
+
+        Raises:
+            NotInMemory: they would have to be read from the disk, and ``wait`` is False.
+        """
+        start = queue.tail_start
+        if index >= start:
+            at = (index - start) * UNIT
+            return bytes(queue.tail[at : at + count * UNIT])
+        cache_start, cached = queue.cache
+        at = (index - cache_start) * UNIT
+        if at >= 0 and at + count * UNIT <= len(cached):
+            return cached[at : at + count * UNIT]
+        wanted = min(max(count, _CACHE_UNITS), queue.written - index)
+        data = self._read(queue, index, wanted, wait=wait)
+        queue.cache = (index, data)
+        if len(data) < min(count, wanted) * UNIT or count <= wanted:
+            return data[: count * UNIT]
+        return data + self.units(queue, index + wanted, count - wanted, wait=wait)
+
+    def _read(self, queue: ConsumeQueue, index: int, count: int, *, wait: bool) -> bytes:
+        path, at, part = next(self._pieces(queue, index, count * UNIT))
+        try:
+            if wait:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    return os.pread(fd, part, at)
+                finally:
+                    os.close(fd)
+            fd = self._file(path, create=False)
+        except FileNotFoundError:
+            return b""
+        if not RWF_NOWAIT:
+            return os.pread(fd, part, at)
+        buffer = bytearray(part)
+        try:
+            done = os.preadv(fd, [buffer], at, RWF_NOWAIT)
+        except BlockingIOError:
+            raise NotInMemory from None
+        except OSError:  # a file system without the flag
+            return os.pread(fd, part, at)
+        if done < part:
+            raise NotInMemory
+        return bytes(buffer)
+
+    def unit(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
+        """Commit log offset, size and tag code of one unit; None where there is none."""
+        if not 0 <= index < queue.max_offset:
+            return None
+        data = self.units(queue, index, 1)
+        return UNIT_FORM.unpack(data) if len(data) == UNIT else None
+
+    def first_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
+        """Index of the first unit at or after a commit log offset, blank ones left out."""
+        starts = self.file_starts(queue)
+        first = low = starts[0] // UNIT if starts else queue.tail_start
+        high = end = queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_before(queue, middle, physical_offset):
+                low = middle + 1
+            else:
+                high = middle
+        if low - 2 < first or self._is_before(queue, low - 2, physical_offset):
+            return low
+        # the unit before is damaged and misled the halving
+        return next((n for n in range(first, end) if not self._is_before(queue, n, physical_offset)), end)
+
+    def _is_before(self, queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
+        unit = self.unit(queue, index)
+        return unit is None or 0 <= unit[0] < physical_offset or unit[1] == BLANK_SIZE_MARK
+
+    # ---- opening, cutting, dropping
+
+    def load(self) -> None:
+        """Find the queues on the disk and where each ends."""
+        if not self.path.is_dir():
+            return
+        for topic in sorted(os.listdir(self.path)):
+            folder = self.path / topic
+            if not folder.is_dir() or not is_legal(topic):
+                continue
+            for name in os.listdir(folder):
+                if name.isdecimal() and len(name) <= 10 and (folder / name).is_dir():
+                    self._load_queue(self.queue(topic, int(name)))
+
+    def _load_queue(self, queue: ConsumeQueue) -> None:
+        starts = self.file_starts(queue)
+        if not starts:
+            return
+        end = starts[0] // UNIT
+        for start in reversed(starts):
+            count = self._count(queue.path / f"{start:020d}")
+            if count:
+                end = start // UNIT + count
+                break
+        queue.begin_at(end)
+        queue.min_offset = starts[0] // UNIT
+        queue.next_offset = end
+
+    def _count(self, path: Path) -> int:
+        """How many units a file holds: those before the first that has no size."""
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            low, high = 0, min(os.fstat(fd).st_size, self.file_size) // UNIT
+            while low < high:
+                middle = (low + high) // 2
+                offset, size, _ = UNIT_FORM.unpack(os.pread(fd, UNIT, middle * UNIT))
+                if size > 0 and offset >= 0:
+                    low = middle + 1
+                else:
+                    high = middle
+            return low
+        finally:
+            os.close(fd)
+
+    def cut(self, queue: ConsumeQueue, index: int) -> None:
+        """Take back the units from ``index`` on; their place in the files is zero again.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        for start in self.file_starts(queue):
+            path = queue.path / f"{start:020d}"
+            if start // UNIT >= index:
+                self._forget(path)
+                path.unlink(missing_ok=True)
+            elif start + self.file_size > index * UNIT:
+                fd = self._file(path, create=True)
+                os.ftruncate(fd, index * UNIT - start)
+                os.ftruncate(fd, self.file_size)
+                self.unsynced.add(path)
+        queue.tail.clear()
+        queue.tail_start = queue.written = queue.next_offset = index
+        queue.cache = (0, b"")
+        self.dirty.discard(queue)
+
+    def _forget(self, path: Path) -> None:
+        fd = self._files.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+        self.unsynced.discard(path)
+
+    def drop(self, queue: ConsumeQueue) -> None:
+        """Forget a queue and delete its files."""
+        self.queues.pop((queue.topic, queue.queue_id), None)
+        self.dirty.discard(queue)
+        for start in self.file_starts(queue):
+            self._forget(queue.path / f"{start:020d}")
+        shutil.rmtree(queue.path, ignore_errors=True)
+        if queue.path.parent.is_dir() and not os.listdir(queue.path.parent):
+            queue.path.parent.rmdir()
+
+    def drop_files_below(self, queue: ConsumeQueue, index: int) -> int:
+        """Delete the files that lie wholly below unit ``index``, never the last; returns how many."""
+        gone = 0
+        for start in self.file_starts(queue)[:-1]:
+            if start + self.file_size > index * UNIT:
+                break
+            path = queue.path / f"{start:020d}"
+            self._forget(path)
+            path.unlink(missing_ok=True)
+            gone += 1
+        return gone
+
+    def force_tail(self, queue: ConsumeQueue) -> None:
+        """Write out a queue whose units in memory have become many; a full disk is for later.
+
+        A queue whose units cannot be written keeps them, and is tried again with the others.
+        """
+        if len(queue.tail) > _MAX_TAIL * UNIT:
+            try:
+                self.write_out(queue, 1024)
+            except OSError:
+                return

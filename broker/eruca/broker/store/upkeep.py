@@ -1,0 +1,173 @@
+"""Upkeep: what makes an open store last, writing out, marking, deleting what is due.
+
+Owns checkpoint and mark, and how full the disk is. Knows log, queues and index as files, not
+requests. Invariant: the mark is written only after all units it counts are in their files, and
+claims to be on the disk only what was flushed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+
+from eruca.broker.store.appending import Appending
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import StoreConfig
+from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.broker.store.dispatch import Dispatch
+from eruca.broker.store.flush import Flush
+from eruca.broker.store.index import Index
+from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_mark
+from eruca.broker.store.queue_table import QueueTable
+from eruca.broker.store.retention import Disk, LogFile, disk_of, disk_refusal, expendable
+from eruca.broker.store.segment import Unflushed, flush_files
+
+Covered = tuple[int, int]
+"""Commit log offset and number of units that a write-out covers."""
+
+
+class Upkeep:
+    """Keeps an open store's files in order."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index | None,
+        dispatch: Dispatch,
+        flush: Flush,
+        appending: Appending,
+        clock: Callable[[], int],
+    ) -> None:
+        self.checkpoint = Checkpoint()
+        self.mark = Mark(0, 0, 0, 0, -1)
+        self.disk: Disk | None = None
+        """How full the disk was when it was last looked at."""
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatch = dispatch
+        self._flush = flush
+        self._appending = appending
+        self._clock = clock
+
+    # ---- writing out
+
+    def begin(self) -> tuple[Covered, int]:
+        """What a write-out begun now covers, and the store time of the newest message."""
+        units = sum(queue.max_offset for queue in self._queues.queues.values())
+        return (self._dispatch.position, units), self._appending.last_time
+
+    def unflushed(self) -> list[Unflushed]:
+        """The files of queues and index to flush; ``give_back`` takes them when that fails."""
+        taken = [self._queues.take_unflushed()]
+        if self._index is not None:
+            taken.append(self._index.take_unflushed())
+        return taken
+
+    def give_back(self, unflushed: list[Unflushed]) -> None:
+        """Note files again that could not be flushed."""
+        for one in unflushed:
+            self._queues.give_back(one)
+
+    def note(self, covered: Covered, moment: int, *, flushed: bool) -> None:
+        """Write the mark after a write-out; with ``flushed``, and the log flushed as far, the checkpoint too.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        root = self._config.store_path_root_dir
+        synced = flushed and self._flush.flushed >= covered[0]
+        indexed = self._index.end_offset if self._index is not None else -1
+        self.mark = Mark(*covered, *(covered if synced else self.mark[2:4]), indexed)
+        if synced:
+            full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
+            moment = max(moment, self.checkpoint.physic)
+            self.checkpoint = Checkpoint(moment, moment, max(full, self.checkpoint.indexed))
+            write_checkpoint(root, self.checkpoint)
+        write_mark(root, self.mark, self.checkpoint)
+
+    def persist(self, *, sync: bool = True) -> None:
+        """Write out and flush queues and index, write checkpoint and mark, all at once.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        covered, moment = self.begin()
+        self._queues.write_some(None)
+        if sync:
+            for files in self.unflushed():
+                flush_files(files)
+        self.note(covered, moment, flushed=sync)
+
+    # ---- deleting
+
+    def check_disk(self) -> None:
+        """Look how full the disk is; past the mark nothing is accepted until there is room again."""
+        self.disk = disk_of(self._config.store_path_root_dir)
+        if self._flush.fault is None:
+            self._appending.refusal = disk_refusal(self.disk, self._config)
+
+    def clean(self, *, by_hand: bool = False) -> int:
+        """One round of retention: delete what is due; returns the number of commit log files gone."""
+        self.check_disk()
+        assert self.disk is not None
+        now = self._clock()
+        hour = datetime.fromtimestamp(now / 1000).hour
+        files = []
+        for segment in self._log.segments:
+            stat = os.fstat(segment.fd)
+            files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
+        count = expendable(files, self._config, self.disk, now, hour, by_hand=by_hand)
+        for _ in range(count):
+            self._log.drop_oldest()
+        if count:
+            self._dispatch.log_begins_later = True
+            self.move_min_offsets()
+            if self._index is not None:
+                self._index.drop_below(self._log.min_offset)
+            self.check_disk()
+        return count
+
+    def move_min_offsets(self) -> None:
+        """Let each queue begin at its first message that the log still holds; older files go."""
+        oldest = self._log.min_offset
+        for queue in self._queues.queues.values():
+            queue.min_offset = self._queues.first_from(queue, oldest)
+            self._queues.drop_files_below(queue, queue.min_offset)
+
+    def drop_topic(self, topic: str) -> int:
+        """Delete the queues of a topic (its records stay in the log); returns how many.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        gone = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
+        self._drop(gone)
+        return len(gone)
+
+    def drop_unused(self, used: set[str]) -> list[str]:
+        """Delete the queues of topics that are not in ``used``; returns those topics."""
+        gone = sorted({topic for topic, _ in self._queues.queues} - used)
+        self._drop([queue for (topic, _), queue in self._queues.queues.items() if topic in gone])
+        return gone
+
+    def drop_expired_queues(self) -> int:
+        """Delete the queues whose newest message is older than the log; returns how many."""
+        oldest = self._log.min_offset
+        gone = []
+        for queue in self._queues.queues.values():
+            unit = self._queues.unit(queue, queue.max_offset - 1)
+            if unit is not None and unit[0] < oldest:
+                gone.append(queue)
+        self._drop(gone)
+        return len(gone)
+
+    def _drop(self, queues: list[ConsumeQueue]) -> None:
+        for queue in queues:
+            self._queues.drop(queue)
+        if queues:
+            self.persist()
