@@ -24,6 +24,8 @@ def show(broker: Broker, call: Call[Empty]) -> Reply:
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Change settings, all that are asked for or none; in the configuration file before it is answered."""
     changed = broker.configuration.change(properties.decode(call.body))
+    if not changed:
+        return Reply()
     broker.reconfigured()
     if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
         broker.topics.renew()
