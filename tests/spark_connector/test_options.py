@@ -1,0 +1,95 @@
+"""Options: what is read, and the one sentence for what is not."""
+
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from eruca.protocol.queues import MessageQueue
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.options import Options, read_options
+from eruca.spark_connector.schema import check_projection, default_schema
+
+NEEDED = {"nameserver": "mq:9876", "subscribe": "orders"}
+
+
+def read(streaming: bool = False, **options: str) -> Options:
+    return read_options({**NEEDED, **options}, streaming=streaming)
+
+
+def test_names_in_any_case_and_defaults() -> None:
+    options = read_options({"NAMESERVER": "mq:9876", "subscribe": "orders, payments ,orders"}, streaming=False)
+
+    assert options.subscribe == ("orders", "payments")
+    assert (options.starting_offsets, options.ending_offsets) == ("earliest", "latest")
+    assert read(streaming=True).starting_offsets == "latest"
+    assert options.fail_on_data_loss and not options.filtered
+    assert (options.expression, options.expression_type) == ("*", "TAG")
+
+
+def test_values_of_every_kind() -> None:
+    offsets = '{"orders": {"broker-a": {"0": 5, "1": -2}}}'
+    options = read(
+        startingoffsets=offsets, failondataloss="False", minpartitions="3", sqlfilter="a > 1", endingtimestamp="7"
+    )
+
+    assert options.starting_offsets == {
+        MessageQueue("orders", "broker-a", 0): 5,
+        MessageQueue("orders", "broker-a", 1): -2,
+    }
+    assert not options.fail_on_data_loss and options.min_partitions == 3 and options.ending_timestamp == 7
+    assert options.filtered and options.expression_type == "SQL92"
+    assert read(streaming=True, maxtriggerdelay="15m").max_trigger_delay == 900_000
+    assert read(streaming=True, maxtriggerdelay="250").max_trigger_delay == 250
+
+
+def test_one_way_to_choose_topics() -> None:
+    assigned = read_options({"nameserver": "m:1", "assign": '{"t": {"b": [2, 0, 2]}}'}, streaming=False)
+    assert assigned.assign == {"t": {"b": (0, 2)}}
+
+    with pytest.raises(BadOption, match="not 2 of them"):
+        read(subscribepattern="o.*")
+    with pytest.raises(BadOption, match="not 0 of them"):
+        read_options({"nameserver": "m:1"}, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingofset": "latest"}, "has no option startingofset: did you mean startingOffsets?"),
+        ({"path": "/x"}, "has no option path: there are arrowBatchRows"),
+        ({"minpartitions": "0"}, 'The option minPartitions="0" cannot be read: 1 or more is expected.'),
+        ({"pullbatchsize": "many"}, 'The option pullBatchSize="many" cannot be read: a whole number is expected.'),
+        ({"failondataloss": "yes"}, "true or false is expected"),
+        ({"startingoffsets": "oldest"}, 'earliest, latest, group or {"topic"'),
+        ({"startingoffsets": "{"}, "it is no JSON"),
+        ({"startingoffsets": '{"t": {"b": {"0": -3}}}'}, "a whole number from -2 on"),
+        ({"startingoffsets": '{"t": [0]}'}, "an object with a broker of t as key"),
+        ({"startingoffsets": "group"}, "needs the option commitGroup"),
+        ({"commitgroup": "a b"}, "contains illegal characters"),
+        ({"tags": " "}, "The option tags is empty"),
+        ({"tags": "a", "sqlfilter": "b = 1"}, "Give tags or sqlFilter, not both"),
+        ({"startingtimestamp": "9", "endingtimestamp": "8"}, "startingTimestamp=9 is above endingTimestamp=8"),
+        ({"minpartitions": "9", "maxpartitions": "8"}, "minPartitions=9 is above maxPartitions=8"),
+        ({"maxoffsetspertrigger": "5"}, "maxOffsetsPerTrigger is for spark.readStream"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_sentence(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(BadOption) as raised:
+        read_options({**NEEDED, **options}, streaming=False)
+    assert sentence in str(raised.value)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(BadOption, match=r"endingTimestamp is for spark.read"):
+        read(streaming=True, endingtimestamp="8")
+    with pytest.raises(BadOption, match=r"maxTriggerDelay.*such as 15m"):
+        read(streaming=True, maxtriggerdelay="soon")
+
+
+def test_a_projection_names_columns_that_there_are() -> None:
+    check_projection(default_schema())
+    with pytest.raises(BadOption, match="has no column queueoffset: did you mean queueOffset"):
+        check_projection(StructType([StructField("queueoffset", LongType())]))
+    with pytest.raises(BadOption, match="queueOffset is of type bigint, not int"):
+        check_projection(StructType([StructField("queueOffset", IntegerType())]))
+    with pytest.raises(BadOption, match="names no column"):
+        check_projection(StructType([]))
