@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from eruca.broker.config import FlushDiskType
+from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import BrokerStatsData, KVTable
 from tests.support.desk import START, Desk
 
@@ -124,6 +126,25 @@ async def test_a_store_that_takes_nothing_says_why(desk: Desk) -> None:
     assert "storeRefusal" not in await figures(desk)
     desk.broker.store._appending.refusal = "the disk is full"
     assert (await figures(desk))["storeRefusal"] == "the disk is full"
+
+
+async def test_sends_that_waited_for_the_disk_are_told_apart(
+    prepared: Callable[[Callable[[Desk], None]], Awaitable[Desk]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flush_before_answering(desk: Desk) -> None:
+        desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+        desk.config.store.sync_flush_timeout = 30
+
+    desk = await prepared(flush_before_answering)
+    desk.topic("T")
+    await send(desk, 2)
+    with monkeypatch.context() as stuck:
+        stuck.setattr(Flush, "request", lambda self: None)
+        fields = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
+        assert (await desk.ask(SEND, fields, b"slow")).code == 10
+    table = await figures(desk)
+    assert int(table["putMessageEntireTimeMax"]) >= 29
+    assert "[10~50ms]:1 " in table["putMessageDistributeTime"] or "[50~100ms]:1 " in table["putMessageDistributeTime"]
 
 
 # ---------------------------------------------------------------------- 315

@@ -80,7 +80,10 @@ def _read(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got | Awaita
 async def _first_of_cold(
     broker: Broker, call: Call[PullMessage], admitted: _Admitted, reading: Awaitable[Got]
 ) -> Reply | None:
-    result = _first(broker, call, admitted, await reading)
+    since = monotonic()
+    got = await reading
+    broker.statistics.get_took(int((monotonic() - since) * 1000))
+    result = _first(broker, call, admitted, got)
     return result if result is None or isinstance(result, Reply) else await result
 
 

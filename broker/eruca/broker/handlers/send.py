@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable
 from functools import partial
 from time import monotonic
+from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
@@ -155,13 +156,14 @@ def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -
         return reply
     if isinstance(waiter, asyncio.Future):  # as a callback: a task for each send would double its cost
         broker.waiting_sends += 1
-        waiter.add_done_callback(partial(_flushed, broker, call, reply))
+        waiter.add_done_callback(partial(_flushed, broker, call, reply, monotonic()))
         return None
     return _after_flush(broker, reply, waiter)
 
 
-def _flushed(broker: Broker, call: Call[Any], reply: Reply, waiter: asyncio.Future[bool]) -> None:
+def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter: asyncio.Future[bool]) -> None:
     broker.waiting_sends -= 1
+    broker.statistics.put_took(int((monotonic() - since) * 1000))
     if not waiter.cancelled():
         call.connection.reply(call, _judge_flush(broker, reply, waiter.result()))
 

@@ -147,12 +147,13 @@ class Statistics:
         counter.times += 1
 
     def put_took(self, millis: int) -> None:
-        """Note a put that took a millisecond or more; all others count as quicker."""
-        self._slow[millis] = self._slow.get(millis, 0) + 1
-        self.slowest_put = max(self.slowest_put, millis)
+        """Note how long a put took that had to wait; all others count as quicker than a millisecond."""
+        if millis > 0:
+            self._slow[millis] = self._slow.get(millis, 0) + 1
+            self.slowest_put = max(self.slowest_put, millis)
 
     def get_took(self, millis: int) -> None:
-        """Note a read that took a millisecond or more."""
+        """Note how long a read took that had to wait."""
         self.slowest_get = max(self.slowest_get, millis)
 
     def forget_topic(self, topic: str) -> None:
