@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable
 from functools import partial
 from time import monotonic
-from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
