@@ -68,7 +68,10 @@ def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
         Place(broker.offsets.query(ask.group, ask.topic, queue_id), _offset_at(broker, ask, queue_id))
         for queue_id in range(config.write_queue_nums)
     ]
-    offsets = plan(ask.group, ask.topic, places, ask.is_force)
+    fresh = [queue_id for queue_id, place in enumerate(places) if place.committed == -1]
+    if fresh:
+        log.info("reset_refused", group=ask.group, topic=ask.topic, queues_without_offset=fresh)
+    offsets = plan(ask.group, places, ask.is_force)
     return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(offsets)}
 
 

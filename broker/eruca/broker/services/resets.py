@@ -23,20 +23,15 @@ class Place(NamedTuple):
     at_time: int
 
 
-def plan(group: str, topic: str, places: Sequence[Place], force: bool) -> list[int]:
+def plan(group: str, places: Sequence[Place], force: bool) -> list[int]:
     """The new offset of each queue, in the order of ``places``.
 
     With ``force`` that is the offset at the time, without it only where that goes back. An offset below 0 counts as 0.
-    Raises Refused(1) when the group has no committed offset for one of the queues: it is young, broadcasting (its
-    members keep their own offsets), or not there at all.
+    Raises Refused(1), in RocketMQ's words, when the group has no committed offset for one of the queues: it is young,
+    broadcasting (its members keep their own offsets), or not there at all.
     """
-    for queue_id, place in enumerate(places):
-        if place.committed == -1:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"THe consumer group <{group}> not exist: it has committed no offset for queue {queue_id} of {topic}; "
-                "let its consumers run until they have",
-            )
+    if any(place.committed == -1 for place in places):
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
     return [_target(place, force) for place in places]
 
 
