@@ -37,6 +37,12 @@ class Scripted:
         self.unregistered: list[Any] = []
         self.committed: dict[tuple[str, str, int], int] = {}
         self.members: list[str] = []
+        self.bounds = {"min": 0, "max": 0, "time": 0}
+        """The answers to 31, 30 and 29."""
+        self.pulls: list[Any] = []
+        self.sent_back: list[Any] = []
+        self.refused_codes: set[int] = set()
+        """Requests that are refused with code 1, beside those of sending."""
         self.topics: dict[str, TopicRouteData] = {}
         self.asked: list[str] = []
         self.connections: set[Connection] = set()
@@ -139,12 +145,31 @@ def query_offset(server: Scripted, call: Call[Any]) -> Reply:
     return Reply(header=OffsetReply(offset=offset))
 
 
-@routes.on(api.GET_MAX_OFFSET, api.GET_MIN_OFFSET)
-def bound(server: Scripted, call: Call[Any]) -> Reply:
-    return Reply(header=OffsetReply(offset=0))
+@routes.on(api.GET_MIN_OFFSET)
+def least(server: Scripted, call: Call[Any]) -> Reply:
+    return Reply(header=OffsetReply(offset=server.bounds["min"]))
+
+
+@routes.on(api.GET_MAX_OFFSET)
+def greatest(server: Scripted, call: Call[Any]) -> Reply:
+    return Reply(header=OffsetReply(offset=server.bounds["max"]))
+
+
+@routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP)
+def search(server: Scripted, call: Call[Any]) -> Reply:
+    return Reply(header=OffsetReply(offset=server.bounds["time"]))
+
+
+@routes.on(api.CONSUMER_SEND_MSG_BACK)
+def send_back(server: Scripted, call: Call[Any]) -> Reply:
+    server.sent_back.append(call.header)
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
+    return Reply()
 
 
 @routes.on(api.PULL_MESSAGE)
 async def pull(server: Scripted, call: Call[Any]) -> Reply:
+    server.pulls.append(call.header)
     await asyncio.get_running_loop().create_future()  # held until the connection ends
     raise AssertionError("never")

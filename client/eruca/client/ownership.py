@@ -26,6 +26,9 @@ from eruca.protocol.headers.offsets import UpdateConsumerOffset
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
+HAND_OVER = 0.1
+"""Seconds for which another member may store its last positions before its queues are taken: brokers tell all members
+of a change at once, and a position that comes too late means messages twice."""
 _CONFIRM_TIMES = 3
 
 
@@ -92,6 +95,8 @@ class Ownership:
             return False
         change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)
         await self._give_up(change.give_up)
+        if change.take and len(clients) > 1:
+            await asyncio.sleep(HAND_OVER)
         taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
         if change.give_up or change.take:
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)

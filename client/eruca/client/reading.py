@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from eruca.client import brokers
-from eruca.client.errors import BadAnswer, BrokerRefused, ClientError
+from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.log import log
 from eruca.client.routes import MASTER
@@ -153,6 +153,8 @@ class Reader:
                 return AFTER_FLOW_CONTROL
             if error.code in _UNKNOWN_HERE:
                 self._session.spawn(self._session.beat())
+        elif isinstance(error, BrokerUnreachable):
+            self._session.look_again(self.run.queue.topic)
         log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, AFTER_ERROR, error)
         return AFTER_ERROR
 

@@ -1,0 +1,114 @@
+"""A real nameserver and broker in this process, and what a listener saw."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.app import BrokerApp
+from eruca.broker.config import BrokerConfig
+from eruca.client import Message, Producer, PullConsumer, ReceivedMessage
+from eruca.standalone.cluster import Cluster
+
+
+class Seen:
+    """Collects what a listener got, in its order; use `coroutine` or `function` as the listener."""
+
+    def __init__(self) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+
+    async def coroutine(self, message: ReceivedMessage) -> None:
+        self.add(message)
+
+    def function(self, message: ReceivedMessage) -> None:
+        self._loop.call_soon_threadsafe(self.add, message)
+
+    def add(self, message: ReceivedMessage) -> None:
+        self.messages.append(message)
+        self._news.set()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    async def reaches(self, count: int, *, within: float = 10.0) -> None:
+        """Wait until so many messages came."""
+        async with asyncio.timeout(within):
+            while len(self.messages) < count:
+                self._news.clear()
+                await self._news.wait()
+
+
+class Lab:
+    """A cluster with a producer, and shortcuts."""
+
+    def __init__(self, cluster: Cluster, producer: Producer, puller: PullConsumer) -> None:
+        self.cluster = cluster
+        self.producer = producer
+        self.puller = puller
+
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
+    async def send(self, topic: str, *bodies: bytes, tags: str | None = None) -> None:
+        for body in bodies:
+            await self.producer.send(Message(topic, body, tags=tags))
+
+    async def offsets(self, group: str, topic: str) -> list[int | None]:
+        """The stored offset of the group in each queue."""
+        return [await self.puller.query_offset(queue, group=group) for queue in await self.puller.fetch_queues(topic)]
+
+    async def ends(self, topic: str) -> list[int | None]:
+        """The end of each queue."""
+        return [await self.puller.max_offset(queue) for queue in await self.puller.fetch_queues(topic)]
+
+    async def stores(self, group: str, topic: str, offsets: list[int]) -> None:
+        """Wait until the broker has these offsets."""
+        async with asyncio.timeout(10):
+            while await self.offsets(group, topic) != offsets:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+    async def restart_broker(self) -> None:
+        """Stop the broker and start another one on the same disk, at another port."""
+        old = self.cluster.broker
+        await old.stop()
+        new = BrokerApp(old.config)
+        await new.start()
+        self.cluster._broker = new
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something holds that nobody tells of."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+def small_broker() -> BrokerConfig:
+    """A broker that takes little disk."""
+    config = BrokerConfig(broker_name="broker-a")
+    config.store.mapped_file_size_commit_log = 1 << 20
+    config.store.max_hash_slot_num = 128
+    config.store.max_index_num = 512
+    return config
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    async with (
+        Cluster(tmp_path, broker=small_broker()) as cluster,
+        Producer("lab", nameserver=cluster.address) as producer,
+        PullConsumer(nameserver=cluster.address) as puller,
+    ):
+        yield Lab(cluster, producer, puller)
+
+
+@pytest.fixture
+async def seen() -> Seen:
+    return Seen()
