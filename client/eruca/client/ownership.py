@@ -110,11 +110,11 @@ class Ownership:
     async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
         """End the runs, their positions stored, so that the next owner goes on from there."""
         ended = [(queue, self._drop(queue)) for queue in queues]
+        self._leaving.update(queue for queue, _ in ended)
         await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
 
     async def _let_go(self, queue: MessageQueue, position: int) -> None:
         """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
-        self._leaving.add(queue)
         await self._store(queue, self._resets.pop(queue, position))
         if queue in self._resets:
             await self._store(queue, self._resets.pop(queue))
