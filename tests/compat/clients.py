@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from tests.support.java import Judge
 
 T = TypeVar("T")
 How = Literal["sync", "async", "oneway", "batch"]
+_made = itertools.count(1)
 # What the broker and the receiving client add to a message, or take away on its way.
 _ADDED = frozenset({"UNIQ_KEY", "CLUSTER", "WAIT", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "KEYS", "TAGS"})
 _ADDED_5 = frozenset({"MSG_REGION", "TRACE_ON"})
@@ -150,11 +152,9 @@ class JavaClients:
     def __init__(self, judge: Judge) -> None:
         self.name = f"java-{judge.release}"
         self.judge = judge
-        self._made = 0
 
     def _name(self, kind: str) -> str:
-        self._made += 1
-        return f"{kind}-{self._made}"
+        return f"{kind}-{next(_made)}"
 
     @contextlib.contextmanager
     def producer(self, group: str, name_server: str) -> Iterator[JavaProducer]:

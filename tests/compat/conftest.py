@@ -71,6 +71,7 @@ def eruca(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErucaCluster]:
 class Pair:
     """A cluster and the clients that talk to it."""
 
+    name: str
     cluster: Cluster
     clients: Clients
 
@@ -87,14 +88,14 @@ PAIRS = ("apache-java4", "apache-java5", "eruca-java4", "eruca-java5", "apache-p
 def pair(request: pytest.FixtureRequest) -> Pair:
     """Each pair that a transcript goes through."""
     cluster, clients = request.param.split("-")
-    return Pair(request.getfixturevalue(cluster), clients_of(request, clients))
+    return Pair(request.param, request.getfixturevalue(cluster), clients_of(request, clients))
 
 
 @pytest.fixture(params=[each for each in PAIRS if "java" in each])
 def java_pair(request: pytest.FixtureRequest) -> Pair:
     """The pairs with Java clients, for what only those have."""
     cluster, clients = request.param.split("-")
-    return Pair(request.getfixturevalue(cluster), clients_of(request, clients))
+    return Pair(request.param, request.getfixturevalue(cluster), clients_of(request, clients))
 
 
 @pytest.fixture(params=["apache", "eruca"])

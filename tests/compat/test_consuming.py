@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.compat.clients import JavaClients, Letter, PythonClients, Queue
 from tests.compat.conftest import Cluster, Pair
 from tests.support.java import Judge
@@ -114,6 +116,8 @@ def test_broadcasting_members_get_everything(java_pair: Pair, judge: Judge, topi
 
 
 def test_lite_pull(java_pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
+    if java_pair.name == "apache-java5":
+        pytest.skip("5.x lite pull sends code 361, which Apache's 4.9 broker does not know")
     name = topic(java_pair.cluster, judge, 2)
     clients = java_pair.clients
     assert isinstance(clients, JavaClients)

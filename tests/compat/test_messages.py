@@ -39,7 +39,7 @@ def test_every_field_arrives(pair: Pair, how: How, judge: Judge, topic: MakeTopi
 
     with pair.clients.producer(fresh("producers"), pair.address) as producer:
         sent = producer.send(letters(name), how, queue)
-        seen = read(JavaClients(judge), pair, name, 5, fresh("readers"))
+        seen = read(JavaClients(judge), pair.cluster, name, 5, fresh("readers"))
 
     by_body = {each.body: each for each in seen}
     assert [by_body[each.body].letter for each in letters(name)] == letters(name)
@@ -77,7 +77,7 @@ def test_both_forms_of_headers(
     with java.producer(fresh("producers"), cluster.address) as producer:
         for how in HOWS:
             producer.send(letters(name), how, queue)
-        seen = read(java, Pair(cluster, java), name, 4 * len(letters(name)), fresh("readers"))
+        seen = read(java, cluster, name, 4 * len(letters(name)), fresh("readers"))
 
     assert headers in ("JSON", "ROCKETMQ")
     for letter in letters(name):
@@ -92,8 +92,8 @@ def test_both_sides_read_the_same(
     with pair.clients.producer(fresh("producers"), pair.address) as producer:
         producer.send(letters(name) * 4)
 
-    by_java = read(JavaClients(judge), pair, name, 20, fresh("readers"))
-    by_python = read(python, pair, name, 20, fresh("readers"))
+    by_java = read(JavaClients(judge), pair.cluster, name, 20, fresh("readers"))
+    by_python = read(python, pair.cluster, name, 20, fresh("readers"))
     assert by_python == by_java
 
 
@@ -107,15 +107,15 @@ def test_a_large_body_travels_compressed(
         producer.send([Letter(name, text)])
 
     for reader in (JavaClients(judge), python):
-        (seen,) = read(reader, pair, name, 1, fresh("readers"))
+        (seen,) = read(reader, pair.cluster, name, 1, fresh("readers"))
         assert seen.body == text
         assert seen.store_size < len(text) / 3
         assert seen.sys_flag & 1
 
 
-def read(reader: Clients, pair: Pair, name: str, count: int, group: str) -> list[Seen]:
+def read(reader: Clients, cluster: Cluster, name: str, count: int, group: str) -> list[Seen]:
     """All messages of the topic in the order of the log, once there are so many."""
-    with reader.puller(group, pair.address) as puller:
+    with reader.puller(group, cluster.address) as puller:
         seen = drain(puller, name)
         deadline = time.monotonic() + 10
         while len(seen) < count and time.monotonic() < deadline:  # one-way sends are on their way

@@ -1,0 +1,94 @@
+"""Apache's mqadmin and Eruca's, on Apache's cluster and on Eruca's: the same session, the same columns."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.compat.columns import Printed, comparable, has_its_own_reason, keys, parsed
+from tests.compat.conftest import Cluster
+from tests.compat.record import GOLDEN, rendered
+from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin, session
+from tests.support.apache import ApacheCluster
+from tests.support.eruca import SCRIPTS, ErucaCluster
+from tests.support.java import Judge
+
+
+def eruca_mqadmin(home: Path) -> Mqadmin:
+    """Eruca's mqadmin, a process for each command as an operator runs it."""
+
+    def run(line: tuple[str, ...]) -> Outcome:
+        done = subprocess.run([SCRIPTS / "mqadmin", *line], capture_output=True, text=True, cwd=home, timeout=60)
+        return Outcome(line, done.stdout, done.stderr, done.returncode)
+
+    return run
+
+
+def transcript(cluster: Cluster, mqadmin: Mqadmin, judge: Judge) -> dict[str, list[Printed]]:
+    """What each command printed in a session on a fresh cluster, by command."""
+    outcomes = []
+    for outcome in session(mqadmin, judge, cluster.address, cluster.broker.address):
+        outcomes.append(outcome)
+        for path in re.findall(r"Message Body Path: +(\S+)", outcome.stdout):
+            Path(path).unlink(missing_ok=True)
+    return {command: parsed(command, text) for command, text in rendered(outcomes, cluster.home).items()}
+
+
+def golden() -> dict[str, list[Printed]]:
+    """What Apache's mqadmin printed on Apache's cluster when it was recorded."""
+    return {file.stem: parsed(file.stem, file.read_text()) for file in sorted(GOLDEN.glob("*.txt"))}
+
+
+@pytest.mark.parametrize("kind", ["apache", "eruca"])
+def test_apaches_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
+    with started(kind, tmp_path) as cluster:
+        printed = transcript(cluster, java_mqadmin(judge), judge)
+
+    assert printed.keys() == golden().keys()
+    for command, expected in golden().items():
+        for was, now in zip(expected, printed[command], strict=True):
+            assert (now.options, now.exit) == (was.options, was.exit), command
+            same_keys_or_lines(was, now, on_eruca=kind == "eruca")
+            assert codes(now.stderr) == codes(was.stderr), f"{command} {was.options}"
+
+
+@pytest.mark.parametrize("kind", ["apache", "eruca"])
+def test_erucas_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
+    with started(kind, tmp_path) as cluster:
+        printed = transcript(cluster, eruca_mqadmin(tmp_path), judge)
+
+    assert printed.keys() == golden().keys()
+    for command, expected in golden().items():
+        for was, now in zip(expected, printed[command], strict=True):
+            assert now.options == was.options
+            if was.failed:
+                # Apache prints a stack trace and exits 0; here it is one sentence, and the exit status tells.
+                assert (now.exit, now.stdout) == (1, ""), f"{command} {was.options}"
+                assert len(now.stderr.splitlines()) == 1, now.stderr
+                assert codes(now.stderr) <= codes(was.stderr)
+            else:
+                assert now.exit == was.exit, f"{command} {was.options}: {now.stderr}"
+                same_keys_or_lines(was, now, on_eruca=kind == "eruca")
+
+
+def same_keys_or_lines(was: Printed, now: Printed, *, on_eruca: bool) -> None:
+    expected = keys(was)
+    if expected is None:
+        assert comparable(now) == comparable(was), f"{was.command} {was.options}"
+        return
+    missing = expected - (keys(now) or set())
+    if on_eruca:
+        missing = {key for key in missing if not has_its_own_reason(key)}
+    assert missing == set(), f"{was.command} {was.options}"
+
+
+def codes(text: str) -> set[str]:
+    """The response codes that an error tells."""
+    return set(re.findall(r"(?:CODE: ?|\(code )(\d+)", text))
+
+
+def started(kind: str, home: Path) -> Cluster:
+    return ApacheCluster("4.9.7", home) if kind == "apache" else ErucaCluster(home)

@@ -1,0 +1,79 @@
+"""Spark reads Apache RocketMQ's own broker, which grants 32 messages a pull and filters by SQL92."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.apache import ApacheCluster
+from tests.support.spark import Topic, assert_rows, read, read_stream, rows_of, spark_session
+
+
+@pytest.fixture(scope="module")
+def filtering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """Apache 4.9.7 that knows SQL92."""
+    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache-sql"), {"enablePropertyFilter": "true"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def topic(filtering: ApacheCluster) -> Iterator[Topic]:
+    """A topic with messages of many sizes, tags, properties, compressed and in batches."""
+    made = Topic(filtering, "SparkReads", 4)
+    for number in range(400):
+        tag = "Aa" if number % 5 == 0 else "BB"  # one hash code
+        made.send(number % 4, b"%d" % number * (number + 1), tags=tag, keys=f"k{number}", properties={"n": str(number)})
+    made.send(1, b"z" * 200_000)
+    made.send_batch(2, b"one", b"two", b"three")
+    yield made
+    made.close()
+
+
+def test_rows_are_what_was_sent(spark: SparkSession, topic: Topic) -> None:
+    assert_rows(rows_of(read(spark, topic)), topic.rows)
+    assert_rows(rows_of(read(spark, topic, minPartitions=9, arrowBatchRows=50)), topic.rows)
+
+
+def test_an_interval_is_exact(spark: SparkSession, topic: Topic) -> None:
+    stamps = {
+        (row.queueId, row.queueOffset): int(row.ms)
+        for row in read(spark, topic, "queueId int, queueOffset bigint, storeTimestamp timestamp")
+        .selectExpr("queueId", "queueOffset", "unix_millis(storeTimestamp) ms")
+        .collect()
+    }
+    ordered = sorted(stamps.values())
+    for start, end in ((ordered[50], ordered[300]), (ordered[0], ordered[1]), (ordered[-1], ordered[-1] + 1)):
+        wanted = {place: topic.rows[place] for place, stamp in stamps.items() if start <= stamp < end}
+        assert_rows(rows_of(read(spark, topic, startingTimestamp=start, endingTimestamp=end)), wanted)
+
+
+def test_filters(spark: SparkSession, topic: Topic) -> None:
+    tagged = {place: row for place, row in topic.rows.items() if row["tags"] == "Aa"}
+    assert_rows(rows_of(read(spark, topic, tags="Aa")), tagged)
+
+    assert len(rows_of(read(spark, topic, sqlFilter="n BETWEEN 100 AND 199 AND TAGS = 'BB'"))) == 80
+    with pytest.raises(Exception, match='refuses sqlFilter="n >> 3"'):
+        read(spark, topic, sqlFilter="n >> 3").collect()
+
+
+def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    query = (
+        read_stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=150)
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "rows"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+    assert query.awaitTermination(120)
+    assert_rows(rows_of(spark.read.parquet(str(tmp_path / "rows"))), topic.rows)
