@@ -18,6 +18,7 @@ from eruca.client.config import ClientSettings, check_group, check_topic
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.session import Session
 from eruca.protocol import names
+from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull
@@ -51,7 +52,7 @@ class PullResult:
     records as they came, one after the other.
     """
 
-    def __init__(self, answer: Answer[pull.PullReply], queue: MessageQueue, expression: str, kind: str) -> None:
+    def __init__(self, answer: Answer[pull.PullReply], queue: MessageQueue, wanted: SubscriptionData) -> None:
         header = answer.header
         self.status = _STATUS[ResponseCode(answer.code)]
         self.queue = queue
@@ -60,7 +61,7 @@ class PullResult:
         self.max_offset = header.max_offset
         self.broker_id = header.suggest_which_broker_id
         self.body = answer.body
-        self._filter = (expression, kind)
+        self._wanted = wanted
 
     @cached_property
     def records(self) -> list[Record]:
@@ -69,8 +70,7 @@ class PullResult:
             records = decode_records(self.body)
         except ProtocolError as error:
             raise translate(error) from error
-        expression, kind = self._filter
-        wanted = build_subscription(self.queue.topic, expression, version=0, expression_type=kind)
+        wanted = self._wanted
         return [each for each in records if passes_tag(wanted, each.tags)] if wanted.tags_set else records
 
     def __repr__(self) -> str:
@@ -191,6 +191,10 @@ class PullConsumer:
                 f"offset={offset}, max_messages={max_messages}: an offset of 0 or more and a count of 1 or more "
                 "are expected."
             )
+        try:
+            wanted = build_subscription(queue.topic, expression, version=0, expression_type=expression_type)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         ask = pull.PullMessage(
             consumer_group=self.group,
             topic=queue.topic,
@@ -205,4 +209,4 @@ class PullConsumer:
             expression_type=expression_type,
         )
         answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
-        return PullResult(answer, queue, expression, expression_type)
+        return PullResult(answer, queue, wanted)

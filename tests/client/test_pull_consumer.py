@@ -1,0 +1,122 @@
+"""Pulling by hand, and asking for offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from eruca.client import Message, MessageQueue, PullConsumer, PullStatus
+from eruca.client.errors import BadName, BrokerRefused, StateError, TopicNotFound, UsageError
+from eruca.protocol import api
+from eruca.protocol.headers.clients import OfConsumerGroup
+from tests.client.conftest import Lab
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+async def fill(lab: Lab, count: int, **fields: str) -> None:
+    for number in range(count):
+        message = Message("T", b"m%d" % number, tags=("AaAa", "BBBB")[number % 2], **fields)  # type: ignore[arg-type]
+        await lab.producer.send(message, queue=QUEUE)
+
+
+async def test_the_queues_of_a_topic(lab: Lab) -> None:
+    await fill(lab, 1)
+    queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
+    assert await lab.puller.fetch_queues("T") == queues
+    assert await lab.puller.fetch_send_queues("T") == queues
+    with pytest.raises(TopicNotFound):
+        await lab.puller.fetch_queues("U")
+    with pytest.raises(BadName):
+        await lab.puller.fetch_queues("")
+
+
+async def test_reading_from_the_start_to_the_end(lab: Lab) -> None:
+    await fill(lab, 100)
+    assert (await lab.puller.min_offset(QUEUE), await lab.puller.max_offset(QUEUE)) == (0, 100)
+    bodies, offset = [], 0
+    while (result := await lab.puller.pull(QUEUE, offset)).status is PullStatus.FOUND:
+        assert (result.min_offset, result.max_offset) == (0, 100)
+        bodies += [record.body for record in result.records]
+        offset = result.next_offset
+    assert bodies == [b"m%d" % number for number in range(100)]
+    assert (result.status, result.next_offset, result.records) == (PullStatus.NO_NEW_MESSAGE, 100, [])
+
+
+async def test_several_pulls_under_way_on_one_connection(lab: Lab) -> None:
+    await fill(lab, 96)
+    results = await asyncio.gather(*(lab.puller.pull(QUEUE, offset) for offset in (64, 0, 32)))
+    assert [result.records[0].body for result in results] == [b"m64", b"m0", b"m32"]
+
+
+async def test_tags_are_filtered_here_too(lab: Lab) -> None:
+    await fill(lab, 10)
+    result = await lab.puller.pull(QUEUE, 0, expression="AaAa")
+    assert [record.tags for record in result.records] == ["AaAa"] * 5
+    assert result.next_offset == 10 and result.body.count(b"BBBB") == 5  # equal hashes pass the broker
+    nothing = await lab.puller.pull(QUEUE, 0, expression="C")
+    assert nothing.status in (PullStatus.NO_MATCHED_MESSAGE, PullStatus.NO_NEW_MESSAGE) and not nothing.records
+
+
+async def test_an_offset_outside_is_told_where_to_go_on(lab: Lab) -> None:
+    await fill(lab, 3)
+    result = await lab.puller.pull(QUEUE, 99)
+    assert (result.status, result.next_offset) == (PullStatus.OFFSET_MOVED, 3)
+
+
+async def test_a_pull_may_wait_for_a_message(lab: Lab) -> None:
+    await fill(lab, 1)
+    waiting = asyncio.create_task(lab.puller.pull(QUEUE, 1, suspend=5.0))
+    await lab.puller.max_offset(QUEUE)  # answered on the same connection: the pull is held
+    assert not waiting.done()
+    await fill(lab, 1)
+    assert [record.body for record in (await waiting).records] == [b"m0"]
+
+
+async def test_offsets_of_a_group(lab: Lab) -> None:
+    await fill(lab, 5)
+    assert await lab.puller.query_offset(QUEUE, group="g") == 0  # a young queue counts as consumed from its start
+    await lab.puller.update_offset(QUEUE, 4, group="g")
+    assert await lab.puller.query_offset(QUEUE, group="g") == 4
+    async with PullConsumer("g", nameserver=lab.address) as consumer:
+        assert await consumer.query_offset(QUEUE) == 4
+    with pytest.raises(UsageError, match="An offset cannot be -1"):
+        await lab.puller.update_offset(QUEUE, -1)
+
+
+async def test_offsets_by_time(lab: Lab) -> None:
+    before = time.time_ns() // 1_000_000
+    await fill(lab, 5)
+    later = time.time_ns() // 1_000_000 + 60_000
+    assert await lab.puller.offset_by_time(QUEUE, before - 60_000) == 0
+    assert await lab.puller.offset_by_time(QUEUE, later) in (4, 5)
+    assert before <= await lab.puller.earliest_store_time(QUEUE) <= later
+    assert await lab.puller.earliest_store_time(MessageQueue("T", "broker-a", 3)) == -1
+
+
+async def test_who_only_pulls_is_not_online(lab: Lab) -> None:
+    await fill(lab, 1)
+    async with PullConsumer("quiet", nameserver=lab.address) as consumer:
+        await consumer.pull(QUEUE, 0)
+        session = consumer.session
+        with pytest.raises(BrokerRefused, match="no consumer for this group, quiet"):
+            await session.call(
+                await session.master("broker-a"),
+                api.GET_CONSUMER_LIST_BY_GROUP,
+                OfConsumerGroup(consumer_group="quiet"),
+            )
+
+
+async def test_wrong_use_is_told(lab: Lab) -> None:
+    await fill(lab, 1)
+    consumer = PullConsumer(nameserver=lab.address)
+    with pytest.raises(StateError, match="The consumer not running, please start it first"):
+        await consumer.max_offset(QUEUE)
+    with pytest.raises(UsageError, match="an offset of 0 or more and a count of 1 or more"):
+        await lab.puller.pull(QUEUE, -1)
+    with pytest.raises(UsageError, match="names no tag"):
+        await lab.puller.pull(QUEUE, 0, expression="||")
+    with pytest.raises(BrokerRefused, match="queueId"):
+        await lab.puller.pull(MessageQueue("T", "broker-a", 77), 0)

@@ -1,0 +1,134 @@
+"""The blocking face: the same calls from threads, and a clear error after a fork."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import eruca.client
+from eruca.client import Message, SendStatus, sync
+from eruca.client.errors import BadMessage, ForkedClient, StateError
+from eruca.standalone.cluster import Cluster
+from tests.client.conftest import small_broker
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A cluster in the thread of the blocking clients."""
+    thread = sync._loop_thread()
+    cluster = Cluster(tmp_path, broker=small_broker())
+    thread.run(cluster.start())
+    yield cluster.address
+    thread.run(cluster.stop())
+
+
+def test_send_pull_and_offsets(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer, sync.PullConsumer("g", nameserver=address) as puller:
+        result = producer.send(Message("T", b"hello"))
+        assert result.status is SendStatus.SEND_OK
+        sends = [producer.start_send(Message("T", b"%d" % number)) for number in range(20)]
+        assert {send.result(5).status for send in sends} == {SendStatus.SEND_OK}
+        producer.send_batch([Message("T", b"a"), Message("T", b"b")])
+        producer.send_oneway(Message("T", b"gone"), queue=result.queue)
+        producer.send(Message("T", b"end"), queue=result.queue)
+        queues = puller.fetch_queues("T")
+        assert sum(puller.max_offset(queue) - puller.min_offset(queue) for queue in queues) == 25
+        assert puller.pull(result.queue, 0).records[result.offset].body == b"hello"
+        puller.update_offset(result.queue, 1)
+        assert puller.query_offset(result.queue) == 1
+
+
+def test_errors_are_those_of_the_asynchronous_client(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        with pytest.raises(BadMessage, match="the message body length is zero"):
+            producer.send(Message("T", b""))
+        with pytest.raises(StateError, match="maybe started once"):
+            producer.start()
+
+
+def test_a_listener_may_send(address: str) -> None:
+    done = threading.Event()
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.send(Message("T", b"ping"))
+
+        def listener(message: eruca.client.ReceivedMessage) -> None:
+            if message.topic == "T":
+                producer.send(Message("Answers", b"pong"))
+                done.set()
+
+        with sync.PushConsumer("c", listener, nameserver=address).subscribe("T") as consumer:
+            assert done.wait(10)
+        with sync.PullConsumer(nameserver=address) as puller:
+            assert sum(puller.max_offset(queue) for queue in puller.fetch_queues("Answers")) == 1
+        consumer.stop()
+
+
+def test_a_for_loop(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        for number in range(10):
+            producer.send(Message("T", b"%d" % number))
+    got = []
+    with sync.PushConsumer("c", nameserver=address).subscribe("T") as consumer:
+        for message in consumer:
+            got.append(message.body)
+            if len(got) == 10:
+                message.ack()
+                break
+    assert sorted(got) == [b"%d" % number for number in range(10)]
+    with sync.PullConsumer("c", nameserver=address) as puller:
+        stored = [puller.query_offset(queue) or 0 for queue in puller.fetch_queues("T")]
+        assert sum(stored) == 10
+
+
+def test_the_blocking_clients_have_every_call_of_the_others() -> None:
+    for name in ("Producer", "PullConsumer", "PushConsumer"):
+        kind, blocking = getattr(eruca.client, name), getattr(sync, name)
+        calls = [each for each, value in vars(kind).items() if inspect.iscoroutinefunction(value) and each[0] != "_"]
+        answered_by_the_client = {"running_info", "consume_directly"}
+        assert [each for each in calls if not hasattr(blocking, each) and each not in answered_by_the_client] == []
+
+
+def test_a_call_in_the_clients_own_loop_would_wait_for_itself(address: str) -> None:
+    told: list[str] = []
+    done = threading.Event()
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.send(Message("T", b"x"))
+
+        async def listener(message: eruca.client.ReceivedMessage) -> None:
+            try:
+                producer.send(Message("T2", b"y"))
+            except StateError as error:
+                told.append(str(error))
+            done.set()
+
+        with sync.PushConsumer("c", listener, nameserver=address).subscribe("T"):
+            assert done.wait(10)
+    assert "would wait for itself: use the asynchronous client" in told[0]
+
+
+def test_after_a_fork_the_child_is_told_and_can_begin_anew(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.send(Message("T", b"parent"))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.send(Message("T", b"child"))
+                os.write(writer, b"sent")
+            except ForkedClient as error:
+                with sync.Producer("g", nameserver=address) as own:
+                    own.send(Message("T", b"child's own"))
+                os.write(writer, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        said = os.read(reader, 1000).decode()
+        os.close(reader)
+        assert said.startswith("This client was made before a fork") and "Make the client in the process" in said
+        assert producer.send(Message("T", b"parent still")).status is SendStatus.SEND_OK
