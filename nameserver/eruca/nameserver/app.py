@@ -97,13 +97,13 @@ class Nameserver:
 async def serve(server: Nameserver) -> None:
     """Run until SIGTERM or SIGINT, and tell systemd so where it is the supervisor."""
     systemd = Supervisor(os.environ)
-    await server.start()
-    print("The Name Server boot success. serializeType=JSON", flush=True)
-    print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
+    await server.start()
+    print("The Name Server boot success. serializeType=JSON", flush=True)
+    print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
     systemd.ready(f"listening on port {server.port}")
     try:
         await end.wait()
