@@ -93,8 +93,9 @@ class _Records:
         """A structure of every record, by where it begins."""
         if not len(starts):
             return np.zeros(0, dtype=layout)
-        rows: npt.NDArray[Any] = self.bytes[starts[:, None] + np.arange(layout.itemsize)]
-        return rows.view(layout)[:, 0]
+        windows = np.lib.stride_tricks.sliding_window_view(self.bytes, layout.itemsize)
+        rows: npt.NDArray[Any] = windows[starts].view(layout)[:, 0]
+        return rows
 
     def _measure(self) -> None:
         """Where the parts of every record lie; each must end where its record does."""

@@ -224,7 +224,7 @@ def _json(text: str) -> Any:
         raise ValueError(f"it is no JSON ({error})") from None
 
 
-_READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "nameServer": ("name_server", _text),
     "subscribe": ("subscribe", _topics),
     "subscribePattern": ("subscribe_pattern", _pattern),
@@ -252,5 +252,6 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "arrowBatchRows": ("arrow_batch_rows", _number),
     "latestOffsetCacheMs": ("latest_offset_cache_ms", _milliseconds),
 }
-_BY_LOWER: Final = {option.lower(): (option, name, read) for option, (name, read) in _READERS.items()}
-_NAMES: Final = {name: option for option, (name, _) in _READERS.items()}
+"""Every option by its public name: the field it fills, and what reads its text."""
+_BY_LOWER: Final = {option.lower(): (option, name, read) for option, (name, read) in READERS.items()}
+_NAMES: Final = {name: option for option, (name, _) in READERS.items()}

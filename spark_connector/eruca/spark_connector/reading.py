@@ -56,7 +56,7 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
                 return
     finally:
         coming.cancel()
-        line.ask(options.name_server, stop)
+        line.begin(options.name_server, stop)  # not waited for: this may run when the process ends
 
 
 def _wanted_tags(options: Options) -> frozenset[str] | None:

@@ -1,0 +1,37 @@
+"""The examples of docs/spark.md run as they stand, against a running cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eruca.spark_connector.options import READERS
+from eruca.spark_connector.schema import COLUMNS
+from tests.support.spark import Topic
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+
+
+def test_the_examples_run(
+    spark: SparkSession, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.fill(10)
+    names: dict[str, Any] = {}
+
+    for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        text = example.replace("localhost:9876", topic.name_server).replace('"orders"', f'"{topic.name}"')
+        exec(text.replace("/tmp/lake", str(tmp_path)), names)
+
+    assert "message 0" in capsys.readouterr().out
+    assert spark.read.parquet(str(tmp_path / "orders")).count() == 10
+
+
+def test_every_option_and_column_is_described() -> None:
+    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| ")]
+    described = {name for row in rows for name in re.findall(r"\w+", row)}
+
+    assert described - {"column", "option"} == set(READERS) | set(COLUMNS)
