@@ -49,8 +49,8 @@ async def bench_sends(nameserver: str, rounds: int, count: int) -> None:
     """Every way of sending."""
     async with Producer("micro", nameserver=nameserver) as producer:
         await producer.send(Message(TOPIC, BODY))
-        broker = next(iter((await producer.session.route(TOPIC)).brokers))
-        address = await producer.session.master(broker)
+        broker = next(iter((await producer.session.directory.route(TOPIC)).brokers))
+        address = await producer.session.directory.master(broker)
 
         async def floor(count: int) -> None:
             channels = Channels(offer=False)

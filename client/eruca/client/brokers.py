@@ -33,21 +33,21 @@ async def max_offset(session: Session, queue: MessageQueue) -> int:
 async def _offset(
     session: Session, queue: MessageQueue, endpoint: api.Endpoint[offsets.QueueOf, offsets.OffsetReply]
 ) -> int:
-    address = await session.master(queue.broker_name, queue.topic)
+    address = await session.directory.master(queue.broker_name, queue.topic)
     answer = await session.call(address, endpoint, offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id))
     return answer.header.offset
 
 
 async def offset_by_time(session: Session, queue: MessageQueue, timestamp: int) -> int:
     """The offset of the message stored nearest to ``timestamp``, by the broker's rule."""
-    address = await session.master(queue.broker_name, queue.topic)
+    address = await session.directory.master(queue.broker_name, queue.topic)
     ask = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
     return (await session.call(address, api.SEARCH_OFFSET_BY_TIMESTAMP, ask)).header.offset
 
 
 async def earliest_store_time(session: Session, queue: MessageQueue) -> int:
     """When the oldest message was stored; -1 in an empty queue."""
-    address = await session.master(queue.broker_name, queue.topic)
+    address = await session.directory.master(queue.broker_name, queue.topic)
     ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
     return (await session.call(address, api.GET_EARLIEST_MSG_STORETIME, ask)).header.timestamp
 
@@ -57,7 +57,7 @@ async def group_offset(session: Session, group: str, queue: MessageQueue) -> int
 
     A broker answers a new group 0 as long as the queue's first message is there and in memory.
     """
-    address = await session.reader(queue.broker_name, queue.topic)
+    address = await session.directory.reader(queue.broker_name, queue.topic)
     ask = offsets.QueryConsumerOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
     try:
         answer = await session.call(address, api.QUERY_CONSUMER_OFFSET, ask, timeout=OFFSET_TIMEOUT)
@@ -70,7 +70,7 @@ async def group_offset(session: Session, group: str, queue: MessageQueue) -> int
 
 async def store_group_offset(session: Session, group: str, queue: MessageQueue, offset: int) -> None:
     """Store where the group goes on; returns when the broker has confirmed it."""
-    address = await session.reader(queue.broker_name, queue.topic)
+    address = await session.directory.reader(queue.broker_name, queue.topic)
     ask = offsets.UpdateConsumerOffset(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
@@ -81,7 +81,7 @@ async def pull_messages(
     session: Session, queue: MessageQueue, ask: pull.PullMessage, *, broker_id: int = 0, timeout: float = 10.0
 ) -> Answer[pull.PullReply]:
     """Pull once from the suggested broker id; ``timeout`` in seconds must outlast the time the broker may hold it."""
-    address = await session.reader(queue.broker_name, queue.topic, broker_id)
+    address = await session.directory.reader(queue.broker_name, queue.topic, broker_id)
     return await session.call(address, api.PULL_MESSAGE, ask, timeout=timeout)
 
 
@@ -89,7 +89,7 @@ async def send_back(
     session: Session, group: str, queue: MessageQueue, record: Record, *, delay_level: int, max_reconsume_times: int
 ) -> None:
     """Let the broker deliver a message again later (36); ``delay_level`` 0 leaves the delay to it."""
-    address = await session.master(queue.broker_name, queue.topic)
+    address = await session.directory.master(queue.broker_name, queue.topic)
     ask = send.ConsumerSendMsgBack(
         offset=record.physical_offset,
         group=group,

@@ -86,7 +86,7 @@ class Ownership:
 
     async def _rebalance_topic(self, topic: str) -> bool:
         session = self._session
-        route = await session.route(topic)
+        route = await session.directory.route(topic)
         owned = [queue for queue in self.readers if queue.topic == topic]
         try:
             clients = await session.members(self._group, topic)
@@ -235,7 +235,7 @@ class Ownership:
             position = reader.run.position
             if only_news and (len(reader.run) or reader.told == position):
                 continue
-            address = self._session.master_now(queue.broker_name)
+            address = self._session.directory.master_now(queue.broker_name)
             connection = None if address is None else self._session.ready(address)
             if connection is not None and not reader.run.dropped:
                 reader.told = position

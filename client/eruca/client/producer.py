@@ -202,12 +202,12 @@ class Producer:
         now = time.time()
         text = message.properties_text(identity.unique_keys().next(now))
         header = self._header(message.topic, text, bits, message.flag, now)
-        route = session.routes.get(message.topic)
+        route = session.directory.routes.get(message.topic)
         if route is None or not route.to_send:
-            route = await session.route_to_send(message.topic, self.new_topic_queues)
+            route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
         chosen = self._choice(message, queue, selector, arg)(route, None)
         header.queue_id = chosen.queue_id
-        connection = await session.connection(await session.master(chosen.broker_name, message.topic))
+        connection = await session.connection(await session.directory.master(chosen.broker_name, message.topic))
         connection.oneway(api.SEND_MESSAGE_V2, header, body)
 
     def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:

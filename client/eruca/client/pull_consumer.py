@@ -124,20 +124,21 @@ class PullConsumer:
 
     @property
     def session(self) -> Session:
-        """The session in use. Raises StateError before start and after stop."""
+        """The session in use. Raises StateError before start and after stop, ForkedClient in a fork."""
         if self._session is None:
             raise StateError("The consumer not running, please start it first.")
+        self._session.check_fork()
         return self._session
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be read, as the nameserver says now. Raises TopicNotFound."""
         check_topic(topic)
-        return list((await self.session.refresh(topic)).to_read)
+        return list((await self.session.directory.refresh(topic)).to_read)
 
     async def fetch_send_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be written, as the nameserver says now. Raises TopicNotFound."""
         check_topic(topic)
-        return list((await self.session.refresh(topic)).to_send)
+        return list((await self.session.directory.refresh(topic)).to_send)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is there."""

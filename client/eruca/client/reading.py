@@ -154,7 +154,7 @@ class Reader:
             if error.code in _UNKNOWN_HERE:
                 self._session.spawn(self._session.beat())
         elif isinstance(error, BrokerUnreachable):
-            self._session.look_again(self.run.queue.topic)
+            self._session.directory.look_again(self.run.queue.topic)
         log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, AFTER_ERROR, error)
         return AFTER_ERROR
 

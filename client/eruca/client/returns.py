@@ -90,10 +90,10 @@ class Returns:
         """Send a message to the retry topic as a new one."""
         topic = names.retry_topic(self._group)
         header = retry_header(self._group, record, delay_level, self._max)
-        route = await self._session.route_to_send(topic, 1)
+        route = await self._session.directory.route_to_send(topic, 1)
         for queue in route.to_send:
             header.queue_id = queue.queue_id
-            address = await self._session.master(queue.broker_name, topic)
+            address = await self._session.directory.master(queue.broker_name, topic)
             await self._session.call(address, api.SEND_MESSAGE_V2, header, record.body, timeout=5.0)
             return
         raise ClientError(f"{topic} has no queue that can be written")

@@ -128,7 +128,7 @@ class Send:
     def attempt(self) -> None:
         """Try once; without waiting where route and connection are there."""
         session = self.session
-        route = session.routes.get(self.header.topic)
+        route = session.directory.routes.get(self.header.topic)
         if route is None or not route.to_send:
             session.spawn(self._attempt_unprepared(None))
             return
@@ -137,7 +137,7 @@ class Send:
         except Exception as error:  # a selector of the user's may raise anything
             self.fail(error)
             return
-        address = session.master_now(queue.broker_name)
+        address = session.directory.master_now(queue.broker_name)
         connection = None if address is None else session.ready(address)
         if connection is None:
             session.spawn(self._attempt_unprepared(queue))
@@ -158,13 +158,15 @@ class Send:
         try:
             async with asyncio.timeout_at(self.start + self.timeout):
                 if queue is None:
-                    route = await session.route_to_send(self.header.topic, self.header.default_topic_queue_nums)
+                    route = await session.directory.route_to_send(
+                        self.header.topic, self.header.default_topic_queue_nums
+                    )
                     if not route.to_send:
                         raise TopicNotFound(
                             self.header.topic, "It has no queue that can be written: look at its permissions."
                         )
                     queue = self._take(route)
-                address = await session.master(queue.broker_name, self.header.topic)
+                address = await session.directory.master(queue.broker_name, self.header.topic)
                 connection = await session.connection(address)
         except TimeoutError as error:
             self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error or 'connecting took too long'})"))
@@ -217,7 +219,7 @@ class Send:
             self.fail(error)
         elif self._may_retry():
             if not isinstance(error, BrokerRefused):
-                self.session.look_again(self.header.topic)
+                self.session.directory.look_again(self.header.topic)
             self.attempt()
         elif isinstance(error, CallTimeout):
             self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error})"))

@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from eruca.client import identity, pushed
 from eruca.client.config import ClientSettings, find_nameservers
+from eruca.client.directory import Directory, forget_task
 from eruca.client.errors import (
     BrokerNotFound,
     ClientError,
@@ -26,7 +27,6 @@ from eruca.client.errors import (
 )
 from eruca.client.log import log
 from eruca.client.nameservers import Nameservers
-from eruca.client.routes import MASTER, Route, address_to_read, build_provisional_route, build_route
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     ClusterInfo,
@@ -34,14 +34,10 @@ from eruca.protocol.bodies import (
     ConsumerIdList,
     HeartbeatData,
     ProducerData,
-    TopicRouteData,
 )
-from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
-from eruca.protocol.headers.routes import RouteOf
-from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.remoting import Answer, Channels, Connection, RemotingError, Router
 
 A = TypeVar("A", bound=Header)
@@ -76,12 +72,10 @@ class Session:
         self.nameservers = Nameservers(
             find_nameservers(settings.nameserver), self.channels, timeout=settings.request_timeout
         )
-        self.routes: dict[str, Route] = {}
+        self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
         self.consumers: dict[str, ConsumerMember] = {}
         self.forks = identity.fork_count()
         self._producers: dict[str, int] = {}
-        self._brokers: dict[str, dict[int, str]] = {}
-        self._fetching: dict[str, asyncio.Task[Route]] = {}
         self._greeted: set[Connection] = set()
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._users = 0
@@ -118,10 +112,11 @@ class Session:
         sessions = _open.get(asyncio.get_running_loop(), [])
         if self in sessions:
             sessions.remove(self)
-        tasks = [*self._tasks, *self._fetching.values(), *self._greeting.values()]
+        tasks = [*self._tasks, *self._greeting.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.directory.close()
         await self.channels.close()
 
     def check_fork(self) -> None:
@@ -164,7 +159,7 @@ class Session:
         self.consumers[group] = member
         for topic in sorted(member.topics()):
             with contextlib.suppress(TopicNotFound):
-                await self.route(topic)
+                await self.directory.route(topic)
         await self.beat()
 
     async def remove_consumer(self, group: str) -> None:
@@ -176,7 +171,7 @@ class Session:
         ask = UnregisterClient(client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group)
         calls = [
             connection.start_call(api.UNREGISTER_CLIENT, ask, timeout=self.settings.request_timeout)
-            for address in self._addresses(with_slaves=True)
+            for address in self.directory.addresses(with_slaves=True)
             if (connection := self.channels.ready(address)) is not None
         ]
         await asyncio.gather(*calls, return_exceptions=True)
@@ -188,20 +183,10 @@ class Session:
             consumer_data_set=[member.describe() for _, member in sorted(self.consumers.items())],
         )
 
-    def _addresses(self, *, with_slaves: bool) -> list[str]:
-        return sorted(
-            {
-                address
-                for brokers in self._brokers.values()
-                for number, address in brokers.items()
-                if with_slaves or number == MASTER
-            }
-        )
-
     async def beat(self) -> None:
         """Tell every known broker of this client's groups, now; one that cannot be reached is left out."""
         if self._producers or self.consumers:
-            addresses = self._addresses(with_slaves=bool(self.consumers))
+            addresses = self.directory.addresses(with_slaves=bool(self.consumers))
             await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
 
     async def _greet(self, address: str) -> None:
@@ -243,7 +228,7 @@ class Session:
                 task = self._greeting.get(address)
                 if task is None:
                     task = self._greeting[address] = asyncio.ensure_future(self._greet(address))
-                    task.add_done_callback(lambda done: _forget(self._greeting, address, done))
+                    task.add_done_callback(lambda done: forget_task(self._greeting, address, done))
                 await asyncio.shield(task)
             return await self.channels.get(address, timeout=self.settings.connect_timeout)
         except (Refused, RemotingError, ProtocolError) as error:
@@ -259,48 +244,17 @@ class Session:
         except (Refused, RemotingError, ProtocolError) as error:
             raise translate(error) from error
 
-    def master_now(self, broker: str) -> str | None:
-        """The address of a broker's master as far as it is known."""
-        addresses = self._brokers.get(broker)
-        return None if addresses is None else addresses.get(MASTER)
-
-    def look_again(self, topic: str) -> None:
-        """Ask for a route in the background, since a broker of it failed."""
-        if topic not in self._fetching:
-            self.spawn(self._look(topic))
-
-    async def _look(self, topic: str) -> None:
-        with contextlib.suppress(ClientError):
-            await self.refresh(topic)
-
     async def master(self, broker: str, topic: str | None = None) -> str:
-        """The address of a broker's master; its topic's route is asked for when it is not known.
-
-        Raises BrokerNotFound.
-        """
-        return await self._address(broker, topic, lambda addresses: addresses.get(MASTER))
-
-    async def reader(self, broker: str, topic: str | None = None, broker_id: int = MASTER) -> str:
-        """The address to read from: the suggested broker id, else another of that name. Raises BrokerNotFound."""
-        return await self._address(broker, topic, lambda addresses: address_to_read(addresses, broker_id))
-
-    async def _address(self, broker: str, topic: str | None, choose: Callable[[dict[int, str]], str | None]) -> str:
-        found = choose(self._brokers.get(broker, {}))
-        if found is None and topic is not None:
-            with contextlib.suppress(TopicNotFound):
-                await self.refresh(topic)
-            found = choose(self._brokers.get(broker, {}))
-        if found is None:
-            raise BrokerNotFound(broker)
-        return found
+        """The address of a broker's master, as ``Directory.master``."""
+        return await self.directory.master(broker, topic)
 
     async def members(self, group: str, topic: str) -> list[str]:
         """The client ids of a consumer group, by a broker of the topic (38). Raises ClientError."""
-        route = await self.route(topic)
+        route = await self.directory.route(topic)
         failed: ClientError = BrokerNotFound(topic)
         for broker in route.brokers:
             try:
-                address = await self.reader(broker)
+                address = await self.directory.reader(broker)
                 answer = await self.call(address, api.GET_CONSUMER_LIST_BY_GROUP, OfConsumerGroup(consumer_group=group))
             except ClientError as error:
                 failed = error
@@ -308,85 +262,15 @@ class Session:
                 return ConsumerIdList.decode(answer.body).consumer_id_list
         raise failed
 
-    # ------------------------------------------------------------------ routes
-
-    def known_route(self, topic: str) -> Route | None:
-        """The route as it was last seen, without asking."""
-        return self.routes.get(topic)
-
-    async def route(self, topic: str) -> Route:
-        """The route of a topic, asked for once. Raises TopicNotFound or NameserverUnreachable."""
-        known = self.routes.get(topic)
-        if known is not None and not known.provisional:
-            return known
-        return await self.refresh(topic)
-
-    async def route_to_send(self, topic: str, queue_count: int) -> Route:
-        """As ``route``; a topic that is not there yet gets the template topic's brokers, which will create it."""
-        try:
-            return await self.refresh(topic)
-        except TopicNotFound:
-            if known := self.routes.get(topic):
-                return known
-            try:
-                data = await self._ask_route(DEFAULT_TOPIC)
-            except TopicNotFound:
-                raise TopicNotFound(
-                    topic, "Create it with mqadmin updateTopic, or let the broker do so (autoCreateTopicEnable=true)."
-                ) from None
-            route = build_provisional_route(topic, data, queue_count)
-            self._keep(route)
-            return route
-
-    async def refresh(self, topic: str) -> Route:
-        """Ask for a route now; callers that come meanwhile share the answer."""
-        self.check_fork()
-        task = self._fetching.get(topic)
-        if task is None:
-            task = self._fetching[topic] = asyncio.ensure_future(self._fetch(topic))
-            task.add_done_callback(lambda done: _forget(self._fetching, topic, done))
-        return await asyncio.shield(task)
-
-    async def _fetch(self, topic: str) -> Route:
-        route = build_route(topic, await self._ask_route(topic))
-        self._keep(route)
-        return route
-
-    async def _ask_route(self, topic: str) -> TopicRouteData:
-        try:
-            answer = await self.nameservers.call(
-                api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=topic, accept_standard_json_only=True)
-            )
-            return TopicRouteData.decode(answer.body)
-        except Refused as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise TopicNotFound(topic) from None
-            raise translate(error) from error
-        except ProtocolError as error:
-            raise translate(error) from error
-
-    def _keep(self, route: Route) -> None:
-        changed = self.routes.get(route.topic) != route
-        self.routes[route.topic] = route
-        for broker, addresses in route.brokers.items():
-            self._brokers[broker] = dict(addresses)
-        if changed:
-            for member in tuple(self.consumers.values()):
-                if route.topic in member.topics():
-                    member.routes_changed(route.topic)
+    def _route_changed(self, topic: str) -> None:
+        for member in tuple(self.consumers.values()):
+            if topic in member.topics():
+                member.routes_changed(topic)
 
     async def _refresh_routes(self) -> None:
         while True:
             await asyncio.sleep(self.settings.route_interval)
-            topics = set(self.routes).union(*(member.topics() for member in self.consumers.values()))
-            for topic in sorted(topics):
-                try:
-                    await self.refresh(topic)
-                except TopicNotFound:
-                    continue
-                except ClientError as error:
-                    log.warning("the route of %s could not be refreshed: %s", topic, error)
-                    break
+            await self.directory.refresh_all({topic for each in self.consumers.values() for topic in each.topics()})
 
     async def cluster(self) -> ClusterInfo:
         """All brokers and clusters (106). Raises ClientError."""
@@ -395,12 +279,6 @@ class Session:
             return ClusterInfo.decode(answer.body)
         except (Refused, ProtocolError) as error:
             raise translate(error) from error
-
-
-def _forget(tasks: dict[str, asyncio.Task[Any]], name: str, task: asyncio.Task[Any]) -> None:
-    del tasks[name]
-    if not task.cancelled():
-        task.exception()  # it is told to those who wait, of whom there may be none left
 
 
 def now_ms() -> int:
