@@ -19,6 +19,7 @@ from eruca.broker.broker import Broker, wall_clock
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
+from eruca.broker.handlers.express import express
 from eruca.broker.services import statistics
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
@@ -61,8 +62,11 @@ class BrokerApp:
             connections_per_address=config.server.server_max_connections_per_address,
             idle=float(config.server.server_channel_max_idle_time_seconds),
         )
-        self._main = Server(Router(self.broker, TABLES), limits=limits, on_lost=self._lost)
-        self._vip = Server(Router(self.broker, TABLES, without=NOT_AT_VIP), limits=limits, on_lost=self._lost)
+        quick = express(self.broker)
+        main = Router(self.broker, TABLES, express=quick)
+        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, express=quick)
+        self._main = Server(main, limits=limits, on_lost=self._lost)
+        self._vip = Server(vip, limits=limits, on_lost=self._lost)
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -147,6 +151,7 @@ class BrokerApp:
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
         broker.accepting = False
+        broker.intake.forget()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -7,7 +7,7 @@ from eruca.remoting.channels import Channels
 from eruca.remoting.connection import Answer, Connection, Signer
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
-from eruca.remoting.router import Call, Reply, Result, Router, Routes
+from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes
 from eruca.remoting.server import Limits, Server
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "ConnectFailed",
     "Connection",
     "ConnectionLost",
+    "Express",
     "Limits",
     "RemotingError",
     "Reply",

@@ -8,6 +8,7 @@ end this connection and disturb nothing else.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,6 +31,7 @@ Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
 WRITE_HIGH_WATER = 4 * 1024 * 1024
 """Bytes waiting to be sent above which a connection is not read any more."""
 _JOIN_UP_TO = 16 * 1024
+_prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
 
@@ -84,7 +86,7 @@ class Connection(asyncio.Protocol):
         self.last_active = 0.0
         self.partial_since: float | None = None
         self._router: Router[Any] = router if router is not None else Router(None, ())
-        self._reader = self._router.reader
+        self.reader = self._router.reader
         self._on_made = on_made
         self._on_lost: list[Callable[[Connection], None]] = [on_lost] if on_lost is not None else []
         self._serialization = serialization
@@ -283,21 +285,35 @@ class Connection(asyncio.Protocol):
 
     def process(self, data: bytes) -> int:
         """Handle every complete frame in ``data`` and tell how many bytes that were. Raises ProtocolError."""
-        at = 0
-        reader, dispatch = self._reader, self._router.dispatch
+        at, size = 0, len(data)
+        reader, dispatch = self.reader, self._router.dispatch
         if not self._seen_first:
             self._look_at_first(data)
+        express = None if self._accepting else self._router.express
+        out = self._out
         while True:
-            found = frame.split(data, at)
-            if found is None:
-                return at
-            serialization, header_start, body_start, at = found
-            header = data[header_start:body_start]
-            head = reader.read(serialization, header)
+            if size - at >= 8:
+                length, word = _prefix(data, at)
+                body_at = at + 8 + (word & 0xFFFFFF)
+                end = at + 4 + length
+            if size - at < 8 or end > size or body_at > end:
+                found = frame.split(data, at)  # tells what is wrong, or that the frame is incomplete
+                if found is None:
+                    return at
+            serialization = word >> 24
+            header = data[at + 8 : body_at]
+            at = end
+            done = express(self, serialization, header, data, body_at, end) if express is not None else None
+            if isinstance(done, bytes):
+                if done:
+                    out.append(done)
+                    self._out_size += len(done)
+                continue
+            head = done if done is not None else reader.read(serialization, header)
             if head.flag & frame.RESPONSE_FLAG:
-                self._answered(head, data[body_start:at])
+                self._answered(head, data[body_at:end])
             else:
-                dispatch(self, head, serialization, header, data[body_start:at])
+                dispatch(self, head, serialization, header, data[body_at:end])
 
     def _look_at_first(self, data: bytes) -> None:
         """Accept the msgpack serialization when the first request offers it."""

@@ -95,6 +95,12 @@ Guard = Callable[[Call[Any]], None]
 """Looks at each request before its handler; refuses it by raising Refused."""
 
 
+Express = Callable[["Connection", int, bytes, bytes, int, int], "bytes | frame.Head[Any] | None"]
+"""A short way for the commonest of requests, tried before the ordinary one: given connection, serialization, header,
+and the buffer with the frame's body from one place to another. Its answer: the whole frame to send (empty for none),
+the header where it had to read it, or None; with the latter two the request takes the ordinary way."""
+
+
 class Routes(Generic[S]):
     """Handlers for a service of type S, declared one by one: ``@routes.on(api.PULL_MESSAGE)``."""
 
@@ -120,7 +126,8 @@ class Router(Generic[S]):
     """The whole table of a server.
 
     ``without`` are request codes that this server does not answer (the VIP port serves no pulls), ``guards`` look at
-    every request first. A code without a handler is answered with 3, as Apache's broker does.
+    every request first. A code without a handler is answered with 3, as Apache's broker does. ``express`` is not used
+    together with guards, which it would pass by.
     """
 
     def __init__(
@@ -130,7 +137,9 @@ class Router(Generic[S]):
         *,
         without: Collection[int] = (),
         guards: Sequence[Guard] = (),
+        express: Express | None = None,
     ) -> None:
+        self.express = None if guards else express
         self._service = service
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}

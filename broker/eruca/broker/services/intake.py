@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eruca.broker.config import BrokerConfig
 from eruca.broker.services.registration import Registration
@@ -26,7 +26,6 @@ FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 MAX_RECONSUME_IN_HEADER = 121
 """Version from which a client's own maxReconsumeTimes counts: V3_4_9."""
 
-_WAIT = b"WAIT\x01"
 
 Send = SendMessage | SendMessageV2
 
@@ -56,17 +55,21 @@ class Intake:
     def __init__(self, config: BrokerConfig, topics: Topics, groups: Groups, registration: Registration) -> None:
         self.admitted: dict[tuple[str, int], Destination] = {}
         """Destinations that need no further check."""
+        self.forms: dict[Any, Any] = {}
+        """What else was derived from them; it is forgotten with them."""
         self._config = config
         self._topics = topics
         self._groups = groups
         self._registration = registration
-        self._cluster = b"CLUSTER\x01" + config.broker_cluster_name.encode()
-        self._cluster_after = b"\x02" + self._cluster
+        self._cluster = "CLUSTER\x01" + config.broker_cluster_name
+        self._cluster_after = "\x02" + self._cluster
+        self._cluster_alone = self._cluster.encode()
         topics.watchers.append(lambda _: self.forget())
 
     def forget(self) -> None:
         """Check every destination again."""
         self.admitted.clear()
+        self.forms.clear()
 
     # ------------------------------------------------------------------ where it goes
 
@@ -156,24 +159,22 @@ class Intake:
         CLUSTER is added, WAIT is not stored. None for properties that need more than that (see ``properties``).
         """
         if not text:
-            return self._cluster, True
+            return self._cluster_alone, True
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or "CLUSTER\x01" in text:
             return None
-        data = text.encode()
-        at = data.find(_WAIT)
+        at = text.find("WAIT\x01")
         if at < 0:
-            return data + (self._cluster if data[-1] == 2 else self._cluster_after), True
-        if at and data[at - 1] != 2:
+            return (text + (self._cluster if text[-1] == "\x02" else self._cluster_after)).encode(), True
+        if at and text[at - 1] != "\x02":
             return None
-        end = data.find(b"\x02", at)
-        if end < 0:
-            return (data[:at] + self._cluster, True) if data[at + 5 :] == b"true" else None
-        if data[at + 5 : end] != b"true":
+        if text[at + 5 :] == "true":  # the last one
+            return (text[:at] + self._cluster).encode(), True
+        if text[at + 5 : at + 10] != "true\x02" or text.find("WAIT\x01", at + 10) >= 0:
             return None
-        data = data[:at] + data[end + 1 :]
-        if not data:
-            return self._cluster, True
-        return data + (self._cluster if data[-1] == 2 else self._cluster_after), True
+        text = text[:at] + text[at + 10 :]
+        if not text:
+            return self._cluster_alone, True
+        return (text + (self._cluster if text[-1] == "\x02" else self._cluster_after)).encode(), True
 
     def properties(self, text: str) -> Properties:
         """As ``plain``, whatever the properties are. Raises ProtocolError when they are too long."""

@@ -1,0 +1,162 @@
+"""The short way of a plain send (310): for the messages that a producer sends again and again in the same form.
+
+Owns what was learned of such forms: where their messages go and how they are answered. Everything out of the ordinary
+takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
+header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Intake.forget``).
+Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple
+
+from eruca.broker.broker import Broker
+from eruca.protocol import frame
+from eruca.protocol.codes import RequestCode
+from eruca.protocol.cuts import Values, binary_head, cut_binary, cut_json, json_head
+from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.remoting import Connection, Express
+
+_JSON_CODE = b"310"
+_BINARY_CODE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
+_REMEMBERED = 4096
+_CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
+
+
+class Form(NamedTuple):
+    """What all headers of one form have in common."""
+
+    take: Callable[[bytes], Values | None]
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    oneway: bool
+    replies: Replies
+
+
+class Replies(dict[tuple[int, int], bytes]):
+    """Whole answers to sends to one queue, as templates, by the lengths of opaque and queue offset.
+
+    A template is what the ordinary encoder writes, with places for commit log offset, queue offset in digits and
+    opaque, in the order in which they stand in the frame: in a binary frame the opaque comes first.
+    """
+
+    def __init__(self, serialization: int, prefix: str, queue_id: int, region: str, trace_on: bool) -> None:
+        super().__init__()
+        self._serialization = serialization
+        self._reply = SendReply(
+            msg_id=prefix + _MARK, queue_id=queue_id, queue_offset=0, region=region, trace_on=trace_on
+        )
+
+    def __missing__(self, lengths: tuple[int, int]) -> bytes:
+        self._reply.queue_offset = offset = int("7" * lengths[1])
+        digits = b"%d" % offset
+        if self._serialization == frame.JSON:
+            opaque = int("8" * lengths[0])
+            whole = frame.encode_reply(frame.JSON, opaque, self._reply, 0).replace(b"%", b"%%")
+            whole = whole.replace(b'"queueOffset":"%b"' % digits, b'"queueOffset":"%b"')
+            whole = whole.replace(b'"opaque":%d,' % opaque, b'"opaque":%b,')
+        else:
+            whole = frame.encode_reply(frame.ROCKETMQ, 0, self._reply, 0)
+            whole = whole[:13].replace(b"%", b"%%") + b"%b" + whole[17:].replace(b"%", b"%%")
+            name = b"queueOffset" + len(digits).to_bytes(4, "big")
+            whole = whole.replace(name + digits, name + b"%b")
+        template = self[lengths] = whole.replace(_MARK.encode(), b"%016X")
+        return template
+
+
+_MARK = "MMMMMMMMMMMMMMMM"
+
+
+def express(broker: Broker) -> Express:
+    """The short way, to be tried before the ordinary one (see ``Router``)."""
+    forms: dict[bytes, Form] = broker.intake.forms
+    plain = broker.intake.plain
+    pulse, hosts = broker.pulse, broker.hosts
+    put, count = broker.store.put, broker.statistics.put
+
+    def send(
+        connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
+    ) -> bytes | frame.Head[Any] | None:
+        if serialization == 0:
+            if header[8:11] != _JSON_CODE:
+                return None
+            form = forms.get(json_head(header))
+        elif serialization == 1 and header[:2] == _BINARY_CODE:
+            form = forms.get(binary_head(header))
+        else:
+            return None
+        values = form.take(header) if form is not None else None
+        if form is None or values is None:
+            return _learn(broker, connection, serialization, header)
+        born, text, opaque = values
+        stored = plain(text)
+        host = hosts.get(connection)
+        if stored is None or host is None or monotonic() > pulse.overdue:
+            return None
+        _, topic, queue_id, flag, sys_flag, reconsume_times, oneway, replies = form
+        status, physical_offset, queue_offset, size, _, _ = put(
+            topic,
+            queue_id,
+            data[body_at:end],
+            stored[0],
+            flag=flag,
+            sys_flag=sys_flag | host[1],
+            born_timestamp=int(born),
+            born_host=host[0],
+            store_host=broker.store_host,
+            reconsume_times=reconsume_times,
+        )
+        if status:
+            return None  # nothing was stored; the ordinary way finds the same and says it
+        count(topic, queue_id, 1, size)
+        if oneway:
+            return b""
+        digits = b"%d" % queue_offset
+        template = replies[len(opaque), len(digits)]
+        if serialization:
+            return template % (opaque, physical_offset, digits)
+        return template % (physical_offset, digits, opaque)
+
+    return send
+
+
+def _learn(broker: Broker, connection: Connection, serialization: int, header: bytes) -> frame.Head[Any]:
+    """Read a header whole, for the ordinary way, and remember its form when that way has admitted its like before."""
+    head = connection.reader.read(serialization, header)
+    ask = head.ext
+    if not isinstance(ask, SendMessageV2) or head.flag not in (0, frame.ONEWAY_FLAG):
+        return head
+    to = broker.intake.admitted.get((ask.topic, ask.queue_id))
+    if to is None or ask.batch or broker.waits or not broker.accepting:
+        return head
+    cut = cut_json(header) if serialization == frame.JSON else cut_binary(header)
+    values = cut.take(header) if cut is not None else None
+    if cut is None or values is None or not _agree(values, ask, head.opaque, serialization):
+        return head
+    forms, config = broker.intake.forms, broker.config
+    if len(forms) >= _REMEMBERED:
+        forms.clear()
+    forms[cut.head] = Form(
+        cut.take,
+        to.topic,
+        to.queue_id,
+        ask.flag,
+        ask.sys_flag & _CLIENT_BITS | to.sys_flag,
+        ask.reconsume_times or 0,
+        head.flag == frame.ONEWAY_FLAG,
+        Replies(serialization, broker.store_host_hex, to.queue_id, config.region_id, config.trace_on),
+    )
+    return head
+
+
+def _agree(values: Values, ask: SendMessageV2, opaque: int, serialization: int) -> bool:
+    """Whether a header that was read whole says the same where it was cut."""
+    born, text, number = values
+    written = b"%d" % opaque if serialization == frame.JSON else opaque.to_bytes(4, "big", signed=True)
+    return int(born) == ask.born_timestamp and text == (ask.properties or "") and number == written

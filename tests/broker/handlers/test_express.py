@@ -1,0 +1,269 @@
+"""The short way of sends: learned from the ordinary one, equal to it in everything, and left when anything is odd."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import FlushDiskType
+from eruca.protocol import frame
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.record import Record, decode_record
+from eruca.remoting import Router
+from tests.support.desk import START, Desk
+
+KINDS = [frame.JSON, frame.ROCKETMQ]
+Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
+
+
+class Line:
+    """A producer's connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kind: int) -> None:
+        self._reader, self._writer, self._kind = reader, writer, kind
+        self._opaque = 99
+
+    def tell(
+        self,
+        text: str,
+        *,
+        flag: int = 0,
+        topic: str = "T",
+        queue_id: int = 0,
+        user_flag: int = 7,
+        body: bytes = b"hello",
+    ) -> None:
+        self._opaque += 1
+        ask = SendMessageV2(
+            producer_group="pg",
+            topic=topic,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=START + self._opaque,
+            flag=user_flag,
+            properties=text,
+            reconsume_times=2,
+        )
+        head = frame.encode(self._kind, 310, self._opaque, flag, ask, len(body), language="JAVA")
+        self._writer.write(head + body)
+
+    async def hear(self) -> frame.Head[object]:
+        """The next answer."""
+        size = await self._reader.readexactly(8)
+        data = size + await self._reader.readexactly(int.from_bytes(size[:4], "big") - 4)
+        found = frame.split(data, 0)
+        assert found is not None and found[3] == len(data)
+        self.last = data
+        return frame.read(found[0], data[found[1] : found[2]])
+
+    async def send(self, text: str, **more: object) -> frame.Head[object]:
+        self.tell(text, **more)  # type: ignore[arg-type]
+        return await self.hear()
+
+
+async def line(desk: Desk, kind: int, lines: list[asyncio.StreamWriter]) -> Line:
+    host, _, port = desk.app.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines.append(writer)
+    return Line(reader, writer, kind)
+
+
+@pytest.fixture
+async def lines() -> AsyncIterator[list[asyncio.StreamWriter]]:
+    opened: list[asyncio.StreamWriter] = []
+    yield opened
+    for writer in opened:
+        writer.close()
+        await writer.wait_closed()
+
+
+def router(desk: Desk) -> Router[object]:
+    found: Router[object] = desk.app._main._router
+    return found
+
+
+def stored(desk: Desk, offset: int, topic: str = "T", queue_id: int = 0) -> Record:
+    desk.broker.store.drain()
+    unit = desk.broker.store.unit(topic, queue_id, offset)
+    assert unit is not None
+    data = desk.broker.store.record(unit[0])
+    assert data is not None
+    return decode_record(data)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The codes of all requests that took the ordinary way."""
+    seen: list[int] = []
+    dispatch = Router.dispatch
+
+    def noted(self: Router[object], connection: object, head: frame.Head[object], *rest: object) -> None:
+        seen.append(head.code)
+        dispatch(self, connection, head, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Router, "dispatch", noted)
+    return seen
+
+
+TEXTS = [
+    "UNIQ_KEY\x01AC11\x02WAIT\x01true\x02TAGS\x01TagA",
+    "UNIQ_KEY\x01AC11\x02TAGS\x01TagA\x02WAIT\x01true",
+    "UNIQ_KEY\x01AC12\x02WAIT\x01false",
+    "WAIT\x01true\x02",
+    "KEYS\x01a b c\x02",
+    "KEYS\x01Grüße, 世界",
+    'KEYS\x01quo"ted',
+    "KEYS\x01back\\slash\n",
+    "CLUSTER\x01mine\x02KEYS\x01k",
+    "DELAY\x010",
+    "NOWAIT\x01true",
+    "KEYS\x01k\x02WAIT\x01true\x02WAIT\x01false",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_it_stores_and_answers_what_the_ordinary_way_does(
+    tmp_path: Path, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+) -> None:
+    outcomes, ways = [], []
+    for short in (True, False):
+        desk = Desk(tmp_path / str(short))
+        await desk.start()
+        if not short:
+            router(desk).express = None
+        desk.topic("T")
+        producer = await line(desk, kind, lines)
+        port = b"%08X" % int(desk.app.address.rpartition(":")[2])
+        counted.clear()
+        answers = []
+        for text in [TEXTS[0]] * 3 + TEXTS:
+            head = await producer.send(text)
+            assert head.code == 0
+            answers.append(producer.last.replace(port, b"<port>"))
+        records = [stored(desk, offset)._replace(born_host=b"", store_host=b"") for offset in range(len(answers))]
+        outcomes.append((answers, records))
+        ways.append(len(counted))
+        assert desk.broker.statistics.spans("TOPIC_PUT_NUMS", "T") is not None
+        await desk.stop()
+    assert outcomes[0] == outcomes[1]
+    assert ways[0] < ways[1] == len(TEXTS) + 3  # else this compares nothing
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_third_message_of_a_form_goes_short(
+    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+) -> None:
+    desk.topic("T")
+    await desk.broker.topics.saved()
+    producer = await line(desk, kind, lines)
+    for _ in range(20):
+        assert (await producer.send("UNIQ_KEY\x01k\x02WAIT\x01true")).code == 0
+    assert counted == [310, 310]  # admitted by the first, learned by the second
+    assert [stored(desk, offset).queue_offset for offset in range(20)] == list(range(20))
+    await producer.send("UNIQ_KEY\x01k", user_flag=8)
+    assert counted == [310] * 3 and stored(desk, 20).flag == 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_many_frames_of_one_read_are_answered_in_order(
+    desk: Desk, kind: int, lines: list[asyncio.StreamWriter]
+) -> None:
+    desk.topic("T", queues=4)
+    producer = await line(desk, kind, lines)
+    for n in range(400):
+        producer.tell(f"UNIQ_KEY\x01{n}", queue_id=n % 4, body=b"%d" % n)
+    opaques = [(await producer.hear()).opaque for _ in range(400)]
+    assert opaques == list(range(100, 500))
+    assert [stored(desk, n // 4, queue_id=n % 4).body for n in range(400)] == [b"%d" % n for n in range(400)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_one_way_form_is_stored_without_an_answer(
+    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+) -> None:
+    desk.topic("T")
+    await desk.broker.topics.saved()
+    producer = await line(desk, kind, lines)
+    for _ in range(5):
+        producer.tell("KEYS\x01k", flag=frame.ONEWAY_FLAG)
+    assert (await producer.send("KEYS\x01k")).opaque == 105
+    assert stored(desk, 5).queue_offset == 5
+    assert counted == [310] * 3  # the last one is of another form
+
+
+async def learned(desk: Desk, lines: list[asyncio.StreamWriter]) -> Line:
+    desk.topic("T", queues=2)
+    producer = await line(desk, frame.JSON, lines)
+    await desk.broker.topics.saved()
+    for _ in range(3):
+        await producer.send("KEYS\x01k", queue_id=1)
+    assert len(desk.broker.intake.forms) == 1
+    return producer
+
+
+async def test_what_was_learned_is_forgotten_when_a_topic_changes(
+    desk: Desk, lines: list[asyncio.StreamWriter]
+) -> None:
+    producer = await learned(desk, lines)
+    desk.topic("T", queues=1)
+    assert (await producer.send("KEYS\x01k", queue_id=1)).code == 1
+    desk.broker.topics.remove("T")
+    assert (await producer.send("KEYS\x01k", queue_id=1)).code == 0  # made anew
+    assert desk.broker.topics.table["T"].write_queue_nums == 4
+
+
+async def test_odd_messages_of_a_known_form_are_judged_as_ever(desk: Desk, lines: list[asyncio.StreamWriter]) -> None:
+    producer = await learned(desk, lines)
+    assert (await producer.send("DELAY\x013", queue_id=1)).code == 13
+    assert (await producer.send("TRAN_MSG\x01true", queue_id=1)).code == 16
+    assert (await producer.send("KEYS\x01" + "k" * 32767, queue_id=1)).code == 13
+    assert (await producer.send("KEYS\x01k", queue_id=1)).code == 0
+
+
+async def test_a_region_that_looks_like_a_template(prepared: Prepared, lines: list[asyncio.StreamWriter]) -> None:
+    def odd(desk: Desk) -> None:
+        desk.config.region_id = '100%d%%"MMMM'
+
+    desk = await prepared(odd)
+    producer = await learned(desk, lines)
+    fields = frame.fields_of(await producer.send("KEYS\x01k", queue_id=1))
+    assert fields["MSG_REGION"] == '100%d%%"MMMM' and fields["queueOffset"] == "3"
+
+
+async def test_a_busy_broker_is_busy_on_this_way_too(
+    desk: Desk, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await learned(desk, lines)
+    pulse = desk.broker.pulse
+    pulse.stop()
+    monkeypatch.setattr(pulse, "last", pulse.last - 10)
+    monkeypatch.setattr(pulse, "overdue", pulse.overdue - 10)
+    assert (await producer.send("KEYS\x01k", queue_id=1)).code == 2
+
+
+async def test_who_waits_for_the_disk_goes_the_ordinary_way(
+    prepared: Prepared, lines: list[asyncio.StreamWriter], counted: list[int]
+) -> None:
+    def sync(desk: Desk) -> None:
+        desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+
+    desk = await prepared(sync)
+    desk.topic("T")
+    producer = await line(desk, frame.JSON, lines)
+    for _ in range(5):
+        assert (await producer.send("KEYS\x01k")).code == 0
+    assert counted == [310] * 5
+    assert desk.broker.store.figures().flush_behind_bytes == 0
+
+
+async def test_a_slave_learns_nothing(prepared: Prepared, lines: list[asyncio.StreamWriter]) -> None:
+    def slave(desk: Desk) -> None:
+        desk.config.store.broker_role = type(desk.config.store.broker_role).SLAVE
+
+    desk = await prepared(slave)
+    desk.topic("T")
+    producer = await line(desk, frame.JSON, lines)
+    assert [(await producer.send("KEYS\x01k")).code for _ in range(4)] == [14] * 4
