@@ -6,8 +6,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eruca.broker.store import Store
+from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.broker.store.dispatch import KeyHashes
 from eruca.broker.store.index import IndexFile, index_hash
 from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
 from eruca.protocol.record import decode_record
@@ -41,6 +45,21 @@ def test_hashes_are_absolute(key: str, value: int) -> None:
 
 def test_the_one_number_without_an_absolute_value_is_0() -> None:
     assert index_hash(0x80000000) == 0
+
+
+keys = st.one_of(
+    st.binary(min_size=16, max_size=16).map(lambda data: data.hex().upper()),
+    st.binary(min_size=16, max_size=16).map(bytes.hex),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02 "), min_size=1, max_size=40),
+    st.text("0123456789ABCDEF_+", min_size=32, max_size=32),
+)
+
+
+@given(keys, keys)
+def test_the_hashes_of_a_record_are_those_of_java(unique: str, key: str) -> None:
+    queue = ConsumeQueue("Topic", 0, Path("unused"))
+    found = KeyHashes().of(queue, f"TAGS\x01x\x02UNIQ_KEY\x01{unique}\x02KEYS\x01{key}".encode())
+    assert found == [index_hash(java_hash(f"Topic#{one}") & 0xFFFFFFFF) for one in (unique, key)]
 
 
 def test_a_file_as_apache_writes_it(tmp_path: Path, clock: Clock) -> None:

@@ -206,6 +206,15 @@ def test_the_last_messages_of_a_queue_lost_keep_their_slots(tmp_path: Path) -> N
     assert store.max_offset("A", 0) == 5 and bodies(store, "A", 0) == [b"a0", b"a1", b"a2", b"a3"]
     assert store.max_offset("Only", 0) == 1 and bodies(store, "Only", 0) == []
     assert bodies(store, "B", 0) == [b"b0", b"b1", b"b2", b"b3", b"b4"]
+    assert put(store, "B", 0, b"b5") > 0
+    store.drain()
+    store.close()
+    for name in ("abort", "eruca.mark"):
+        (tmp_path / name).touch() if name == "abort" else (tmp_path / name).unlink()
+
+    store = Store(small_config(tmp_path))
+    store.open()
+    assert store.max_offset("A", 0) == 5, "also after the queues were built again"
     put(store, "A", 0, b"a5")
     put(store, "Only", 0, b"two")
     store.drain()

@@ -13,6 +13,7 @@ from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.protocol.message import ascii_hash
 
 UNIT_FORM = struct.Struct(">qiq")
+_STEP_32 = pow(31, 32, 1 << 32)
 BLANK_SIZE_MARK = 0x7FFFFFFF
 BLANK_UNIT = UNIT_FORM.pack(0, BLANK_SIZE_MARK, 0)
 """Fills the head of a file whose queue begins later than the file."""
@@ -26,6 +27,7 @@ class ConsumeQueue:
         "cache",
         "checked_from",
         "index_prefix",
+        "index_shifted",
         "lost",
         "min_offset",
         "next_offset",
@@ -45,6 +47,8 @@ class ConsumeQueue:
         self.path = path
         self.topic_tail = bytes((len(name),)) + name
         self.index_prefix = ascii_hash(name + b"#")
+        self.index_shifted = self.index_prefix * _STEP_32 & 0xFFFFFFFF
+        """The prefix's part in the hash of a key of 32 characters."""
         self.next_offset = 0
         """The queue offset that the next message gets; ahead of ``max_offset`` by what is not dispatched."""
         self.min_offset = 0

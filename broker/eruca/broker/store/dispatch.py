@@ -7,6 +7,8 @@ table and the index, no sockets. Invariant: requests are worked off in the order
 
 from __future__ import annotations
 
+from binascii import Error as BinasciiError
+from binascii import unhexlify
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +22,14 @@ Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
 
 _KEPT: Final = 4096
-_STEP_32: Final = pow(31, 32, 1 << 32)
+
+
+def _pairs(power: int) -> list[int]:
+    """By byte value: what its two upper-case hexadecimal digits add to a hash, times 31**power."""
+    return [((31 * text[0] + text[1]) * 31**power) & 0xFFFFFFFF for text in (b"%02X" % n for n in range(256))]
+
+
+_PAIRS_6, _PAIRS_4, _PAIRS_2, _PAIRS_0 = (_pairs(power) for power in (6, 4, 2, 0))
 
 
 Request = tuple[ConsumeQueue, int, int, bytes, int, int, int]
@@ -39,6 +48,13 @@ def find_property(properties: bytes, wanted: bytes) -> bytes:
     return properties[at:] if end < 0 else properties[at:end]
 
 
+def _unhex(text: bytes) -> bytes | None:
+    try:
+        return unhexlify(text)
+    except BinasciiError:
+        return None
+
+
 class KeyHashes:
     """Hash codes of keys, the fixed head of a producer's unique ids computed once."""
 
@@ -46,19 +62,35 @@ class KeyHashes:
         self._heads: dict[bytes, int] = {}
         self._steps = [pow(31, length, 1 << 32) for length in range(128)]
 
-    def unique(self, prefix: int, key: bytes) -> int:
-        """Index hash of ``topic#key`` for a unique key; ``prefix`` is the hash of ``topic#``."""
-        if len(key) != 32:
-            return self.plain(prefix, key)
+    def head(self, key: bytes) -> int:
+        """What the first 24 of 32 characters add to a key's hash."""
+        if len(self._heads) >= _KEPT:
+            self._heads.clear()
         head = key[:24]
-        known = self._heads.get(head)
-        if known is None:
-            if not key.isascii():
-                return self.plain(prefix, key)
-            if len(self._heads) >= _KEPT:
-                self._heads.clear()
-            known = self._heads[head] = ascii_hash(head) * self._steps[8]
-        return index_hash((prefix * _STEP_32 + known + ascii_hash(key[24:])) & 0xFFFFFFFF)
+        known = self._heads[head] = ascii_hash(head) * self._steps[8]
+        return known
+
+    def of(self, queue: ConsumeQueue, properties: bytes) -> list[int]:
+        """The index hashes of a record's keys: the unique one, then the business keys."""
+        found: list[int] = []
+        at = properties.find(b"UNIQ_KEY\x01")
+        if at == 0 or (at > 0 and properties[at - 1] == 2):
+            end = properties.find(b"\x02", at)
+            key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
+            fixed = len(key) == 32 and key.isascii() and key.upper() == key
+            if fixed and (last := _unhex(key[24:])) is not None:
+                known = self._heads.get(key[:24]) or self.head(key)
+                a, b, c, d = last
+                value = queue.index_shifted + known + _PAIRS_6[a] + _PAIRS_4[b] + _PAIRS_2[c] + _PAIRS_0[d]
+                value &= 0xFFFFFFFF
+                found.append(value if value < 0x80000000 else index_hash(value))
+            elif key:
+                found.append(self.plain(queue.index_prefix, key))
+        if properties.rfind(b"KEYS\x01") >= 0:
+            for key in find_property(properties, b"KEYS\x01").split(b" "):
+                if key:
+                    found.append(self.plain(queue.index_prefix, key))
+        return found
 
     def plain(self, prefix: int, key: bytes) -> int:
         """Index hash of ``topic#key``; ``prefix`` is the hash of ``topic#``."""
@@ -89,7 +121,7 @@ class Dispatch:
         self._index = index
         self._delay_levels = delay_levels
         self._tags: dict[bytes, int] = {b"": 0}
-        self._hashes = KeyHashes()
+        self.hashes = KeyHashes()
         self._unindexed: list[Request] = []
 
     def tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
@@ -189,30 +221,16 @@ class Dispatch:
             self.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, queue_offset)]
         return True
 
-    def key_hashes(self, queue: ConsumeQueue, properties: bytes) -> list[int]:
-        """The index hashes of a record's keys: the unique one, then the business keys."""
-        hashes = []
-        at = properties.find(b"UNIQ_KEY\x01")
-        if at == 0 or (at > 0 and properties[at - 1] == 2):
-            end = properties.find(b"\x02", at)
-            key = properties[at + 9 :] if end < 0 else properties[at + 9 : end]
-            if key:
-                hashes.append(self._hashes.unique(queue.index_prefix, key))
-        if b"KEYS\x01" in properties:
-            for key in find_property(properties, b"KEYS\x01").split(b" "):
-                if key:
-                    hashes.append(self._hashes.plain(queue.index_prefix, key))
-        return hashes
-
     def _index_all(self, work: list[Request], index: Index) -> None:
         if self._unindexed:
             work = self._unindexed + work
             self._unindexed = []
         entries: list[IndexEntry] = []
+        hashes = self.hashes.of
         for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
             if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
                 continue
-            for value in self.key_hashes(queue, properties):
+            for value in hashes(queue, properties):
                 entries.append((value, offset, store_timestamp))
         try:
             index.put(entries)

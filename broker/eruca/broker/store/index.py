@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
 from eruca.broker.store.segment import Unflushed
@@ -22,10 +23,16 @@ _ENTRY = struct.Struct(">Iqi4s")
 _EMPTY = b"\0\0\0\0"
 _NAME = re.compile(r"\d{17}\Z")
 _WINDOW = 1 << 20
+_TOGETHER = 64
 MAX_SECONDS = 0x7FFFFFFF
 
 IndexEntry = tuple[int, int, int]
 """Index hash of the key, commit log offset and store time in ms of the message."""
+
+
+@lru_cache(maxsize=_TOGETHER + 1)
+def _entries(count: int) -> struct.Struct:
+    return struct.Struct(">" + "Iqi4s" * count)
 
 
 def index_hash(unsigned: int) -> int:
@@ -128,12 +135,11 @@ class IndexFile:
     def put(self, entries: list[IndexEntry]) -> None:
         """Add entries in the order of the log; room must be there."""
         memory = self.map
-        pack = _ENTRY.pack_into
         slots = self.slots
         count = self.count
-        at = self.entries_at + count * 20
         begin = self.begin_time
         used = 0
+        flat: list[int | bytes] = []
         for value, offset, time in entries:
             seconds = (time - begin) // 1000 if begin > 0 and time > begin else 0
             if count <= 1:
@@ -143,10 +149,13 @@ class IndexFile:
             previous = memory[slot : slot + 4]
             if previous == _EMPTY:
                 used += 1
-            pack(memory, at, value, offset, seconds if seconds < MAX_SECONDS else MAX_SECONDS, previous)
+            flat += (value, offset, seconds if seconds < MAX_SECONDS else MAX_SECONDS, previous)
             memory[slot : slot + 4] = count.to_bytes(4, "big")
             count += 1
-            at += 20
+        at = self.entries_at + self.count * 20
+        for first in range(0, len(entries), _TOGETHER):
+            part = flat[4 * first : 4 * (first + _TOGETHER)]
+            _entries(len(part) // 4).pack_into(memory, at + 20 * first, *part)
         self.count = count
         self.used_slots += used
         _, self.end_offset, self.end_time = entries[-1]

@@ -304,6 +304,7 @@ class QueueTable:
         queue.tail.clear()
         queue.tail_start = queue.written = queue.next_offset = index
         queue.cache = (0, b"")
+        queue.lost = {slot for slot in queue.lost if slot < index}
         self.dirty.discard(queue)
 
     def _forget(self, path: Path) -> None:

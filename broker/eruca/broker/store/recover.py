@@ -19,7 +19,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
 from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
 from eruca.protocol.message import TRANSACTION_ROLLBACK
-from eruca.protocol.record import MIN_RECORD_SIZE, encode_blank, encode_record, host_bytes
+from eruca.protocol.record import BLANK_SIZE, MIN_RECORD_SIZE, encode_blank, encode_record, host_bytes
 
 FILLER_TOPIC = "LOST"
 """Topic of the record that covers damage: of rollback type, so that no queue and no index shows it."""
@@ -76,12 +76,20 @@ class Recovery:
             start = min(start, self._record_after(unsound))
         start = max(start, self._log.min_offset)
         self._again_from(start)
+        self._rebuild_if_queues_lacked(start)
+        if report.lost_slots:
+            shown = ", ".join(f"{topic}/{queue}/{offset}" for topic, queue, offset in report.lost_slots[:20])
+            report.notes.append(f"{len(report.lost_slots)} messages were lost to damage, among them {shown}")
+        return report
+
+    def _rebuild_if_queues_lacked(self, start: int) -> None:
+        """Build all queues again when they lack messages that no damage explains."""
+        report = self._report
         if report.lost_slots and not report.damages and start > self._log.min_offset:
             report.notes.append("the consume queues lacked messages; they are built again")
             self._dispatch.lost_slots = []
             report.records = report.redispatched = 0
             self._again_from(self._log.min_offset)
-        return report
 
     # ---- where to begin
 
@@ -198,6 +206,7 @@ class Recovery:
         if index and all(unit == BLANK_UNIT for unit in _split(self._queues, queue, index)):
             self._queues.cut(queue, 0)
             queue.begin_at(0)
+            taken = BLANK_UNIT * index + taken
         return taken
 
     def _finish(self, scan: Scan, before: dict[ConsumeQueue, bytes], time: int) -> None:
@@ -222,15 +231,22 @@ class Recovery:
         They repeat the queue's last message that is left; without one they are blank.
         """
         missing = len(units) // 20 - (queue.max_offset - queue.checked_from)
+        if missing <= 0:
+            return
+        end = queue.max_offset
+        last = self._queues.units(queue, end - 1, 1) if end else b""
+        known = UNIT_FORM.unpack(last)[0] if last else -1  # a slot lost earlier repeats it
         lost = 0
-        for offset, size, _ in UNIT_FORM.iter_unpack(units[len(units) - 20 * max(missing, 0) :]):
-            if size == BLANK_SIZE_MARK or not any(damage.start <= offset < damage.end for damage in damages):
+        for offset, size, _ in UNIT_FORM.iter_unpack(units[len(units) - 20 * missing :]):
+            if size == BLANK_SIZE_MARK:
+                covered = end == 0
+            else:
+                covered = offset == known or any(damage.start <= offset < damage.end for damage in damages)
+            if not covered:
                 break
             lost += 1
         if not lost:
             return
-        end = queue.max_offset
-        last = self._queues.units(queue, end - 1, 1) if end else b""
         if last:
             for slot in range(end, end + lost):
                 self._queues.append(queue, last)
@@ -248,8 +264,10 @@ class Recovery:
             stop = damage.end - segment.start
             after = segment.view[stop : stop + 8]
             if stop == segment.size or after == encode_blank(segment.size - stop):
-                segment.view[at : at + 8] = encode_blank(segment.size - at)
+                segment.allocate(at, BLANK_SIZE, 0)
+                segment.view[at : at + BLANK_SIZE] = encode_blank(segment.size - at)
                 continue
+            segment.allocate(at, stop - at, 0)
             while stop - at >= MIN_RECORD_SIZE + 1:
                 size = min(stop - at, _LARGEST_FILLER)
                 if 0 < stop - at - size < MIN_RECORD_SIZE + 1:

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import structlog
+
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.flush import Flush
@@ -19,6 +21,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.segment import Unflushed, flush_files
 from eruca.broker.store.upkeep import Upkeep
 
+log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
 _QUEUES_AT_ONCE = 256
 _PAGE = 4096
@@ -91,9 +94,8 @@ class Rhythm:
             await asyncio.sleep(interval / 1000)
             try:
                 work()
-                self.fault = None
             except OSError as fault:
-                self.fault = fault
+                self._failed(fault)
 
     def _flush_log(self) -> None:
         behind = self._flush.behind
@@ -114,10 +116,15 @@ class Rhythm:
                 await self._write_out(sync=sync)
                 self.fault = None
             except OSError as fault:
-                self.fault = fault
+                self._failed(fault)
                 continue
             if sync:
                 thorough = time.monotonic()
+
+    def _failed(self, fault: OSError) -> None:
+        if self.fault is None:
+            log.error("store_upkeep_failed", fault=str(fault))
+        self.fault = fault
 
     async def _write_out(self, *, sync: bool) -> None:
         covered, moment = self._upkeep.begin()

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import structlog
+
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
@@ -31,6 +33,8 @@ from eruca.broker.store.scan import sound_record
 from eruca.broker.store.segment import NotInMemory
 from eruca.broker.store.upkeep import Upkeep
 from eruca.protocol.message import java_hash, property_bytes
+
+log = structlog.get_logger("eruca.broker")
 
 
 def now_ms() -> int:
@@ -65,6 +69,7 @@ class Store:
         self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._reading = Reading(self._log, self._queues, Limits(config, self._memory))
+        self._reading.on_damage = _log_damage
         self._upkeep = Upkeep(
             config, self._log, self._queues, self._index, self._dispatch, self._flush, self._appending, clock
         )
@@ -125,7 +130,10 @@ class Store:
         self._upkeep.move_min_offsets()
         set_abort(root)
         self._flush.flush()
-        self.persist()
+        try:
+            self.persist()
+        except OSError as fault:  # a full disk must not keep anybody from reading
+            self.recovery.notes.append(f"consume queues could not be written out: {fault}")
         self._appending.refusal = None
         self.check_disk()
 
@@ -209,7 +217,8 @@ class Store:
             self._flushed()
 
     def _flushed(self) -> None:
-        if self._flush.fault is not None:
+        if self._flush.fault is not None and not (self._appending.refusal or "").startswith("the commit log could"):
+            log.error("flush_failed", fault=str(self._flush.fault))
             self._appending.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
         if self.config.sync_flush:
             self.drain()
@@ -337,6 +346,10 @@ class Store:
             flushes=flush.count,
             refusal=self.refusal,
         )
+
+
+def _log_damage(topic: str, queue_id: int, queue_offset: int, offset: int) -> None:
+    log.error("message_damaged", topic=topic, queue_id=queue_id, queue_offset=queue_offset, offset=offset)
 
 
 def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: int) -> bool:

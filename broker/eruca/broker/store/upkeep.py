@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+import structlog
+
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
@@ -22,6 +24,8 @@ from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_m
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import Disk, LogFile, disk_of, disk_refusal, expendable
 from eruca.broker.store.segment import Unflushed, flush_files
+
+log = structlog.get_logger("eruca.broker")
 
 Covered = tuple[int, int]
 """Commit log offset and number of units that a write-out covers."""
@@ -109,7 +113,11 @@ class Upkeep:
         """Look how full the disk is; past the mark nothing is accepted until there is room again."""
         self.disk = disk_of(self._config.store_path_root_dir)
         if self._flush.fault is None:
-            self._appending.refusal = disk_refusal(self.disk, self._config)
+            before, self._appending.refusal = self._appending.refusal, disk_refusal(self.disk, self._config)
+            if before is None and self._appending.refusal is not None:
+                log.error("disk_full", reason=self._appending.refusal)
+            elif before is not None and self._appending.refusal is None:
+                log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
     def clean(self, *, by_hand: bool = False) -> int:
         """One round of retention: delete what is due; returns the number of commit log files gone."""

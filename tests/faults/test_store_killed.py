@@ -1,0 +1,91 @@
+"""A process that writes to a store is killed: everything it said it had stored is there, in order, once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import Store, verify
+from tests.support.stores import bodies, small_config
+
+ROUNDS = int(os.environ.get("ERUCA_KILLS", "8"))
+SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
+QUEUES = 4
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from eruca.broker.store import Store
+from tests.support.stores import HOST, small_config
+
+async def main(root, mode, starts):
+    store = Store(small_config(root, mapped_file_size_commit_log=65536, flush_disk_type=mode, max_index_num=2000,
+                               flush_interval_consume_queue=20, flush_consume_queue_thorough_interval=100))
+    store.open()
+    store.start()
+    print("open", flush=True)
+
+    async def produce(queue, number):
+        while True:
+            properties = b"TAGS\\x01t\\x02UNIQ_KEY\\x01%d-%d" % (queue, number)
+            body = b"%d" % number * (1 + number % 30)
+            put = store.put("T", queue, body, properties, born_timestamp=1, born_host=HOST, store_host=HOST)
+            durable = store.durable(put.end_offset)
+            if durable is not None:
+                assert await durable
+            sys.stdout.write(f"{queue} {number}\\n")
+            sys.stdout.flush()
+            number += 1
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(produce(queue, start) for queue, start in enumerate(starts)))
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2], [int(one) for one in sys.argv[3:]]))
+"""
+
+
+@pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
+    print(f"ERUCA_SEED={SEED}")
+    chance = random.Random(SEED)
+    root = tmp_path / "store"
+    acknowledged = [0] * QUEUES
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    for _ in range(ROUNDS):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(root), mode, *map(str, acknowledged)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        for _ in range(chance.randrange(1, 700)):
+            writer.stdout.readline()
+        os.kill(writer.pid, signal.SIGKILL)
+        told = writer.stdout.read()
+        writer.stdout.close()
+        writer.wait()
+        assert told.count("\n") < 100_000
+
+        config = small_config(root, mapped_file_size_commit_log=65536, max_index_num=2000)
+        assert verify(root, config).findings == []
+        store = Store(config)
+        report = store.open()
+        assert not report.clean and report.damages == [] and report.lost_slots == []
+        for queue in range(QUEUES):
+            found = bodies(store, "T", queue)
+            assert found == [b"%d" % number * (1 + number % 30) for number in range(len(found))]
+            last = [int(line.split()[1]) for line in told.splitlines() if line.startswith(f"{queue} ")]
+            assert len(found) > max(last, default=acknowledged[queue] - 1)
+            acknowledged[queue] = len(found)
+        store.close()
+        (root / "abort").touch()
+        assert verify(root, config).findings == []
+    assert min(acknowledged) > 0
