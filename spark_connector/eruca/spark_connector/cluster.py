@@ -13,10 +13,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer, PullStatus
-from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
+from eruca.client.errors import BrokerRefused, ClientError, NameserverUnreachable, TopicNotFound
 from eruca.protocol import api, names
 from eruca.protocol.bodies import CheckClientRequestBody, TopicList
 from eruca.protocol.subscription import SQL92, build_subscription
@@ -27,27 +29,30 @@ from eruca.spark_connector.positions import EARLIEST, LATEST, Positions
 T = TypeVar("T")
 log = logging.getLogger("eruca.spark")
 
-ATTEMPTS = 4
-"""How often a question is asked of a broker that does not answer or is busy."""
-_FIRST_WAIT = 0.25
+WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further attempt at what a broker did not answer or was too busy for: time enough to restart."""
 
 
-async def persist(work: Callable[[], Awaitable[T]]) -> T:
-    """``work``, again after a while when it fails with an error that may pass."""
-    for attempt in range(1, ATTEMPTS):
+async def persist(consumer: PullConsumer, topic: str, work: Callable[[], Awaitable[T]]) -> T:
+    """``work``, again after a while when it fails with an error that may pass, by a route that is asked for anew."""
+    for wait in WAITS:
         try:
             return await work()
         except ClientError as error:
-            if not error.retriable or isinstance(error, TopicNotFound):
+            if not error.retriable or isinstance(error, TopicNotFound | NameserverUnreachable):
                 raise
-        await asyncio.sleep(_FIRST_WAIT * 2**attempt)
+        await asyncio.sleep(wait)
+        with suppress(ClientError):
+            await consumer.fetch_queues(topic)
     return await work()
 
 
-async def each(queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Awaitable[T]]) -> dict[MessageQueue, T]:
+async def each(
+    consumer: PullConsumer, queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Awaitable[T]]
+) -> dict[MessageQueue, T]:
     """What ``ask`` says of every queue, all asked at once."""
     chosen = list(queues)
-    answers = await asyncio.gather(*(persist(lambda queue=queue: ask(queue)) for queue in chosen))  # type: ignore[misc]
+    answers = await asyncio.gather(*(persist(consumer, queue.topic, partial(ask, queue)) for queue in chosen))
     return dict(zip(chosen, answers, strict=True))
 
 
@@ -58,7 +63,7 @@ async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQ
     topics = list(options.subscribe)
     if options.subscribe_pattern is not None:
         topics = await _matching_topics(consumer, options.subscribe_pattern)
-    found = await asyncio.gather(*(persist(lambda topic=topic: consumer.fetch_queues(topic)) for topic in topics))  # type: ignore[misc]
+    found = await asyncio.gather(*map(consumer.fetch_queues, topics))
     queues = sorted({queue for queues in found for queue in queues})
     if not queues:
         raise SourceError(f"No queue of {', '.join(topics)} can be read: check the topics' permissions.")
@@ -68,7 +73,7 @@ async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQ
 async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
     chosen = []
     for topic, brokers in assign.items():
-        there = set(await persist(lambda topic=topic: consumer.fetch_queues(topic)))  # type: ignore[misc]
+        there = set(await consumer.fetch_queues(topic))
         for broker, numbers in brokers.items():
             for number in numbers:
                 queue = MessageQueue(topic, broker, number)
@@ -146,7 +151,7 @@ async def starts(
             )
         return await consumer.max_offset(queue)
 
-    return await each(chosen, start)
+    return await each(consumer, chosen, start)
 
 
 async def ends(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
@@ -160,7 +165,7 @@ async def ends(consumer: PullConsumer, options: Options, queues: Iterable[Messag
         found = await offset_from(consumer, queue, times[queue])
         return await consumer.max_offset(queue) if found is None else found
 
-    return await each(chosen, end)
+    return await each(consumer, chosen, end)
 
 
 def _times(
@@ -198,17 +203,28 @@ async def _named(
             return await consumer.min_offset(queue)
         return await consumer.max_offset(queue) if marks[queue] == LATEST else marks[queue]
 
-    return await each(queues, position)
+    return await each(consumer, queues, position)
 
 
 async def latest(consumer: PullConsumer, options: Options) -> dict[MessageQueue, int]:
     """Where every queue ends now."""
-    return await each(await find_queues(consumer, options), consumer.max_offset)
+    return await each(consumer, await find_queues(consumer, options), consumer.max_offset)
 
 
-async def latest_in_reach(consumer: PullConsumer, options: Options) -> dict[MessageQueue, int]:
-    """Where the queues end whose brokers answer; the others are left out, as long as one answers."""
-    queues = await find_queues(consumer, options)
+async def latest_in_reach(
+    consumer: PullConsumer, options: Options, known: Iterable[MessageQueue]
+) -> dict[MessageQueue, int]:
+    """Where the queues end whose brokers answer; the others are left out, as long as one answers.
+
+    While no nameserver answers, the ``known`` queues are asked about.
+    """
+    queues = list(known)
+    try:
+        queues = await find_queues(consumer, options)
+    except NameserverUnreachable as error:
+        if not queues:
+            raise
+        log.warning("no new queues are looked for: %s", error)
     answers = await asyncio.gather(*map(consumer.max_offset, queues), return_exceptions=True)
     found = {}
     for queue, answer in zip(queues, answers, strict=True):
@@ -249,7 +265,7 @@ async def offset_from(consumer: PullConsumer, queue: MessageQueue, timestamp: in
 
 
 async def _store_time(consumer: PullConsumer, queue: MessageQueue, offset: int) -> int:
-    result = await persist(lambda: consumer.pull(queue, offset, 1))
+    result = await persist(consumer, queue.topic, lambda: consumer.pull(queue, offset, 1))
     if result.status is not PullStatus.FOUND or not result.records:
         raise SourceError(
             f"No message was found at offset {offset} of {queue} ({result.status.name}), though the queue reaches from "
@@ -260,4 +276,4 @@ async def _store_time(consumer: PullConsumer, queue: MessageQueue, offset: int) 
 
 async def commit(consumer: PullConsumer, group: str, positions: Positions) -> None:
     """Report to the brokers where the group goes on. Raises ClientError when one cannot be told."""
-    await each(positions, lambda queue: consumer.update_offset(queue, positions[queue], group=group))
+    await asyncio.gather(*(consumer.update_offset(queue, offset, group=group) for queue, offset in positions.items()))

@@ -120,6 +120,8 @@ class Puller:
     async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
         options = self._options
         return await persist(
+            self._consumer,
+            queue.topic,
             lambda: self._consumer.pull(
                 queue,
                 start,
@@ -128,7 +130,7 @@ class Puller:
                 expression_type=options.expression_type,
                 timeout=options.pull_timeout_ms / 1000,
                 broker_id=self._broker_ids.get(queue.broker_name, 0),
-            )
+            ),
         )
 
     # ------------------------------------------------------------------ answers

@@ -130,14 +130,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "Set failOnDataLoss=false to go on from its beginning."
             )
         fresh = [queue for queue in latest if queue not in since.queues]
-        return await cluster.each([*fresh, *lost], consumer.min_offset)
+        return await cluster.each(consumer, [*fresh, *lost], consumer.min_offset)
 
     def _look(self) -> Positions:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
         now = time.monotonic()
         if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
             self._latest = link.this_process().ask(
-                self._options.name_server, lambda consumer: cluster.latest_in_reach(consumer, self._options)
+                self._options.name_server,
+                lambda consumer: cluster.latest_in_reach(consumer, self._options, self._latest),
             )
             self._latest_at = time.monotonic()
         return self._latest
