@@ -1,0 +1,98 @@
+"""State files: read with their copies, saved once for many changes, never half."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eruca.broker.state import jsonfile
+from eruca.broker.state.jsonfile import Saver, StateUnreadable, read_state
+from eruca.protocol import fastjson
+
+
+def read(path: Path) -> Any:
+    return read_state(path, fastjson.loads)
+
+
+@pytest.mark.parametrize("broken", [None, b"", b"\0" * 64, b'{"n":', b"\xff\xfe"])
+def test_a_file_that_is_missing_or_broken_gives_way_to_its_copy(tmp_path: Path, broken: bytes | None) -> None:
+    path = tmp_path / "topics.json"
+    if broken is not None:
+        path.write_bytes(broken)
+    (tmp_path / "topics.json.bak").write_bytes(b'{"n":1}')
+    assert read(path) == {"n": 1}
+
+
+def test_nothing_there_is_a_young_broker(tmp_path: Path) -> None:
+    assert read(tmp_path / "topics.json") is None
+
+
+@pytest.mark.parametrize("copy", [None, b"", b"{"])
+def test_what_is_there_but_unreadable_is_not_passed_over(tmp_path: Path, copy: bytes | None) -> None:
+    path = tmp_path / "topics.json"
+    path.write_bytes(b"{")
+    if copy is not None:
+        (tmp_path / "topics.json.bak").write_bytes(copy)
+    with pytest.raises(StateUnreadable, match=r"Restore .*topics\.json from a backup, or move it and its \.bak away"):
+        read(path)
+
+
+async def test_a_save_keeps_the_content_before_it_as_the_copy(tmp_path: Path) -> None:
+    state = {"n": 1}
+    saver = Saver(tmp_path / "config" / "x.json", lambda: fastjson.dumps(state))
+    assert not saver.dirty
+    await saver.saved()
+    assert not saver.path.exists()  # nothing changed
+    for n in (1, 2, 3):
+        state["n"] = n
+        saver.changed()
+        assert saver.dirty
+        await saver.saved()
+        assert not saver.dirty
+    assert read(saver.path) == {"n": 3}
+    assert read(saver.path.with_name("x.json.bak")) == {"n": 2}
+    state["n"] = 4
+    saver.changed()
+    saver.save()
+    assert read(saver.path) == {"n": 4}
+    assert sorted(each.name for each in saver.path.parent.iterdir()) == ["x.json", "x.json.bak"]
+
+
+async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[bytes] = []
+    monkeypatch.setattr(jsonfile, "replace_file", lambda _, data: writes.append(data))
+    state = 0
+    saver = Saver(tmp_path / "x.json", lambda: b"%d" % state)
+
+    async def change() -> bytes:
+        nonlocal state
+        state += 1
+        mine = state
+        saver.changed()
+        await saver.saved()
+        assert int(writes[-1]) >= mine
+        return writes[-1]
+
+    await asyncio.gather(*(change() for _ in range(100)))
+    assert len(writes) <= 2 and writes[-1] == b"100"
+
+
+async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = Saver(tmp_path / "x.json", lambda: b"{}")
+    saver.changed()
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(jsonfile, "replace_file", full)
+        with pytest.raises(OSError, match="No space"):
+            await saver.saved()
+        with pytest.raises(OSError, match="No space"):
+            saver.save()
+    assert saver.dirty
+    await saver.saved()
+    assert read(saver.path) == {}
