@@ -1,0 +1,50 @@
+"""Every example of docs/client.md, run as it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eruca.client import sync
+from eruca.standalone.cluster import Cluster
+from tests.client.conftest import small_broker
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
+
+
+def examples() -> list[object]:
+    """Each example, named by the heading that it follows."""
+    found: list[object] = []
+    heading = ""
+    for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", PAGE.read_text(), flags=re.MULTILINE):
+        if part.startswith("#"):
+            heading = part.strip("# ")
+        elif part.startswith("```python"):
+            code = part.removeprefix("```python\n").removesuffix("```")
+            found.append(pytest.param(code, id=f"{heading} {len(found)}"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster in the thread of the blocking clients."""
+    thread = sync._loop_thread()
+    broker = small_broker()
+    broker.store.mapped_file_size_commit_log = 16 << 20  # a batch lies in one file
+    cluster = Cluster(tmp_path_factory.mktemp("docs"), broker=broker)
+    thread.run(cluster.start())
+    yield cluster.address
+    thread.run(cluster.stop())
+
+
+@pytest.mark.parametrize("code", examples())
+def test_an_example(code: str, nameserver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", nameserver)
+    exec(compile(code, str(PAGE), "exec"), {"__name__": "__main__"})
+
+
+def test_there_are_examples() -> None:
+    assert len(examples()) >= 10
