@@ -166,9 +166,7 @@ class JavaClients:
             self.judge.call("stop", name=name)
 
     @contextlib.contextmanager
-    def member(
-        self, group: str, name_server: str, topics: Mapping[str, str], **options: Any
-    ) -> Iterator[JavaMember]:
+    def member(self, group: str, name_server: str, topics: Mapping[str, str], **options: Any) -> Iterator[JavaMember]:
         name = self._name("member")
         self.judge.call("push", name=name, group=group, namesrv=name_server, topics=dict(topics), **options)
         try:
@@ -209,9 +207,7 @@ class JavaProducer:
         for each in answer:
             assert "status" in each, each["message"]
         return [
-            Sent(
-                each["status"], each["msgId"], each["offsetMsgId"], _queue_of(each["queue"]), each["queueOffset"]
-            )
+            Sent(each["status"], each["msgId"], each["offsetMsgId"], _queue_of(each["queue"]), each["queueOffset"])
             for each in answer
         ]
 
@@ -459,9 +455,7 @@ class PythonPuller:
 
     def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32) -> Pulled:
         where = MessageQueue(queue.topic, queue.broker, queue.number)
-        got = self._clients.run(
-            self._consumer.pull(where, offset, expression=expression, max_messages=most)
-        )
+        got = self._clients.run(self._consumer.pull(where, offset, expression=expression, max_messages=most))
         messages = [ReceivedMessage(each, where) for each in got.records]
         return Pulled(
             _STATUS[got.status.name],

@@ -22,7 +22,9 @@ def letters(topic: str) -> list[Letter]:
     return [
         Letter(topic, b"plain"),
         Letter(topic, b"tagged", tags="TagA", keys="k1"),
-        Letter(topic, "Größe 大きさ 🥬".encode(), tags="Öl", keys="ключ 鍵", properties={"país": "España", "emoji": "🚀"}),
+        Letter(
+            topic, "Größe 大きさ 🥬".encode(), tags="Öl", keys="ключ 鍵", properties={"país": "España", "emoji": "🚀"}
+        ),
         Letter(topic, bytes(range(256)), flag=-(2**31), properties={"a": "1", "b": " spaced  ", "c": '"{}\\'}),
         Letter(topic, b"flagged", flag=2**31 - 1, properties={"empty-looking": "\t."}),
     ]

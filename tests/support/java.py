@@ -156,6 +156,9 @@ class Judge:
                 *("-Djava.security.manager=allow", f"-Duser.home={home}"),
                 *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={logback}"),
                 *("-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logLevel=WARN"),
+                # 5.x may miss its own first rebalance and then waits 20 s; 4.9 keeps its interval, so that it is
+                # the broker's notification that makes members rebalance.
+                *(["-Drocketmq.client.rebalance.waitInterval=2000"] if release.startswith("5") else []),
                 *("-cp", classpath(release), "judge.Judge"),
             ],
             stdin=subprocess.PIPE,

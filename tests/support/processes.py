@@ -34,6 +34,7 @@ class Process:
         self.log = log
         self.started = time.monotonic()
         with log.open("ab") as sink:
+            self._begin = sink.tell()
             self._child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -64,7 +65,8 @@ class Process:
 
     @property
     def output(self) -> str:
-        return self.log.read_text(errors="replace")
+        """What it has printed so far, without what a former process left in the same file."""
+        return self.log.read_bytes()[self._begin :].decode(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to a child that still runs."""
@@ -98,11 +100,15 @@ class Process:
         return next(line for line in self.output.splitlines() if text in line)
 
     def wait_until(self, ready: Callable[[], bool], what: str, timeout: float = 60) -> None:
-        """Returns when `ready()` is true; raises NotReady at its end, or after `timeout` seconds."""
+        """Returns when `ready()` is true.
+
+        Raises NotReady when the process ends before, or after `timeout` seconds; then it is stopped.
+        """
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running or time.monotonic() > deadline:
-                state = "still runs" if self.running else f"ended with {self._child.returncode}"
+                state = "was stopped" if self.running else f"ended with {self._child.returncode}"
+                self.stop()
                 raise NotReady(f"No {what}; the process {state}. Output:\n{self.output[-3000:]}")
             time.sleep(0.01)
 
