@@ -19,8 +19,8 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers import routes
 from eruca.protocol.names import retry_topic
+from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
-from eruca.remoting.connection import Answer
 from eruca.remoting.errors import ConnectFailed, RemotingError
 
 TIMEOUT = 5.0

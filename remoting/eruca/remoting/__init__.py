@@ -3,8 +3,9 @@
 Knows frames and the table of endpoints; knows nothing of brokers, nameservers and clients.
 """
 
+from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
-from eruca.remoting.connection import Answer, Connection, Signer
+from eruca.remoting.connection import Connection, Signer
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
 from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.header import Header
-from eruca.remoting.connection import Answer, Connection, Signer
+from eruca.remoting.calls import Answer
+from eruca.remoting.connection import Connection, Signer
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
 

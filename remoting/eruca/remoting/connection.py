@@ -10,20 +10,20 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
-from eruca.remoting.errors import CallTimedOut, ConnectionLost
+from eruca.remoting.calls import Answer, Calls, Receiver
+from eruca.remoting.errors import ConnectionLost
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
-T = TypeVar("T", contravariant=True)
 
 Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
 """Given all fields and the body of a request, the fields that sign it."""
@@ -33,33 +33,6 @@ WRITE_HIGH_WATER = 4 * 1024 * 1024
 _JOIN_UP_TO = 16 * 1024
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
-
-
-class Receiver(Protocol[T]):
-    """Who waits for an answer: a future, or an object that spares one. None of its methods may raise."""
-
-    def done(self) -> bool:
-        """Whether the answer is not wanted any more."""
-
-    def set_result(self, result: T, /) -> None:
-        """The answer came."""
-
-    def set_exception(self, exception: Exception, /) -> None:
-        """There will be no answer."""
-
-
-class Answer(Generic[R]):
-    """What a peer answered: one of the codes that the endpoint accepts."""
-
-    __slots__ = ("body", "code", "header", "language", "remark", "version")
-
-    def __init__(self, head: frame.Head[Any], header: R, body: bytes) -> None:
-        self.code = head.code
-        self.header = header
-        self.body = body
-        self.remark = head.remark
-        self.version = head.version
-        self.language = head.language
 
 
 class Connection(asyncio.Protocol):
@@ -103,9 +76,7 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._flushing = False
         self._opaque = 0
-        self._calls: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
-        self._sweep: asyncio.TimerHandle | None = None
-        self._sweep_at = 0.0
+        self._calls = Calls(self._loop)
 
     # ------------------------------------------------------------------ calling
 
@@ -136,10 +107,7 @@ class Connection(asyncio.Protocol):
             return
         opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         self._send_request(endpoint, ask, body, opaque, 0)
-        deadline = self._loop.time() + timeout
-        self._calls[opaque] = (receiver, endpoint, deadline)
-        if self._sweep is None or deadline < self._sweep_at:
-            self._sweep_by(deadline)
+        self._calls.add(opaque, receiver, endpoint, timeout)
 
     async def call(
         self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 3.0
@@ -169,25 +137,6 @@ class Connection(asyncio.Protocol):
         self._out_size += len(head) + len(body)
         self._flush_soon()
 
-    def _sweep_by(self, deadline: float) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._sweep_at = deadline
-        self._sweep = self._loop.call_at(deadline, self._expire_calls)
-
-    def _expire_calls(self) -> None:
-        self._sweep = None
-        now = self._loop.time()
-        late = [opaque for opaque, (_, _, deadline) in self._calls.items() if deadline <= now]
-        for opaque in late:
-            future, endpoint, _ = self._calls.pop(opaque)
-            if not future.done():
-                future.set_exception(
-                    CallTimedOut(self.remote, f"<{self.remote}> did not answer {endpoint.code.name} in time")
-                )
-        if self._calls:
-            self._sweep_by(min(deadline for _, _, deadline in self._calls.values()))
-
     # ------------------------------------------------------------------ answering
 
     def reply(self, call: Call[Any], reply: Reply) -> None:
@@ -216,6 +165,13 @@ class Connection(asyncio.Protocol):
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def send(self, whole: bytes) -> None:
+        """Send a frame that was encoded already (the later answer of a short way); dropped when closed."""
+        if not self.closed:
+            self._out.append(whole)
+            self._out_size += len(whole)
+            self._flush_soon()
 
     def _encode_reply(self, call: Call[Any], reply: Reply, size: int) -> bytes:
         extra = _MSGPACK_OFFER if self._accepting else None
@@ -249,7 +205,7 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]
-        self.remote = _address(transport.get_extra_info("peername"))
+        self.remote = self._calls.remote = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self.last_active = self._loop.time()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)  # type: ignore[union-attr]
@@ -326,23 +282,11 @@ class Connection(asyncio.Protocol):
                 self._accepting = not head.flag
 
     def _answered(self, head: frame.Head[Any], body: bytes) -> None:
-        waiting = self._calls.pop(head.opaque, None)
-        if waiting is None:
-            return  # came too late
-        future, endpoint, _ = waiting
         if head.opaque in self._offered:
             self._offered.discard(head.opaque)
             if frame.fields_of(head).get(frame.OFFER_FIELD) == "msgpack":
                 self._serialization = frame.MSGPACK
-        if future.done():
-            return
-        if head.code not in endpoint.accepts:
-            future.set_exception(Refused(head.code, head.remark or ""))
-            return
-        try:
-            future.set_result(Answer(head, frame.typed(endpoint.answer, head), body))
-        except (Refused, ProtocolError) as error:
-            future.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
+        self._calls.answered(head, body)
 
     # ------------------------------------------------------------------ state
 
@@ -386,15 +330,7 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         self.closed = True
         self._out.clear()
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
-        calls, self._calls = self._calls, {}
-        for future, endpoint, _ in calls.values():
-            if not future.done():
-                future.set_exception(
-                    ConnectionLost(self.remote, f"the connection to <{self.remote}> ended during {endpoint.code.name}")
-                )
+        self._calls.end()
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []

@@ -1,0 +1,110 @@
+"""Calls under way on one connection: who waits for which answer, and until when.
+
+Owns the table by opaque and one timer for the earliest deadline. Knows no bytes: the connection tells what came, and
+when it ended. Every call ends exactly once, with an answer or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Generic, Protocol, TypeVar
+
+from eruca.protocol import frame
+from eruca.protocol.api import Endpoint
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Header
+from eruca.remoting.errors import CallTimedOut, ConnectionLost
+
+R = TypeVar("R", bound=Header)
+T = TypeVar("T", contravariant=True)
+
+
+class Receiver(Protocol[T]):
+    """Who waits for an answer: a future, or an object that spares one. None of its methods may raise."""
+
+    def done(self) -> bool:
+        """Whether the answer is not wanted any more."""
+
+    def set_result(self, result: T, /) -> None:
+        """The answer came."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """There will be no answer."""
+
+
+class Answer(Generic[R]):
+    """What a peer answered: one of the codes that the endpoint accepts."""
+
+    __slots__ = ("body", "code", "header", "language", "remark", "version")
+
+    def __init__(self, head: frame.Head[Any], header: R, body: bytes) -> None:
+        self.code = head.code
+        self.header = header
+        self.body = body
+        self.remark = head.remark
+        self.version = head.version
+        self.language = head.language
+
+
+class Calls:
+    """The calls of one connection to ``remote`` (``ip:port``) that await their answers."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.remote = ""
+        self._loop = loop
+        self._waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
+        """Expect an answer within ``timeout`` seconds."""
+        deadline = self._loop.time() + timeout
+        self._waiting[opaque] = (receiver, endpoint, deadline)
+        if self._timer is None or deadline < self._timer_at:
+            self._wake_at(deadline)
+
+    def answered(self, head: frame.Head[Any], body: bytes) -> None:
+        """An answer came; one that nobody waits for any more is dropped."""
+        waiting = self._waiting.pop(head.opaque, None)
+        if waiting is None or waiting[0].done():
+            return
+        receiver, endpoint, _ = waiting
+        if head.code not in endpoint.accepts:
+            receiver.set_exception(Refused(head.code, head.remark or ""))
+            return
+        try:
+            receiver.set_result(Answer(head, frame.typed(endpoint.answer, head), body))
+        except (Refused, ProtocolError) as error:
+            receiver.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
+
+    def end(self) -> None:
+        """The connection is gone: no answer will come."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, {}
+        for receiver, endpoint, _ in waiting.values():
+            if not receiver.done():
+                text = f"the connection to <{self.remote}> ended during {endpoint.code.name}"
+                receiver.set_exception(ConnectionLost(self.remote, text))
+
+    def _wake_at(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = [opaque for opaque, (_, _, deadline) in self._waiting.items() if deadline <= now]
+        for opaque in late:
+            receiver, endpoint, _ = self._waiting.pop(opaque)
+            if not receiver.done():
+                text = f"<{self.remote}> did not answer {endpoint.code.name} in time"
+                receiver.set_exception(CallTimedOut(self.remote, text))
+        if self._waiting:
+            self._wake_at(min(deadline for _, _, deadline in self._waiting.values()))
