@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from eruca.client import Later, Limits, Message, MessageQueue, PushConsumer, ReceivedMessage, assign, reading, returns
-from eruca.client.errors import StateError, UsageError
+from eruca.client import (
+    Later,
+    Limits,
+    Message,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    assign,
+    reading,
+    returns,
+)
+from eruca.client import consumer as consumer_module
+from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
-from tests.client.conftest import Lab, Seen, eventually
+from eruca.standalone.cluster import Cluster
+from tests.client.conftest import Lab, Seen, eventually, small_broker
+from tests.support.ports import free_port
 
 BODIES = [b"m%d" % number for number in range(40)]
 
@@ -99,8 +115,19 @@ async def test_lists_on_demand(lab: Lab) -> None:
     assert await lab.offsets("g", "T") == [10, 10, 10, 10]
 
 
-async def test_what_failed_comes_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def kept_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker takes a message back; it comes again here, soon. (How brokers take it is in test_ownership.)"""
+
+    async def nobody(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(returns.Returns, "_return", nobody)
     monkeypatch.setattr(returns, "TRY_AGAIN_AFTER", 0.02)
+
+
+@pytest.mark.usefixtures("kept_here")
+async def test_what_failed_comes_again(lab: Lab, seen: Seen) -> None:
     await lab.send("T", *BODIES)
 
     async def listener(message: ReceivedMessage) -> Later | None:
@@ -218,6 +245,61 @@ async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monk
         await lab.send("T", b"after")
         await seen.reaches(2)
     assert seen.bodies == [b"before", b"after"]
+
+
+async def test_a_topic_may_come_later(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_module, "LOOK_FOR_TOPICS", 0.02)
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
+        await lab.send("T", b"first")
+        await seen.reaches(1)
+
+
+async def test_without_a_nameserver_it_does_not_start_and_may_be_started_later(tmp_path: Path, seen: Seen) -> None:
+    port = free_port()
+    consumer = PushConsumer("g", seen.coroutine, nameserver=f"127.0.0.1:{port}").subscribe("T")
+    with pytest.raises(NameserverUnreachable, match="Check that mqnamesrv runs there"):
+        await consumer.start()
+    async with Cluster(tmp_path, port=port, broker=small_broker()), consumer:
+        async with Producer("p", nameserver=f"127.0.0.1:{port}") as producer:
+            await producer.send(Message("T", b"x"))
+        consumer.subscribe("T")
+        await seen.reaches(1)
+
+
+@pytest.mark.usefixtures("kept_here")
+async def test_a_listener_that_is_cancelled_from_within_has_failed(lab: Lab, seen: Seen) -> None:
+    await lab.send("T", b"x")
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        if message.reconsume_times == 0:
+            never = asyncio.get_running_loop().create_future()
+            never.cancel()
+            await never
+
+    async with PushConsumer("g", listener, nameserver=lab.address, concurrency=1).subscribe("T"):
+        await seen.reaches(2)
+    assert [message.reconsume_times for message in seen.messages] == [0, 1]
+
+
+async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_module, "AGAIN_SOON", 0.02)
+    calls = 0
+
+    def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
+        nonlocal calls
+        calls += 1
+        if 2 < calls < 6:
+            raise RuntimeError("not yet")
+        return [] if calls < 6 else assign.averagely(client, queues, clients)
+
+    await lab.send("T", b"x")
+    consumer = PushConsumer(
+        "g", seen.coroutine, nameserver=lab.address, strategy=strategy, rebalance_interval=0.02
+    ).subscribe("T")
+    async with consumer:
+        await seen.reaches(1)
+    assert calls > 5
 
 
 async def test_subscriptions_change_while_it_runs(lab: Lab, seen: Seen) -> None:

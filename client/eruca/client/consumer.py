@@ -42,6 +42,8 @@ from eruca.protocol.subscription import ALL, TAG, build_subscription
 
 STORE_AT_REST = 0.2
 """Seconds after which the position of a queue is stored whose messages are all consumed."""
+LOOK_FOR_TOPICS = 2.0
+"""Seconds between two looks for a subscribed topic that nobody has created yet."""
 AGAIN_SOON = 1.0
 """Seconds until a rebalance that could not do everything is tried again."""
 
@@ -156,7 +158,11 @@ class PushConsumer:
     # ------------------------------------------------------------------ starting and stopping
 
     async def start(self) -> None:
-        """Join the group and begin to read. Raises StateError when started twice."""
+        """Join the group and begin to read.
+
+        A topic that is not there yet is waited for. Raises StateError when started twice, and NameserverUnreachable,
+        after which it may be started again.
+        """
         if self._session is not None or self._ended:
             raise StateError(
                 "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
@@ -178,9 +184,18 @@ class PushConsumer:
             )
         self._returns = Returns(session, self.group, self._max_reconsume_times, self._again)
         self._ownership = Ownership(session, self.group, self.subscriptions, self._reading, self._deliver)
-        await session.add_consumer(self.group, self)
+        try:
+            await session.add_consumer(self.group, self)
+        except BaseException:
+            self._session = None
+            await self._runner.halt(0)
+            await session.remove_consumer(self.group)
+            await session.leave()
+            raise
         await self._ownership.rebalance()
-        self._tasks = [session.spawn(self._keep_balanced()), session.spawn(self._keep_stored())]
+        self._tasks = [
+            session.spawn(work) for work in (self._keep_balanced(), self._keep_stored(), self._keep_looking())
+        ]
 
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.
@@ -220,7 +235,21 @@ class PushConsumer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait)
             self._changed.clear()
-            wait = self._rebalance_interval if await self._ownership.rebalance() else AGAIN_SOON
+            wait = AGAIN_SOON
+            try:
+                if await self._ownership.rebalance():
+                    wait = self._rebalance_interval
+            except Exception:  # such as one of the user's strategy
+                log.exception("sharing out the queues of %s failed", self.group)
+
+    async def _keep_looking(self) -> None:
+        """Look for subscribed topics that are not there yet; a route that is found starts a rebalance."""
+        while True:
+            await asyncio.sleep(LOOK_FOR_TOPICS)
+            session = self._session
+            if session is not None:
+                for topic in self.topics() - session.directory.routes.keys():
+                    session.directory.look_again(topic)
 
     async def _keep_stored(self) -> None:
         """Store all positions every offset_interval, and those of queues that came to rest soon."""

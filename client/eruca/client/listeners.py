@@ -141,6 +141,11 @@ class LoopRunner:
                     work.accept(outcome)
             except Exception as error:
                 work.fail(error)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
             finally:
                 self.running -= 1
                 if self._quiet is not None and not self.running:

@@ -96,6 +96,9 @@ class Reader:
                     await self._take(answer)
             except ClientError as error:
                 await asyncio.sleep(self._pause_after(error))
+            except Exception:
+                log.exception("reading %s failed, trying again in %s s", run.queue, AFTER_ERROR)
+                await asyncio.sleep(AFTER_ERROR)
 
     async def _wait_for_room(self) -> None:
         room = asyncio.get_running_loop().create_future()
