@@ -41,7 +41,8 @@ async def count_with_spark(nameserver: str, topic: str, start: int, end: int) ->
     )
     output, errors = await process.communicate()
     if process.returncode:
-        raise SparkFailed(errors.decode().strip().splitlines()[-1])
+        told = [line for line in errors.decode().splitlines() if line.strip() and "SQLSTATE" not in line.split()[0]]
+        raise SparkFailed(told[-1].strip() if told else "the Spark process said nothing")
     return Counter(json.loads(output.splitlines()[-1]))
 
 
