@@ -36,6 +36,8 @@ NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
 """What the VIP port does not serve."""
 SAVE_EVERY = 1.0
 """Seconds between two looks at whether topics or groups came by themselves and must be saved."""
+CHECK_EVERY = 1.0
+"""Seconds between two looks at transactions, unless transactionCheckInterval is shorter."""
 DROP_EVERY = 10.0
 """Seconds between two looks for clients that fell silent."""
 STOP_GRACE = 3.0
@@ -67,6 +69,8 @@ class BrokerApp:
         vip = Router(self.broker, TABLES, without=NOT_AT_VIP, express=quick)
         self._main = Server(main, limits=limits, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, on_lost=self._lost)
+        self.faults: list[str] = []
+        """What could not be saved at the stop."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -114,6 +118,12 @@ class BrokerApp:
             self._every(SAVE_EVERY, self._save_what_came),
             self._every(DROP_EVERY, self._drop_silent),
         ]
+        if not self.config.is_slave:
+            broker.halves.rebuild()
+            self._tasks.append(self._every(self._check_every, broker.check_backs.keep))
+            broker.delays.start()
+            self._tasks.append(asyncio.create_task(broker.delays.run()))
+            self._tasks.append(self._every(self.config.store.flush_delay_offset_interval / 1000, broker.delays.saved))
         broker.accepting = not self.config.is_slave
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
@@ -129,6 +139,10 @@ class BrokerApp:
 
     def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return asyncio.create_task(_repeat(seconds, work))
+
+    @property
+    def _check_every(self) -> float:
+        return max(0.01, min(CHECK_EVERY, self.config.transaction_check_interval / 1000))
 
     async def _save_what_came(self) -> None:
         await self.broker.topics.saved()
@@ -148,6 +162,7 @@ class BrokerApp:
         self._main.stop_accepting()
         self._vip.stop_accepting()
         broker.holds.close()
+        await self._let_sends_end()
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
         broker.accepting = False
@@ -157,15 +172,28 @@ class BrokerApp:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         broker.pulse.stop()
-        try:
-            for kept in (broker.topics, broker.groups, broker.offsets):
+        for kept in (broker.topics, broker.groups, broker.offsets, broker.delays):
+            try:
                 kept.save()
-        finally:
-            await broker.store.stop()
-            broker.store.close()
-            if self._ports is not None:
-                self._ports.close()
-                self._ports = None
+            except OSError as error:
+                self._fault(error)
+        await broker.store.stop()
+        broker.store.close()
+        if self._ports is not None:
+            self._ports.close()
+            self._ports = None
+
+    def _fault(self, error: OSError) -> None:
+        log.error("not_saved", error=str(error))
+        self.faults.append(str(error))
+
+    async def _let_sends_end(self) -> None:
+        """Wait until the sends that wait for the disk are answered."""
+        await asyncio.sleep(0)  # those of this round of the loop have asked the store then
+        if self.broker.waiting_sends:
+            waiter = self.broker.store.durable(self.broker.store.figures().max_offset)
+            if waiter is not None:
+                await waiter
 
 
 async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -193,6 +221,8 @@ async def serve(app: BrokerApp) -> None:
     finally:
         supervisor.stopping()
         await app.stop()
+    if app.faults:
+        sys.exit(f"mqbroker: stopped, but not everything could be saved: {'; '.join(app.faults)}")
 
 
 def main() -> None:

@@ -11,18 +11,23 @@ import time
 from collections.abc import Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
+from eruca.broker.services.checkbacks import CheckBacks
 from eruca.broker.services.configuration import Configuration
+from eruca.broker.services.delays import Delays
+from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.intake import Intake
 from eruca.broker.services.pulse import Pulse
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.clients import Clients
+from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.locks import Locks
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import READ_WRITE, Topics
 from eruca.broker.store import Store
+from eruca.broker.store.config import parse_delay_levels
 from eruca.protocol import names
 from eruca.protocol.bodies import PERM_INHERIT
 from eruca.protocol.errors import ProtocolError
@@ -63,8 +68,19 @@ class Broker:
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
         self.statistics = Statistics(config.broker_cluster_name, clock())
+        self.delays = Delays(
+            self.store,
+            self.statistics,
+            DelayOffsets(folder / "delayOffset.json"),
+            parse_delay_levels(config.store.message_delay_level),
+            clock,
+        )
         self.registration = Registration(config, self.topics)
         self.intake = Intake(config, self.topics, self.groups, self.registration)
+        self.halves = Halves(
+            self.topics, self.offsets, self.registration, self.statistics, self.store, self._own_host, clock
+        )
+        self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
         self.pulse = Pulse()
         self.accepting = False
         self.waits = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -97,6 +113,9 @@ class Broker:
         self.store_host_bits = STORE_HOST_V6 if len(self.store_host) > 8 else 0
         self.registration.advertise(self.address, self.ha_address)
 
+    def _own_host(self) -> tuple[bytes, int]:
+        return self.store_host, self.store_host_bits
+
     def host_of(self, connection: Connection) -> tuple[bytes, int]:
         """A client's address as records keep it, with the sysFlag bits of both hosts; kept while it is connected."""
         ip, _, port = connection.remote.rpartition(":")
@@ -120,6 +139,7 @@ class Broker:
         self._settle_template()
         self.groups.load()
         self.offsets.load()
+        self.delays.offsets.load()
 
     def _settle_template(self) -> None:
         """Let the template of new topics hand on its settings only while that is enabled; it may be in topics.json."""

@@ -30,6 +30,8 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+"""Where messages with a delay of their own wait (TimerMessageStore in 5.3.3)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -54,6 +56,7 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
+        TIMER_TOPIC,
     }
 )
 """Topics that a client may not send to (code 16)."""
@@ -100,6 +103,13 @@ ARRIVE_TIME: Final = "ARRIVE_TIME"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 MSG_TYPE: Final = "MSG_TYPE"
 CLUSTER: Final = "CLUSTER"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_WISHES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+"""How 5.x clients ask for a delay of their own, in the order in which one is taken for the other's lack."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     {

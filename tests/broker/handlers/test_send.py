@@ -256,13 +256,8 @@ async def test_a_missing_field_is_named(desk: Desk) -> None:
 # ---------------------------------------------------------------------- not yet, and said so
 
 
-async def test_what_cannot_be_delivered_rightly_yet_is_refused(desk: Desk) -> None:
+async def test_halves_of_transactions_are_refused(desk: Desk) -> None:
     desk.topic("T")
-    delayed = await desk.ask(SEND_V2, message(i="DELAY\x013"), b"x")
-    assert (delayed.code, delayed.remark) == (
-        13,
-        "the broker[127.0.0.1] does not deliver later yet: send without a delay level",
-    )
     half = await desk.ask(SEND_V2, message(i="TRAN_MSG\x01true\x02PGROUP\x01pg", f=4), b"x")
     assert (half.code, half.remark) == (16, "the broker[127.0.0.1] sending transaction message is forbidden")
     assert desk.broker.store.figures().puts == 0

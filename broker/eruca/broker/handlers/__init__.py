@@ -15,15 +15,19 @@ from eruca.broker.handlers import (
     queries,
     relays,
     resets,
+    returns,
     runtime,
     send,
     topics,
+    transactions,
 )
 
 TABLES = [
     module.routes
     for module in (
         send,
+        transactions,
+        returns,
         pull,
         clients,
         offsets,

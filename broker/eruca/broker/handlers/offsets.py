@@ -9,7 +9,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, kept, legal_group, legal_topic
 from eruca.broker.store.queries import is_cold
 from eruca.protocol import api
-from eruca.protocol.bodies import CorrectionOffsets, DelayOffsets
+from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty
@@ -90,8 +90,8 @@ def all_offsets(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_ALL_DELAY_OFFSET)
 def delay_offsets(broker: Broker, call: Call[Empty]) -> Reply:
-    """How far each delay level was delivered, for a slave; no level has been until delays are served."""
-    return Reply(body=DelayOffsets().encode())
+    """How far each delay level was delivered, for a slave; levels that never had a message are left out."""
+    return Reply(body=broker.delays.offsets.body())
 
 
 @routes.on(api.QUERY_CORRECTION_OFFSET)

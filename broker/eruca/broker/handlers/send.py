@@ -14,13 +14,19 @@ from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.intake import Destination, Send
+from eruca.broker.services.intake import Destination, Properties, Send
 from eruca.broker.store.results import PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendRefused, SendReply
-from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.protocol.message import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+)
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.router import Result
 
@@ -28,6 +34,8 @@ routes: Routes[Broker] = Routes()
 
 _CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 """The bits of sysFlag that a client decides; which addresses a record keeps, it does not."""
+_HALF_BITS = _CLIENT_BITS & ~TRANSACTION_MASK
+"""Those of a half message, which is stored as a plain one."""
 
 
 @routes.on(api.SEND_MESSAGE)
@@ -57,7 +65,14 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     if ask.batch:
         return _store_batch(broker, call, ask, to)
     target = intake.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
-    properties, wait = intake.plain(ask.properties) or _special(broker, ask)
+    plain = intake.plain(ask.properties)
+    client_bits = _CLIENT_BITS
+    if plain is None:
+        target, properties, wait = _special(broker, ask, target, dead=target is not to)
+        if target.topic == names.TRANS_HALF_TOPIC:
+            client_bits = _HALF_BITS
+    else:
+        properties, wait = plain
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
     put = broker.store.put(
         target.topic,
@@ -65,7 +80,7 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
         call.body,
         properties,
         flag=ask.flag,
-        sys_flag=ask.sys_flag & _CLIENT_BITS | target.sys_flag | host_bits,
+        sys_flag=ask.sys_flag & client_bits | target.sys_flag | host_bits,
         born_timestamp=ask.born_timestamp,
         born_host=host,
         store_host=broker.store_host,
@@ -73,6 +88,8 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     )
     if put.status:
         raise _not_stored(broker, put.status)
+    if client_bits == _HALF_BITS:
+        broker.halves.came(put, properties, ask.born_timestamp, call.body)
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
     reply = Reply(
         0,
@@ -89,34 +106,56 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     return reply
 
 
-def _special(broker: Broker, ask: Send) -> tuple[bytes, bool]:
-    """Properties that need a closer look; the place where delayed messages and halves of transactions turn off."""
+def _special(broker: Broker, ask: Send, to: Destination, *, dead: bool) -> tuple[Destination, bytes, bool]:
+    """Where a message goes whose properties need a closer look, what is stored of them, and whether it waits.
+
+    The place where delayed messages and halves of transactions turn off. A ``dead`` letter is not delayed any more.
+    """
+    found = broker.intake.properties(ask.properties or "")
+    if found.half and not dead and not (ask.reconsume_times and found.delay_level > 0):
+        return _half(broker, found, to)
+    kind = ask.sys_flag & TRANSACTION_MASK
+    later = None
+    if dead:
+        if found.delay_level:
+            found.values[names.DELAY] = "0"
+    elif kind in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+        later = broker.delays.postponed(found.values, to, found.delay_level, broker.clock())
     try:
-        properties = broker.intake.properties(ask.properties or "")
+        text = found.text() if later is None else found.whole_text()
     except ProtocolError:
         raise _illegal(broker) from None
-    address = broker.config.broker_ip1
-    if properties.half:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the broker[{address}] sending transaction message is forbidden")
-    if properties.delay_level > 0:
+    return later or to, text, found.wait
+
+
+def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destination, bytes, bool]:
+    """As ``_special``, of the first half of a transaction."""
+    if broker.config.reject_transaction_message:
         raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the broker[{address}] does not deliver later yet: send without a delay level",
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{broker.config.broker_ip1}] sending transaction message is forbidden",
         )
-    return properties.text, properties.wait
+    try:
+        text = broker.halves.prepare(found.values, to.topic, to.queue_id)
+    except ProtocolError:
+        raise _illegal(broker) from None
+    return Destination(names.TRANS_HALF_TOPIC, 0, to.sys_flag), text, found.wait
 
 
 def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:
+    properties = broker.intake.properties(ask.properties or "")
     try:
-        properties = broker.intake.batch_properties(ask.properties)
+        extra = properties.whole_text()
     except ProtocolError:
         raise _illegal(broker) from None
+    if properties.delay_level:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed: send its messages one by one")
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
     put = broker.store.put_batch(
         to.topic,
         to.queue_id,
         call.body,
-        extra_properties=properties.text,
+        extra_properties=extra,
         flag=ask.flag,
         sys_flag=ask.sys_flag & _CLIENT_BITS | to.sys_flag | host_bits,
         born_timestamp=ask.born_timestamp,
@@ -164,11 +203,11 @@ def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter
     broker.waiting_sends -= 1
     broker.statistics.put_took(int((monotonic() - since) * 1000))
     if not waiter.cancelled():
-        call.connection.reply(call, _judge_flush(broker, reply, waiter.result()))
+        call.connection.reply(call, judge_flush(broker, reply, done=waiter.result()))
 
 
 async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[bool]) -> Reply:
-    return _judge_flush(broker, reply, await waiter)
+    return judge_flush(broker, reply, done=await waiter)
 
 
 async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
@@ -182,7 +221,8 @@ async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
 
 
-def _judge_flush(broker: Broker, reply: Reply, done: bool) -> Reply:
+def judge_flush(broker: Broker, reply: Reply, *, done: bool) -> Reply:
+    """The answer to a stored message, given whether it came to the disk in time."""
     if not done:
         if broker.store.refusal is not None:  # the flush failed: nothing is acknowledged any more
             refused = _unavailable(broker)

@@ -27,6 +27,8 @@ MAX_RECONSUME_IN_HEADER = 121
 """Version from which a client's own maxReconsumeTimes counts: V3_4_9."""
 
 
+_LEVEL_DIGITS = 9
+
 Send = SendMessage | SendMessageV2
 
 
@@ -39,14 +41,25 @@ class Destination(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """The properties of a message: the text that is stored, and what the broker reads in it."""
+    """The properties of a message by name, CLUSTER and WAIT among them, and what the broker reads in them."""
 
-    text: bytes
+    values: dict[str, str]
     wait: bool = True
     """Whether the answer waits until the message is on disk."""
     delay_level: int = 0
     half: bool = False
     """Whether this is the first half of a transaction."""
+
+    def text(self) -> bytes:
+        """What is stored of them with a message that can be consumed at once: all but WAIT.
+
+        Raises ProtocolError when they are too long.
+        """
+        return encode_properties({name: value for name, value in self.values.items() if name != names.WAIT})
+
+    def whole_text(self) -> bytes:
+        """All of them, as batches and messages that come later keep them. Raises ProtocolError as ``text``."""
+        return encode_properties(self.values)
 
 
 class Intake:
@@ -130,13 +143,17 @@ class Intake:
         ``version`` is the client's. Raises Refused(26) when the group does not exist.
         """
         name = ask.topic.removeprefix(names.RETRY_PREFIX)
-        group = self.group(name)
-        most = group.retry_max_times
-        if version >= MAX_RECONSUME_IN_HEADER and ask.max_reconsume_times is not None:
-            most = ask.max_reconsume_times
-        if (ask.reconsume_times or 0) < most:
-            return to
-        topic = names.dead_letter_topic(name)
+        most = self.most_returns(self.group(name), ask.max_reconsume_times, version)
+        return to if (ask.reconsume_times or 0) < most else self.dead_letters(name)
+
+    @staticmethod
+    def most_returns(group: SubscriptionGroupConfig, asked: int | None, version: int) -> int:
+        """How often a message may come again: as the client of this ``version`` asked, else as the group has it."""
+        return asked if asked is not None and version >= MAX_RECONSUME_IN_HEADER else group.retry_max_times
+
+    def dead_letters(self, group: str) -> Destination:
+        """The dead letter topic of a group, made where it is not there. Raises Refused(1) for a name too long."""
+        topic = names.dead_letter_topic(group)
         if (fault := names.topic_fault(topic)) is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, fault)
         if topic not in self._topics:
@@ -160,7 +177,7 @@ class Intake:
         """
         if not text:
             return self._cluster_alone, True
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or "CLUSTER\x01" in text:
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or "CLUSTER\x01" in text or "TIMER_D" in text:
             return None
         at = text.find("WAIT\x01")
         if at < 0:
@@ -177,24 +194,16 @@ class Intake:
         return (text + (self._cluster if text[-1] == "\x02" else self._cluster_after)).encode(), True
 
     def properties(self, text: str) -> Properties:
-        """As ``plain``, whatever the properties are. Raises ProtocolError when they are too long."""
-        parsed = decode_properties(text.encode())
-        parsed[names.CLUSTER] = self._config.broker_cluster_name
-        wait = parsed.pop(names.WAIT, "true").lower() == "true"
-        level = parsed.get(names.DELAY, "0")
+        """The properties of a message, looked at closely; the cluster is added."""
+        values = decode_properties(text.encode())
+        values[names.CLUSTER] = self._config.broker_cluster_name
+        level = values.get(names.DELAY, "0")
         return Properties(
-            encode_properties(parsed),
-            wait,
-            int(level) if level.removeprefix("-").isdecimal() else 0,
-            parsed.get(names.TRANSACTION_PREPARED, "").lower() == "true",
+            values,
+            values.get(names.WAIT, "true").lower() == "true",
+            int(level) if level.isdecimal() and len(level) <= _LEVEL_DIGITS else 0,
+            values.get(names.TRANSACTION_PREPARED, "").lower() == "true",
         )
-
-    def batch_properties(self, text: str | None) -> Properties:
-        """What is added to the properties of each message of a batch: those of the header, with CLUSTER."""
-        parsed = decode_properties((text or "").encode())
-        wait = parsed.get(names.WAIT, "true").lower() == "true"
-        parsed[names.CLUSTER] = self._config.broker_cluster_name
-        return Properties(encode_properties(parsed), wait)
 
 
 def _topic_bits(config: TopicConfig) -> int:

@@ -205,6 +205,10 @@ class Store:
         """
         return self._flush.durable(end_offset) if self.config.sync_flush else None
 
+    def on_disk(self, end_offset: int) -> Awaitable[bool] | None:
+        """As ``durable``, whether sends wait for the disk or not."""
+        return self._flush.durable(end_offset)
+
     def flush(self) -> None:
         """Bring the log to the disk now, and dispatch what waited for it.
 

@@ -1,0 +1,137 @@
+"""Messages that a consumer gives back (36): they come again after a delay, or become dead letters.
+
+Owns what is decided about one such message. Facts: SendMessageProcessor in 4.9.7; unlike there, the answer waits
+until the copy is as safe as any sent message, for its consumer will not ask again. Invariant: when 0 is answered, the
+message is stored anew, or its group does not want it again (no retry queues).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+from eruca.broker.broker import Broker
+from eruca.broker.services.intake import Destination
+from eruca.broker.state.topics import UNIT_SUB
+from eruca.broker.store.results import PutStatus
+from eruca.protocol import api, names
+from eruca.protocol.bodies import PERM_WRITE, SubscriptionGroupConfig
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.headers.send import ConsumerSendMsgBack
+from eruca.protocol.message import encode_properties
+from eruca.protocol.record import Record, decode_record
+from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.router import Result
+
+routes: Routes[Broker] = Routes()
+
+FIRST_LEVEL = 3
+"""The delay level of a message that comes again for the first time; one more each time."""
+
+
+class Return(NamedTuple):
+    """What becomes of a message: where it is stored and with which properties."""
+
+    to: Destination
+    values: dict[str, str]
+
+
+@routes.on(api.CONSUMER_SEND_MSG_BACK)
+def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Result:
+    """36: store a message anew for its group, to come later, or as a dead letter."""
+    ask = call.header
+    group = broker.intake.group(ask.group)
+    if not broker.config.broker_permission & PERM_WRITE:
+        raise Refused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
+        )
+    if group.retry_queue_nums <= 0:
+        return Reply()
+    retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
+    record = _record(broker, ask.offset)
+    most = broker.intake.most_returns(group, ask.max_reconsume_times, call.head.version)
+    back = _decide(broker, ask, record, retry, most)
+    return _store(broker, ask.group, record, back)
+
+
+def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: bool) -> Destination:
+    """A queue of the group's retry topic, which is made where it is not there."""
+    topic = names.retry_topic(group.group_name)
+    if (fault := names.topic_fault(topic)) is not None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+    if topic not in broker.topics:
+        broker.topics.create_if_absent(topic, group.retry_queue_nums, sys_flag=UNIT_SUB if unit_mode else 0)
+        broker.registration.announce()
+    if not broker.topics.table[topic].perm & PERM_WRITE:
+        raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+    return Destination(topic, random.randrange(group.retry_queue_nums), 0)
+
+
+def _record(broker: Broker, offset: int) -> Record:
+    data = broker.store.record(offset) if offset >= 0 else None
+    try:
+        if data is not None:
+            return decode_record(data)
+    except ProtocolError:
+        pass
+    raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
+
+
+def _decide(broker: Broker, ask: ConsumerSendMsgBack, record: Record, retry: Destination, most: int) -> Return:
+    """Where the message goes: to the dead letters once it was given back ``most`` times or has no level, else later."""
+    values = dict(record.properties)
+    values.setdefault(names.RETRY_TOPIC, record.topic)
+    values[names.WAIT] = "false"
+    if not values.get(names.ORIGIN_MESSAGE_ID, "").strip():
+        values[names.ORIGIN_MESSAGE_ID] = record.offset_message_id
+    if record.reconsume_times >= most or ask.delay_level < 0:
+        values[names.DELAY] = "0"
+        return Return(broker.intake.dead_letters(ask.group), values)
+    level = ask.delay_level or FIRST_LEVEL + record.reconsume_times
+    values[names.DELAY] = str(level)
+    later = broker.delays.postponed(values, retry, level, broker.clock())
+    return Return(later or retry, values)
+
+
+def _store(broker: Broker, group: str, record: Record, back: Return) -> Result:
+    try:
+        properties = encode_properties(back.values)
+    except ProtocolError:
+        raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.PROPERTIES_SIZE_EXCEEDED.name) from None
+    if not broker.accepting:
+        raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.SERVICE_NOT_AVAILABLE.name)
+    put = broker.store.put(
+        back.to.topic,
+        back.to.queue_id,
+        record.body,
+        properties,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        reconsume_times=record.reconsume_times + 1,
+    )
+    if put.status:
+        raise Refused(ResponseCode.SYSTEM_ERROR, put.status.name)
+    broker.statistics.put(back.to.topic, back.to.queue_id, 1, put.size)
+    broker.statistics.sent_back(group, back.values[names.RETRY_TOPIC])
+    waiter = broker.store.durable(put.end_offset)
+    if waiter is None and not broker.topics.dirty:
+        return Reply()
+    return _when_safe(broker, waiter)
+
+
+async def _when_safe(broker: Broker, waiter: Awaitable[bool] | None) -> Reply:
+    """Answer when the copy, and a topic that was made for it, are on disk."""
+    if waiter is not None and not await waiter:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
+    try:
+        await broker.topics.saved()
+    except OSError as error:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
+        ) from None
+    return Reply()

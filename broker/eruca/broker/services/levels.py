@@ -1,0 +1,86 @@
+"""Delivery by delay level: each level's queue holds its messages in the order in which they come due.
+
+Owns what is delivered when; ``state.delay_offsets`` keeps how far each level is. Must not know the event loop: the time
+is an argument. Invariant: the messages of a level are delivered in order, and its offset is behind exactly those.
+Facts: ScheduleMessageService in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eruca.broker.services.redelivery import Redelivery, waiting_at
+from eruca.broker.state.delay_offsets import DelayOffsets
+from eruca.broker.store import Store
+from eruca.protocol.names import SCHEDULE_TOPIC
+
+NEVER: Final = 1 << 62
+"""A time that does not come."""
+AT_ONCE = 64
+"""How many messages of a level are delivered in one turn."""
+AGAIN_AFTER = 1000
+"""Milliseconds until a store that takes nothing is tried again."""
+
+
+class Levels:
+    """The queues of all delay levels; ``delays`` are those of level 1, 2, … in ms."""
+
+    def __init__(self, store: Store, offsets: DelayOffsets, redelivery: Redelivery, delays: tuple[int, ...]) -> None:
+        self.delays = delays
+        self._store = store
+        self._offsets = offsets
+        self._redelivery = redelivery
+
+    def settle(self) -> None:
+        """Let each level begin within its queue, which may have been cut at either end; after the store was opened."""
+        for level in range(1, len(self.delays) + 1):
+            self._settle(level)
+
+    def _settle(self, level: int) -> tuple[int, int] | None:
+        """Offset and end of a level; None where it never had a message."""
+        end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+        known = self._offsets.table.get(level)
+        if known is None and not end:
+            return None
+        offset = min(max(known or 0, self._store.min_offset(SCHEDULE_TOPIC, level - 1)), end)
+        self._offsets.table[level] = offset
+        return offset, end
+
+    def deliver(self, now: int) -> int:
+        """Deliver what is due at ``now`` (ms), a turn of each level; returns when to go on, NEVER without a reason."""
+        return min((self._deliver(level, now) for level in range(1, len(self.delays) + 1)), default=NEVER)
+
+    def _deliver(self, level: int, now: int) -> int:
+        settled = self._settle(level)
+        if settled is None:
+            return NEVER
+        offset, end = settled
+        stop = min(end, offset + AT_ONCE)
+        latest = now + self.delays[level - 1]
+        again = NEVER if stop == end else now
+        while offset < stop:
+            unit = self._store.unit(SCHEDULE_TOPIC, level - 1, offset)
+            if unit is not None:
+                if now < unit[2] <= latest:  # further ahead than the delay: the clock went back, it is due
+                    again = unit[2]
+                    break
+                if not self._deliver_one(level, offset, unit[0]):
+                    again = now + AGAIN_AFTER
+                    break
+            offset += 1
+        self._offsets.table[level] = offset
+        return again
+
+    def _deliver_one(self, level: int, offset: int, physical_offset: int) -> bool:
+        waiting = waiting_at(self._store, SCHEDULE_TOPIC, level - 1, offset, physical_offset)
+        if waiting is None:
+            return True
+        record = waiting.record
+        return self._redelivery.put(record, waiting.topic, waiting.queue_id, record.properties_text)
+
+    def figures(self) -> dict[str, str]:
+        """How far each level is and where it ends, as the runtime information names it."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+            for level, offset in sorted(self._offsets.table.items())
+        }

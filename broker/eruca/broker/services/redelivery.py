@@ -1,0 +1,88 @@
+"""Waiting messages put into the log again, at the place where they shall be consumed.
+
+Owns how a waiting record becomes the delivered one: body, flags, times and hosts of birth, and the times it was sent
+back stay; its store time is new. Facts: ScheduleMessageService in 4.9.7. Must not know when it is due.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import structlog
+
+from eruca.broker.state.statistics import Statistics
+from eruca.broker.store import Store
+from eruca.broker.store.results import PutStatus
+from eruca.protocol import names
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.message import property_bytes
+from eruca.protocol.record import Record, decode_record
+
+log = structlog.get_logger("eruca.broker")
+
+Unit = tuple[int, int, int]
+"""Commit log offset, size and tag code of a queue's slot."""
+
+
+class Waiting(NamedTuple):
+    """A record that waits, and where it goes."""
+
+    record: Record
+    topic: str
+    queue_id: int
+
+
+def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:
+    """The message in a slot of a waiting queue; None for one that is lost or can never be delivered.
+
+    The half of a transaction is not delivered: it would look undecided for ever (4.9.7 discards it too).
+    """
+    data = store.record(physical_offset)
+    try:
+        record = decode_record(data) if data is not None else None
+    except ProtocolError:
+        record = None
+    fault = None
+    if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
+        fault = "its record is lost"
+    else:
+        real = (property_bytes(record.properties_text, b"REAL_TOPIC") or b"").decode("utf-8", "replace")
+        number = property_bytes(record.properties_text, b"REAL_QID") or b""
+        if names.topic_fault(real) is None and number.isdigit() and len(number) < 10:
+            if real != names.TRANS_HALF_TOPIC:
+                return Waiting(record, real, int(number))
+            fault = "it is the half of a transaction"
+        else:
+            fault = "it does not name its topic and queue"
+    log.error("delayed_message_discarded", topic=topic, queue_id=queue_id, offset=offset, reason=fault)
+    return None
+
+
+class Redelivery:
+    """Puts waiting messages again; ``statistics`` counts them as if they had been sent."""
+
+    def __init__(self, store: Store, statistics: Statistics) -> None:
+        self._store = store
+        self._statistics = statistics
+
+    def put(self, record: Record, topic: str, queue_id: int, properties: bytes) -> bool:
+        """Store ``record`` anew; False when the store takes nothing at present, and it must be tried again."""
+        put = self._store.put(
+            topic,
+            queue_id,
+            record.body,
+            properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=record.store_host,
+            reconsume_times=record.reconsume_times,
+        )
+        if put.status is PutStatus.SERVICE_NOT_AVAILABLE:
+            return False
+        if put.status:
+            log.error("delayed_message_discarded", topic=topic, queue_id=queue_id, reason=put.status.name)
+        else:
+            self._statistics.put(topic, queue_id, 1, put.size)
+        return True

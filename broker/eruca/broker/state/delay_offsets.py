@@ -1,0 +1,57 @@
+"""How far each delay level was delivered, and ``delayOffset.json``.
+
+Owns the table (ScheduleMessageService in 4.9.7): by level, the queue offset of the first message that was not delivered
+yet. Must not know messages or time. What is on disk may lag behind, and never
+speaks of a later moment than ``keep`` was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol import bodies
+from eruca.protocol.fastjson import Style
+
+
+class DelayOffsets:
+    """Delivered offsets by level; ``path`` is ``…/config/delayOffset.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.table: dict[int, int] = {}
+        """Every level that ever had a message, as it is now."""
+        self._kept: dict[int, int] = {}
+        self._saver = Saver(path, self._encode)
+
+    def load(self) -> None:
+        """Read ``delayOffset.json``. Raises StateUnreadable."""
+        stored = read_state(self._saver.path, bodies.DelayOffsets.decode)
+        if stored is not None:
+            self.table = stored.offset_table
+            self._kept = dict(self.table)
+
+    def body(self) -> bytes:
+        """The table as the answer to 45."""
+        return _body(self.table).encode()
+
+    def keep(self, table: Mapping[int, int]) -> None:
+        """Let ``table``, the one of an earlier moment, be what is saved next."""
+        if table != self._kept:
+            self._kept = dict(table)
+            self._saver.changed()
+
+    async def saved(self) -> None:
+        """Wait until what was to be kept is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    def save(self) -> None:
+        """Write ``delayOffset.json`` now if what is to be kept changed. Raises OSError."""
+        self._saver.save()
+
+    def _encode(self) -> bytes:
+        return _body(self._kept).encode(Style.PRETTY)
+
+
+def _body(table: Mapping[int, int]) -> bodies.DelayOffsets:
+    return bodies.DelayOffsets(offset_table=dict(sorted(table.items())))
