@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import FlushDiskType
+from eruca.broker.store.flush import Flush
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import Record, decode_record
-from eruca.remoting import Router
+from eruca.remoting import Connection, Router
 from tests.support.desk import START, Desk
 
 KINDS = [frame.JSON, frame.ROCKETMQ]
@@ -217,8 +218,10 @@ async def test_what_was_learned_is_forgotten_when_a_topic_changes(
 
 async def test_odd_messages_of_a_known_form_are_judged_as_ever(desk: Desk, lines: list[asyncio.StreamWriter]) -> None:
     producer = await learned(desk, lines)
-    assert (await producer.send("DELAY\x013", queue_id=1)).code == 13
-    assert (await producer.send("TRAN_MSG\x01true", queue_id=1)).code == 16
+    for text in ("DELAY\x013", "TRAN_MSG\x01true\x02PGROUP\x01pg"):
+        await producer.send(text, queue_id=1)
+    desk.broker.store.drain()
+    assert desk.broker.store.max_offset("T", 1) == 3  # neither was delivered at once
     assert (await producer.send("KEYS\x01" + "k" * 32767, queue_id=1)).code == 13
     assert (await producer.send("KEYS\x01k", queue_id=1)).code == 0
 
@@ -246,19 +249,84 @@ async def test_a_busy_broker_is_busy_on_this_way_too(
     assert (await producer.send("KEYS\x01k", queue_id=1)).code == 2
 
 
-async def test_who_waits_for_the_disk_goes_the_ordinary_way(
-    prepared: Prepared, lines: list[asyncio.StreamWriter], counted: list[int]
-) -> None:
-    def sync(desk: Desk) -> None:
-        desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+def sync(desk: Desk) -> None:
+    desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    desk.config.store.sync_flush_timeout = 50
+    desk.config.send_thread_pool_queue_capacity = 500
 
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_under_sync_flush_the_answers_come_after_the_disk(
+    prepared: Prepared,
+    kind: int,
+    lines: list[asyncio.StreamWriter],
+    counted: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     desk = await prepared(sync)
     desk.topic("T")
-    producer = await line(desk, frame.JSON, lines)
-    for _ in range(5):
+    await desk.broker.topics.saved()
+    producer = await line(desk, kind, lines)
+    flushed: list[int] = []
+    send = Connection.send
+
+    def noted(self: Connection, whole: bytes) -> None:
+        flushed.append(desk.broker.store.figures().flush_behind_bytes)
+        send(self, whole)
+
+    monkeypatch.setattr(Connection, "send", noted)
+    assert {(await producer.send("KEYS\x01k")).code for _ in range(10)} == {0}
+    assert counted == [310] * 2 and flushed == [0] * 8
+    for _ in range(300):
+        producer.tell("KEYS\x01k")
+    assert [(await producer.hear()).opaque for _ in range(300)] == list(range(110, 410))
+    assert desk.broker.waiting_sends == 0 and desk.broker.store.figures().flushes < 200
+
+
+async def waiting(prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter]) -> tuple[Desk, Line]:
+    desk = await prepared(sync)
+    desk.topic("T")
+    await desk.broker.topics.saved()
+    producer = await line(desk, kind, lines)
+    for _ in range(3):
         assert (await producer.send("KEYS\x01k")).code == 0
-    assert counted == [310] * 5
-    assert desk.broker.store.figures().flush_behind_bytes == 0
+    return desk, producer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_disk_that_dawdles_is_told_as_ever(
+    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, producer = await waiting(prepared, kind, lines)
+    monkeypatch.setattr(Flush, "request", lambda self: None)
+    assert (await producer.send("WAIT\x01false")).code == 0
+    late = await producer.send("KEYS\x01k")
+    assert (late.code, frame.fields_of(late)["queueOffset"]) == (10, "4")
+    assert desk.broker.waiting_sends == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_disk_that_fails_is_told_as_ever(
+    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, producer = await waiting(prepared, kind, lines)
+
+    def fail(self: Flush, *plan: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Flush, "_work", fail)
+    broken = await producer.send("KEYS\x01k")
+    assert (broken.code, set(frame.fields_of(broken))) == (14, {"MSG_REGION", "TRACE_ON"})
+
+
+async def test_too_many_waiting_sends_are_refused_on_this_way_too(
+    prepared: Prepared, lines: list[asyncio.StreamWriter]
+) -> None:
+    desk, producer = await waiting(prepared, frame.JSON, lines)
+    desk.broker.waiting_sends += 500
+    assert (await producer.send("KEYS\x01k")).code == 2
+    desk.broker.waiting_sends -= 500
+    assert (await producer.send("KEYS\x01k")).code == 0
 
 
 async def test_a_slave_learns_nothing(prepared: Prepared, lines: list[asyncio.StreamWriter]) -> None:

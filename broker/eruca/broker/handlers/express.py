@@ -3,22 +3,27 @@
 Owns what was learned of such forms: where their messages go and how they are answered. Everything out of the ordinary
 takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
 header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Intake.forget``).
-Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered.
+Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered, and where the
+disk is waited for, not before it is there.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.send import judge_flush
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
 from eruca.protocol.cuts import Values, binary_head, cut_binary, cut_json, json_head
+from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
-from eruca.remoting import Connection, Express
+from eruca.remoting import Call, Connection, Express, Reply
 
 _JSON_CODE = b"310"
 _BINARY_CODE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
@@ -79,6 +84,7 @@ def express(broker: Broker) -> Express:
     plain = broker.intake.plain
     pulse, hosts = broker.pulse, broker.hosts
     put, count = broker.store.put, broker.statistics.put
+    waiting = Waiting(broker) if broker.waits else None
 
     def send(
         connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
@@ -97,10 +103,10 @@ def express(broker: Broker) -> Express:
         born, text, opaque = values
         stored = plain(text)
         host = hosts.get(connection)
-        if stored is None or host is None or monotonic() > pulse.overdue:
+        if stored is None or host is None or monotonic() > pulse.overdue or (waiting is not None and waiting.full):
             return None
         _, topic, queue_id, flag, sys_flag, reconsume_times, oneway, replies = form
-        status, physical_offset, queue_offset, size, _, _ = put(
+        status, physical_offset, queue_offset, size, _, end_offset = put(
             topic,
             queue_id,
             data[body_at:end],
@@ -120,10 +126,71 @@ def express(broker: Broker) -> Express:
         digits = b"%d" % queue_offset
         template = replies[len(opaque), len(digits)]
         if serialization:
-            return template % (opaque, physical_offset, digits)
-        return template % (physical_offset, digits, opaque)
+            answer = template % (opaque, physical_offset, digits)
+        else:
+            answer = template % (physical_offset, digits, opaque)
+        if waiting is None or not stored[1]:
+            return answer
+        waiting.add(connection, answer, end_offset)
+        return b""
 
     return send
+
+
+class Waiting:
+    """Answers that wait for the disk: all of one round of the loop for the same flush."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._answers: list[tuple[Connection, bytes]] = []
+        self._end = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether so many sends wait that the next is refused (by the ordinary way)."""
+        return self._broker.waiting_sends >= self._broker.config.send_thread_pool_queue_capacity
+
+    def add(self, connection: Connection, answer: bytes, end: int) -> None:
+        """Send ``answer`` once the log is on disk up to ``end``."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._ask)
+        self._answers.append((connection, answer))
+        self._end = end
+        self._broker.waiting_sends += 1
+
+    def _ask(self) -> None:
+        answers, self._answers = self._answers, []
+        done = partial(self._done, answers, monotonic())
+        waiter = self._broker.store.durable(self._end)
+        if waiter is None:
+            done(None)
+        else:
+            asyncio.ensure_future(waiter).add_done_callback(done)
+
+    def _done(self, answers: list[tuple[Connection, bytes]], since: float, waiter: asyncio.Future[bool] | None) -> None:
+        broker = self._broker
+        broker.waiting_sends -= len(answers)
+        if waiter is not None and waiter.cancelled():
+            return
+        flushed = waiter is None or waiter.result()
+        took = int((monotonic() - since) * 1000)
+        for connection, answer in answers:
+            broker.statistics.put_took(took)
+            if flushed:
+                connection.send(answer)
+            else:
+                _answer_unflushed(broker, connection, answer)
+
+
+def _answer_unflushed(broker: Broker, connection: Connection, answer: bytes) -> None:
+    """What ``send`` would answer: the same with another code, or a refusal."""
+    found = frame.split(answer, 0)
+    assert found is not None
+    serialization, start, end, _ = found
+    head = frame.read(serialization, answer[start:end])
+    reply = judge_flush(broker, Reply(0, frame.typed(SendReply, head)), done=False)
+    head.flag = 0
+    connection.reply(Call(Empty(), b"", connection, head, serialization, b""), reply)
 
 
 def _learn(broker: Broker, connection: Connection, serialization: int, header: bytes) -> frame.Head[Any]:
@@ -133,7 +200,7 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
     if not isinstance(ask, SendMessageV2) or head.flag not in (0, frame.ONEWAY_FLAG):
         return head
     to = broker.intake.admitted.get((ask.topic, ask.queue_id))
-    if to is None or ask.batch or broker.waits or not broker.accepting:
+    if to is None or ask.batch or not broker.accepting:
         return head
     cut = cut_json(header) if serialization == frame.JSON else cut_binary(header)
     values = cut.take(header) if cut is not None else None
