@@ -38,7 +38,8 @@ _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 class Connection(asyncio.Protocol):
     """A connection to a peer.
 
-    ``remote`` and ``local`` are ``ip:port``. With ``offer`` the first request offers Eruca's own header serialization,
+    ``remote`` and ``local`` are ``ip:port``; ``congested`` tells that the peer does not read what is sent to it.
+    With ``offer`` the first request offers Eruca's own header serialization,
     and only a peer that accepts is spoken to in it; ``serialization`` is what is used otherwise.
     """
 
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         self.remote = ""
         self.local = ""
         self.closed = False
+        self.congested = False
         self.tasks: set[asyncio.Future[Any]] = set()
         self.last_active = 0.0
         self.partial_since: float | None = None
@@ -295,11 +297,13 @@ class Connection(asyncio.Protocol):
 
         Whoever awaits answers goes on reading: two peers that both wait for the other to read would wait forever.
         """
+        self.congested = True
         if self._transport is not None and not self._calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the event loop: the peer reads again."""
+        self.congested = False
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
