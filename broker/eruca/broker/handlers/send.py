@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 
@@ -166,11 +166,10 @@ def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) ->
     if put.status:
         raise _not_stored(broker, put.status)
     broker.statistics.put(to.topic, to.queue_id, len(put.physical_offsets), put.size)
-    prefix = broker.store_host_hex
     reply = Reply(
         0,
         SendReply(
-            msg_id=",".join([prefix + "%016X" % offset for offset in put.physical_offsets]),  # noqa: UP031
+            msg_id=_ids(broker.store_host_hex, len(put.physical_offsets)) % put.physical_offsets,
             queue_id=to.queue_id,
             queue_offset=put.queue_offset,
             region=broker.config.region_id,
@@ -180,6 +179,12 @@ def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) ->
     if broker.waits or broker.topics.dirty:
         return _when_safe(broker, call, reply, put.end_offset if properties.wait else 0)
     return reply
+
+
+@lru_cache(maxsize=256)
+def _ids(host: str, count: int) -> str:
+    """A template for so many message ids, joined by commas: it takes their commit log offsets."""
+    return ",".join([host + "%016X"] * count)
 
 
 # ---------------------------------------------------------------------- waiting
