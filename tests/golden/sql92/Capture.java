@@ -1,7 +1,9 @@
 // Asks Apache RocketMQ's own filter about cases.json and writes what it answers, one line an expression.
 // Needs rocketmq-filter, of 4.9.7 and of 5.3.3, and what it depends on on the class path:
 //   javac -cp "$JARS" -d out Capture.java && java -cp "$JARS:out" Capture <this folder> <release>
-// A line is one letter for each properties: T true, F false, N null, E an exception; or "-" for a text that is refused.
+// <release>.txt: a line is one letter for each properties: T true, F false, N null, E an exception; or "-" for a text
+// that is refused.
+// bloom.txt: the bits of names in Bloom filters.
 
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONArray;
@@ -11,6 +13,7 @@ import java.nio.file.*;
 import java.util.*;
 import org.apache.rocketmq.filter.SqlFilter;
 import org.apache.rocketmq.filter.expression.*;
+import org.apache.rocketmq.filter.util.BloomFilter;
 
 public class Capture {
     public static void main(String[] args) throws Exception {
@@ -23,6 +26,25 @@ public class Capture {
             answers.append(answer((String) text, properties)).append('\n');
         }
         Files.write(folder.resolve(args[1] + ".txt"), answers.toString().getBytes(StandardCharsets.UTF_8));
+        Files.write(folder.resolve("bloom.txt"), bloom().getBytes(StandardCharsets.UTF_8));
+    }
+
+    // error rate, names, bits, hashes, then name = positions
+    static String bloom() {
+        StringBuilder lines = new StringBuilder();
+        for (int rate : new int[] {1, 5, 10, 20, 25, 49, 50, 75, 99}) {
+            for (int names : new int[] {1, 7, 32, 64, 1000}) {
+                BloomFilter filter = BloomFilter.createByFn(rate, names);
+                lines.append(rate + " " + names + " " + filter.getM() + " " + filter.getK());
+                String name = "";
+                for (int i = 0; i < 5; i++) {
+                    name += "g" + i + "#\u4f60T" + names;
+                    lines.append(" " + name + "=" + Arrays.toString(filter.calcBitPositions(name)).replace(" ", ""));
+                }
+                lines.append('\n');
+            }
+        }
+        return lines.toString();
     }
 
     static String answer(String text, JSONArray properties) {
