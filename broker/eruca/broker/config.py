@@ -214,10 +214,10 @@ class BrokerConfig:
     register_name_server_period: int = 30_000
     """Taken between 10000 and 60000."""
     fetch_namesrv_addr_by_address_server: bool = False
-    transaction_time_out: int = 6000
-    transaction_check_max: int = 15
-    transaction_check_interval: int = 60_000
-    store_reply_message_enable: bool = True
+    transaction_time_out: int = setting(6000, at_least=0, live=True)
+    transaction_check_max: int = setting(15, at_least=0, live=True)
+    transaction_check_interval: int = setting(60_000, at_least=1, live=True)
+    store_reply_message_enable: bool = setting(True, live=True)
     acl_enable: bool = False
     rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")
     max_delay_time: int = 40

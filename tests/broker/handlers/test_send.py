@@ -253,16 +253,6 @@ async def test_a_missing_field_is_named(desk: Desk) -> None:
     assert answer.code == 1 and answer.remark is not None and "<e>" in answer.remark
 
 
-# ---------------------------------------------------------------------- not yet, and said so
-
-
-async def test_halves_of_transactions_are_refused(desk: Desk) -> None:
-    desk.topic("T")
-    half = await desk.ask(SEND_V2, message(i="TRAN_MSG\x01true\x02PGROUP\x01pg", f=4), b"x")
-    assert (half.code, half.remark) == (16, "the broker[127.0.0.1] sending transaction message is forbidden")
-    assert desk.broker.store.figures().puts == 0
-
-
 # ---------------------------------------------------------------------- topics that come by sending
 
 

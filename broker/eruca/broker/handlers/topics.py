@@ -10,7 +10,7 @@ import asyncio
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, changeable_topic, kept, known_topic
-from eruca.protocol import api
+from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
@@ -138,6 +138,6 @@ def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
 def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Drop the queues of topics that are not there any more."""
     with kept("the deletion of unused queues"):
-        gone = broker.store.drop_unused(set(broker.topics))
+        gone = broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS)
     audit(call, "unused_topics_dropped", topics=gone)
     return Reply()

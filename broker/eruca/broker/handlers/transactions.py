@@ -1,0 +1,105 @@
+"""Ends of transactions (37), and checking one again that was given up (323).
+
+Owns the checks of an end and the words of its refusals (EndTransactionProcessor in 4.9.7); what an end writes is the
+business of ``services.halves``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import audit
+from eruca.broker.store.results import PutStatus
+from eruca.protocol import api, names
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.headers.send import EndTransaction
+from eruca.protocol.headers.topics import ResumeCheckHalfMessage
+from eruca.protocol.message import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NONE,
+    TRANSACTION_ROLLBACK,
+    parse_offset_message_id,
+)
+from eruca.protocol.record import Record
+from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.router import Result
+
+routes: Routes[Broker] = Routes()
+
+NOTHING_TO_SAY = "not set any response code"
+"""What 4.9.7 leaves in the remark of some answers; with code 0 it means nothing."""
+
+
+@routes.on(api.END_TRANSACTION)
+def end(broker: Broker, call: Call[EndTransaction]) -> Result:
+    """Commit or roll back a transaction; an undecided one (0) has no answer, and may be asked about."""
+    ask = call.header
+    if broker.config.is_slave:
+        raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions are ended at the master, this broker is a slave")
+    if ask.commit_or_rollback == TRANSACTION_NONE:
+        return None
+    if ask.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"commitOrRollback is {ask.commit_or_rollback}: it is 8 to commit, 12 to roll back, 0 for undecided",
+        )
+    half = _half(broker, ask)
+    commit = ask.commit_or_rollback == TRANSACTION_COMMIT
+    put = broker.halves.decide(half, commit=commit)
+    if put.status:
+        raise _not_stored(broker, put.status)
+    reply = Reply(remark=None if commit else NOTHING_TO_SAY)
+    if broker.waits and put.end_offset >= 0 and not call.oneway:
+        waiter = broker.store.durable(put.end_offset)
+        if waiter is not None:
+            return _when_durable(broker, waiter, reply)
+    return reply
+
+
+def _half(broker: Broker, ask: EndTransaction) -> Record:
+    half = broker.halves.find(ask.commit_log_offset)
+    if half is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+    if half.properties.get(names.PRODUCER_GROUP) != ask.producer_group:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+    if half.queue_offset != ask.tran_state_table_offset:
+        raise Refused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+    return half
+
+
+async def _when_durable(broker: Broker, waiter: Awaitable[bool], reply: Reply) -> Reply:
+    if not await waiter and broker.store.refusal is not None:
+        raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
+    return reply
+
+
+def _not_stored(broker: Broker, status: PutStatus) -> Refused:
+    if status is PutStatus.SERVICE_NOT_AVAILABLE:
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
+    return Refused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        "The message is illegal, maybe msg body or properties length not matched. msg body length limit "
+        f"{broker.config.store.max_message_size}B, msg properties length limit 32KB.",
+    )
+
+
+@routes.on(api.RESUME_CHECK_HALF_MESSAGE)
+def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply:
+    """Ask the producers about a half message again, as if it had never been checked."""
+    message_id = call.header.msg_id or ""
+    try:
+        _, physical_offset = parse_offset_message_id(message_id)
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
+    half = broker.halves.find_any(physical_offset)
+    if half is None:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"there is no half message at msgId {message_id}: name one of {names.TRANS_CHECK_MAX_TIME_TOPIC}",
+        )
+    if broker.halves.resume(half) is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
+    audit(call, "resume_check_half_message", message_id=message_id, unique_key=half.unique_key)
+    return Reply()

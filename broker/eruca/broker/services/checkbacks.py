@@ -1,0 +1,138 @@
+"""Asking producers what became of their transactions (request 39), and giving up those that nobody decides.
+
+Owns when and whom to ask (TransactionalMessageCheckService and ProducerManager.getAvailableChannel in 4.9.7);
+what that writes is the business of ``halves``. Sends one-way requests and waits for nothing. Unlike in 4.9.7 a check
+counts only when somebody is there to be asked, every half message is due by its own age, whatever the one before it,
+and a time of immunity uses up no checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from eruca.broker.config import BrokerConfig
+from eruca.broker.services.halves import Halves, checks_of
+from eruca.broker.state.clients import Clients
+from eruca.broker.state.undecided import Half
+from eruca.protocol import api, names
+from eruca.protocol.headers.send import CheckTransactionState
+from eruca.protocol.record import Record, encode_record
+from eruca.remoting import Connection
+
+AT_ONCE = 64
+"""How many half messages are looked after before others get their turn."""
+_HOUR = 3_600_000
+
+log = structlog.get_logger("eruca.broker")
+
+
+class CheckBacks:
+    """The rounds of asking; ``asked`` and ``given_up`` count since the start."""
+
+    def __init__(self, config: BrokerConfig, halves: Halves, clients: Clients, clock: Callable[[], int]) -> None:
+        self.asked = 0
+        self.given_up = 0
+        self._config = config
+        self._halves = halves
+        self._clients = clients
+        self._clock = clock
+        self._next_round = 0
+        self._turn = 0
+
+    async def keep(self) -> None:
+        """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
+        self._halves.keep()
+        now = self._clock()
+        interval = self._config.transaction_check_interval
+        if not self._next_round:  # the first round comes one interval after the start
+            self._next_round = now + interval
+        if now >= self._next_round:
+            self._next_round = now + interval
+            await self.round()
+
+    async def round(self) -> None:
+        """Look after every half message that is due; what is put back meanwhile is not."""
+        begun = self._clock()
+        undecided = self._halves.undecided
+        absent: set[str] = set()
+        looked_after = 0
+        for offset, half in undecided.items():
+            if not self._due(half, begun) or undecided.get(offset) is not half:
+                continue
+            looked_after += 1
+            if looked_after % AT_ONCE == 0:
+                await asyncio.sleep(0)
+                if undecided.get(offset) is not half:
+                    continue
+            if not self._look_after(offset, half, begun, absent):
+                log.error("check_backs_postponed", reason="the store does not take messages")
+                break
+        if absent:
+            log.info("no_producer_to_ask", groups=sorted(absent))
+
+    def _due(self, half: Half, now: int) -> bool:
+        patience = half.immunity if half.immunity is not None else self._config.transaction_time_out
+        return half.stored < now and now - half.begun >= patience
+
+    def _look_after(self, offset: int, half: Half, now: int, absent: set[str]) -> bool:
+        """Ask about one half message or give it up; False when nothing can be stored."""
+        too_old = now - half.begun > self._config.store.file_reserved_time * _HOUR
+        producer = self._producer(half.group)
+        if producer is None and not too_old:
+            absent.add(half.group)
+            return True
+        record = self._halves.read(offset)
+        if record is None:
+            return True
+        checks = checks_of(record)
+        if producer is None or too_old or checks >= self._config.transaction_check_max:
+            log.warning("transaction_given_up", unique_key=record.unique_key, checks=checks)
+            self.given_up += 1
+            return not self._halves.give_up(offset, record).status
+        copy = self._halves.put_back(offset, record, checks + 1)
+        if copy is None:
+            return False
+        self.asked += 1
+        _ask(producer, copy)
+        return True
+
+    def _producer(self, group: str) -> Connection | None:
+        """A member of a producer group that can be asked, each in its turn."""
+        members = self._clients.producers.get(group)
+        reachable = [each for each in members or () if not each.closed and not each.congested]
+        if not reachable:
+            return None
+        self._turn += 1
+        return reachable[self._turn % len(reachable)]
+
+
+def _ask(producer: Connection, half: Record) -> None:
+    """Send 39: the message in it is at its real topic and queue."""
+    properties = half.properties
+    queue_id = properties.get(names.REAL_QUEUE_ID, "0")
+    body = encode_record(
+        topic=properties.get(names.REAL_TOPIC, ""),
+        queue_id=int(queue_id) if queue_id.isdecimal() else 0,
+        queue_offset=half.queue_offset,
+        physical_offset=half.physical_offset,
+        body=half.body,
+        properties=half.properties_text,
+        flag=half.flag,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_timestamp=half.store_timestamp,
+        store_host=half.store_host,
+        reconsume_times=half.reconsume_times,
+    )
+    question = CheckTransactionState(
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=half.physical_offset,
+        msg_id=half.unique_key,
+        transaction_id=half.unique_key,
+        offset_msg_id=half.offset_message_id,
+    )
+    producer.oneway(api.CHECK_TRANSACTION_STATE, question, body)

@@ -1,0 +1,403 @@
+"""Half messages on disk: stored, decided, put back, given up, and found again at the start.
+
+Owns what is written to RocketMQ's half and op queues and to its topic of half messages that were given up
+(TransactionalMessageBridge, TransactionalMessageServiceImpl in 4.9.7); what is undecided is kept in memory
+(``state.undecided``) and read again from the two queues at the start. Knows no requests and no connections.
+Invariants: a half message whose op message is in the log is not decided again; a real message comes before the op
+message that closes its half; progress is published only when all it rests on is on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from sys import intern
+
+import structlog
+
+from eruca.broker.services.registration import Registration
+from eruca.broker.state.offsets import Offsets
+from eruca.broker.state.statistics import Statistics
+from eruca.broker.state.topics import Topics
+from eruca.broker.state.undecided import Half, Identity, Undecided
+from eruca.broker.store import Store
+from eruca.broker.store.results import Put, PutStatus
+from eruca.protocol import names
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.message import (
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    decode_properties,
+    encode_properties,
+)
+from eruca.protocol.record import Record, body_crc, decode_record
+
+HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC
+LAG = 20_000
+"""How many half messages the next start may have to look at; an undecided one further back is put back."""
+_LAGGARDS_AT_ONCE = 256
+_OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
+_DONE = Put(PutStatus.OK)
+
+log = structlog.get_logger("eruca.broker")
+
+Host = Callable[[], tuple[bytes, int]]
+"""This broker's address as records keep it, and the bit of sysFlag that goes with it."""
+
+
+class Halves:
+    """The half messages of one broker; ``undecided`` is what of them waits for a decision."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        offsets: Offsets,
+        registration: Registration,
+        statistics: Statistics,
+        store: Store,
+        host: Host,
+        clock: Callable[[], int],
+    ) -> None:
+        self.undecided = Undecided()
+        self._topics = topics
+        self._offsets = offsets
+        self._registration = registration
+        self._statistics = statistics
+        self._store = store
+        self._host = host
+        self._clock = clock
+        self._given_up: set[Identity] | None = None
+        self._next_progress: tuple[int, int, int] | None = None
+
+    # ------------------------------------------------------------------ coming
+
+    def prepare(self, values: dict[str, str], topic: str, queue_id: int) -> bytes:
+        """Make the properties of a message those of a half message on its way to ``topic``; how they are stored.
+
+        What the broker itself writes there is not the sender's, and a half message is not delayed: RocketMQ loses
+        one with a delay level, its Java client takes the level away. Raises ProtocolError when they are too long.
+        """
+        for name in (names.DELAY, names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET):
+            values.pop(name, None)
+        values[names.REAL_TOPIC] = topic
+        values[names.REAL_QUEUE_ID] = str(queue_id)
+        text = encode_properties(values)
+        self._have_topic(HALF)
+        return text
+
+    def came(self, put: Put, properties: bytes, born: int, body: bytes) -> None:
+        """A half message with this text of properties was stored."""
+        values = decode_properties(properties)
+        key = values.get(names.UNIQ_KEY)
+        identity = None if key is None else (key, born, body_crc(body))
+        stored, group = put.store_timestamp, intern(values.get(names.PRODUCER_GROUP, ""))
+        half = Half(put.physical_offset, stored, stored, _immunity(values), group, identity)
+        self.undecided.add(put.queue_offset, half)
+
+    def _have_topic(self, topic: str) -> None:
+        if topic not in self._topics:
+            self._topics.create_if_absent(topic, 1)
+            self._registration.announce()
+
+    # ------------------------------------------------------------------ being decided
+
+    def find(self, physical_offset: int) -> Record | None:
+        """The half message at an offset of the commit log, None where there is none."""
+        return self._of(physical_offset, HALF)
+
+    def find_any(self, physical_offset: int) -> Record | None:
+        """The half message at an offset of the commit log, whether it was given up or not; None where there is none."""
+        return self._of(physical_offset, HALF) or self._of(physical_offset, GIVEN_UP)
+
+    def _of(self, physical_offset: int, topic: str) -> Record | None:
+        record = self._record(physical_offset)
+        return record if record is not None and record.topic == topic and record.queue_id == 0 else None
+
+    def decide(self, half: Record, *, commit: bool) -> Put:
+        """Commit or roll back a transaction, whichever copy of its half message ``half`` is.
+
+        The last thing that was stored; of what had been decided before, and is not stored again, only the status
+        counts.
+        """
+        identity = _identity(half)
+        offset = self.undecided.find(half.queue_offset, identity)
+        if offset is None:
+            if identity is None or identity not in self._all_given_up():
+                return _DONE
+            offset = half.queue_offset
+        delivered = self._deliver(half) if commit else _DONE
+        if delivered.status:
+            return delivered
+        if self._given_up is not None and identity is not None:
+            self._given_up.discard(identity)
+        done = self._write_op(offset)
+        if commit and done.status:  # it stays undecided, and its producer is asked again
+            log.error("op_message_not_stored", half_offset=offset, reason=self._store.refusal)
+            return delivered
+        return done
+
+    def _deliver(self, half: Record) -> Put:
+        topic, queue_id = half.properties.get(names.REAL_TOPIC, ""), half.properties.get(names.REAL_QUEUE_ID, "")
+        if names.topic_fault(topic) is not None or not queue_id.isdecimal() or len(queue_id) > 9:
+            return Put(PutStatus.MESSAGE_ILLEGAL)
+        put = self._copy(
+            half,
+            topic,
+            int(queue_id),
+            half.properties_text,
+            sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
+            prepared_transaction_offset=half.physical_offset,
+        )
+        if not put.status:
+            self._statistics.put(topic, int(queue_id), 1, put.size)
+        return put
+
+    def _write_op(self, offset: int) -> Put:
+        host, bits = self._host()
+        put = self._store.put(
+            OP,
+            0,
+            b"%d" % offset,
+            _OP_PROPERTIES,
+            sys_flag=bits | bits >> 1,
+            born_timestamp=self._clock(),
+            born_host=host,
+            store_host=host,
+        )
+        if put.status:
+            return put
+        self.undecided.op(put.queue_offset, offset)
+        return put
+
+    # ------------------------------------------------------------------ staying undecided
+
+    def read(self, offset: int) -> Record | None:
+        """An undecided half message; one that is not in the log any more is forgotten."""
+        half = self.undecided.get(offset)
+        record = None if half is None else self.find(half.physical_offset)
+        if half is not None and record is None:
+            log.error("half_message_lost", half_offset=offset, physical_offset=half.physical_offset)
+            self.undecided.close(offset)
+        return record
+
+    def put_back(self, offset: int, record: Record, checks: int) -> Record | None:
+        """Store an undecided half message anew at the end of the half queue; None when nothing can be stored.
+
+        ``checks`` is how often it was checked. Unlike in 4.9.7 the copy keeps the sender's flag, and an op message
+        closes the former place.
+        """
+        copy = self._copy_back(record, checks)
+        if copy is not None:
+            half, former = _half(copy), self.undecided.get(offset)
+            if former is not None:
+                half = half._replace(begun=former.begun, identity=former.identity)
+            self.undecided.add(copy.queue_offset, half)
+            self._write_op(offset)
+        return copy
+
+    def give_up(self, offset: int, record: Record) -> Put:
+        """Move a half message that stays undecided to the topic of those that were given up."""
+        self._have_topic(GIVEN_UP)
+        given_up = self._all_given_up()
+        put = self._copy(record, GIVEN_UP, 0, record.properties_text, sys_flag=record.sys_flag)
+        if not put.status:
+            identity = _identity(record)
+            if identity is not None:
+                given_up.add(identity)
+            self._write_op(offset)
+        return put
+
+    def resume(self, record: Record) -> Record | None:
+        """Ask about a half message again as if for the first time; None when nothing can be stored."""
+        copy = self._copy_back(record, 0)
+        if copy is not None:
+            half = _half(copy)
+            if self._given_up is not None and half.identity is not None:
+                self._given_up.discard(half.identity)
+            former = self.undecided.add(copy.queue_offset, half)
+            if former is not None:
+                self._write_op(former)
+        return copy
+
+    def _copy_back(self, record: Record, checks: int) -> Record | None:
+        try:
+            values = {**record.properties, names.TRANSACTION_CHECK_TIMES: str(checks)}
+            values.pop(names.TRAN_PREPARED_QUEUE_OFFSET, None)  # what it names gets an op message here
+            text = encode_properties(values)
+        except ProtocolError:  # no room to count its checks in; its age ends them
+            text = record.properties_text
+        put = self._copy(record, HALF, 0, text, sys_flag=record.sys_flag)
+        return None if put.status else self._record(put.physical_offset)
+
+    def _copy(
+        self,
+        record: Record,
+        topic: str,
+        queue_id: int,
+        properties: bytes,
+        *,
+        sys_flag: int,
+        prepared_transaction_offset: int = 0,
+    ) -> Put:
+        host, bits = self._host()
+        return self._store.put(
+            topic,
+            queue_id,
+            record.body,
+            properties,
+            flag=record.flag,
+            sys_flag=sys_flag & ~STORE_HOST_V6 | bits,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=host,
+            reconsume_times=record.reconsume_times,
+            prepared_transaction_offset=prepared_transaction_offset,
+        )
+
+    # ------------------------------------------------------------------ progress
+
+    def keep(self) -> None:
+        """To be called each second: put back what lies too far behind, and publish how far the queues are done with.
+
+        Offsets that the log on disk does not bear out yet are published with a later call.
+        """
+        store, undecided = self._store, self.undecided
+        if not store.max_offset(HALF, 0):
+            return
+        self._put_back_laggards()
+        figures = store.figures()
+        if self._next_progress is not None and self._next_progress[2] <= figures.flushed_offset:
+            half, op, _ = self._next_progress
+            self._commit(HALF, half)
+            self._commit(OP, op)
+            self._next_progress = None
+        if self._next_progress is None:
+            ends = store.max_offset(HALF, 0), store.max_offset(OP, 0)
+            self._next_progress = (*undecided.progress(*ends), figures.max_offset)
+
+    def _put_back_laggards(self) -> None:
+        for _ in range(_LAGGARDS_AT_ONCE):
+            first = self.undecided.first()
+            if first is None or self._store.max_offset(HALF, 0) - first <= LAG + 2 * len(self.undecided):
+                return
+            record = self.read(first)
+            if record is not None and self.put_back(first, record, checks_of(record)) is None:
+                return
+
+    def _commit(self, topic: str, offset: int) -> None:
+        if self._offsets.query(names.TRANSACTION_GROUP, topic, 0) != offset:
+            self._offsets.commit(names.TRANSACTION_GROUP, topic, 0, offset)
+
+    # ------------------------------------------------------------------ the start
+
+    def rebuild(self) -> None:
+        """Find what is undecided in the half queue, from where its progress stands; the store is open."""
+        store = self._store
+        store.drain()
+        begin, op_begin = (self._progress(topic) for topic in (HALF, OP))
+        if begin is None or op_begin is None:  # one queue was cut or made anew: neither offset means anything
+            begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
+        done: set[int] = set()
+        for op_offset, record in self._records(OP, op_begin):
+            for offset in _offsets_in(record):
+                done.add(offset)
+                self.undecided.op(op_offset, offset)
+        replaced: list[int] = []
+        for offset, record in self._records(HALF, begin, without=done):
+            if _prepared(record) in done:
+                replaced.append(offset)  # a copy that RocketMQ made of what was decided since
+                continue
+            former = self.undecided.add(offset, _half(record))
+            if former is not None:
+                replaced.append(former)
+        self._put_back_prepared()
+        for offset in replaced:
+            self._write_op(offset)
+        if len(self.undecided):
+            log.info("transactions_undecided", count=len(self.undecided))
+
+    def _put_back_prepared(self) -> None:
+        """Put back the copies that RocketMQ would take for done by an op message of the copy before them."""
+        for offset, half in self.undecided.items():
+            record = self.read(offset) if half.copied else None
+            if record is not None and _prepared(record) is not None:
+                self.put_back(offset, record, checks_of(record))
+
+    def _progress(self, topic: str) -> int | None:
+        """The published offset of a queue, its first where there is none; None for one that it cannot have."""
+        least, end = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
+        offset = self._offsets.query(names.TRANSACTION_GROUP, topic, 0)
+        return None if offset > end else max(offset, least)
+
+    def _records(
+        self, topic: str, begin: int, without: set[int] | frozenset[int] = frozenset()
+    ) -> Iterator[tuple[int, Record]]:
+        for offset in range(begin, self._store.max_offset(topic, 0)):
+            unit = None if offset in without else self._store.unit(topic, 0, offset)
+            record = None if unit is None else self._record(unit[0])
+            if record is not None:
+                yield offset, record
+
+    def _record(self, physical_offset: int) -> Record | None:
+        data = self._store.record(physical_offset)
+        try:
+            return None if data is None else decode_record(data)
+        except ProtocolError:
+            return None
+
+    def _all_given_up(self) -> set[Identity]:
+        """The half messages that were given up; read when they are asked for first."""
+        if self._given_up is None:
+            self._store.drain()
+            begin = self._store.min_offset(GIVEN_UP, 0)
+            found = (_identity(record) for _, record in self._records(GIVEN_UP, begin))
+            self._given_up = {identity for identity in found if identity is not None}
+        return self._given_up
+
+
+def checks_of(record: Record) -> int:
+    """How often the producer was asked about a half message."""
+    text = record.properties.get(names.TRANSACTION_CHECK_TIMES, "0")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def _half(record: Record) -> Half:
+    """A half message as it is kept in memory; the sender's clock counts only for one that was put back."""
+    stored, properties = record.store_timestamp, record.properties
+    copied = names.TRANSACTION_CHECK_TIMES in properties
+    return Half(
+        record.physical_offset,
+        min(record.born_timestamp, stored) if copied else stored,
+        stored,
+        _immunity(properties),
+        intern(properties.get(names.PRODUCER_GROUP, "")),
+        _identity(record),
+        copied,
+    )
+
+
+def _identity(record: Record) -> Identity | None:
+    key = record.unique_key
+    return None if key is None else (key, record.born_timestamp, record.body_crc)
+
+
+def _immunity(values: dict[str, str]) -> int | None:
+    """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
+    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
+    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
+        return None
+    return int(text) * 1000
+
+
+def _prepared(record: Record) -> int | None:
+    """The offset of the first copy, in copies that RocketMQ put back in their time of immunity."""
+    text = record.properties.get(names.TRAN_PREPARED_QUEUE_OFFSET, "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
+
+
+def _offsets_in(op: Record) -> list[int]:
+    """The half queue offsets that an op message closes: one in 4.x, several with commas in 5.x."""
+    if op.tags != "d":
+        return []
+    parts = op.body.split(b",")
+    return [int(part) for part in parts if part.isdigit() and len(part) < 20]
