@@ -10,7 +10,8 @@ from typing import Literal
 
 import pytest
 
-from eruca.client import Later, PushConsumer
+from eruca.client import ClientSettings, Later, PushConsumer
+from eruca.client.errors import UsageError
 from eruca.client.inflight import InFlight
 from eruca.client.listeners import Work
 from eruca.client.message import ReceivedMessage
@@ -173,3 +174,25 @@ async def test_a_change_of_members_is_followed_at_once(server: Scripted) -> None
         consumer.members_changed()
         await eventually(lambda: len(consumer.queues) == 2)
     await asyncio.sleep(0)
+
+
+async def test_heartbeats_go_on_and_routes_are_asked_for_again(server: Scripted) -> None:
+    quick = ClientSettings(heartbeat_interval=0.02, route_interval=0.02)
+    async with PushConsumer("g", nameserver=server.address, settings=quick).subscribe("T") as consumer:
+        await eventually(lambda: len(server.heartbeats) >= 4)
+        server.knows("T", server, queues=3)
+        await eventually(lambda: len(consumer.queues) == 4)
+        server.knows("T", server, queues=2)
+        await eventually(lambda: len(consumer.queues) == 3)
+
+
+async def test_a_condition_that_a_broker_cannot_check_is_told_at_start(server: Scripted) -> None:
+    server.refused_codes.add(46)
+    consumer = PushConsumer("g", nameserver=server.address).subscribe("T", "a > 5", expression_type="SQL92")
+    with pytest.raises(UsageError, match=r'The subscription of T by SQL92 "a > 5" is refused by broker-a: not now'):
+        await consumer.start()
+    assert [header.consumer_group for header in server.unregistered] == ["g"]
+    server.refused_codes.clear()
+    async with consumer:
+        (data,) = server.heartbeats[-1].consumer_data_set
+        assert {each.sub_string for each in data.subscription_data_set} == {"a > 5", "*"}

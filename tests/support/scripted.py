@@ -160,6 +160,13 @@ def search(server: Scripted, call: Call[Any]) -> Reply:
     return Reply(header=OffsetReply(offset=server.bounds["time"]))
 
 
+@routes.on(api.CHECK_CLIENT_CONFIG)
+def check_subscription(server: Scripted, call: Call[Any]) -> Reply:
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
+    return Reply()
+
+
 @routes.on(api.CONSUMER_SEND_MSG_BACK)
 def send_back(server: Scripted, call: Call[Any]) -> Reply:
     server.sent_back.append(call.header)

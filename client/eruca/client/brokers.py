@@ -6,13 +6,15 @@ way on one connection. Raises ClientError. Offsets count messages, times are ms 
 
 from __future__ import annotations
 
-from eruca.client.errors import BrokerRefused
+from eruca.client.errors import BrokerRefused, UsageError
 from eruca.client.session import Session
 from eruca.protocol import api
+from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.headers import offsets, pull, send
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
+from eruca.protocol.subscription import is_tag_type
 from eruca.remoting import Answer
 
 OFFSET_TIMEOUT = 5.0
@@ -83,6 +85,26 @@ async def pull_messages(
     """Pull once from the suggested broker id; ``timeout`` in seconds must outlast the time the broker may hold it."""
     address = await session.directory.reader(queue.broker_name, queue.topic, broker_id)
     return await session.call(address, api.PULL_MESSAGE, ask, timeout=timeout)
+
+
+async def check_subscription(session: Session, group: str, subscription: SubscriptionData) -> None:
+    """Ask a broker of the topic whether it can filter by this expression (46); tags need no asking.
+
+    Raises UsageError when it cannot.
+    """
+    if is_tag_type(subscription.expression_type):
+        return
+    route = await session.directory.route(subscription.topic)
+    body = CheckClientRequestBody(client_id=session.client_id, group=group, subscription_data=subscription).encode()
+    for broker in route.brokers:
+        address = await session.directory.reader(broker)
+        try:
+            await session.call(address, api.CHECK_CLIENT_CONFIG, body=body)
+        except BrokerRefused as error:
+            raise UsageError(
+                f"The subscription of {subscription.topic} by {subscription.expression_type} "
+                f'"{subscription.sub_string}" is refused by {broker}: {error.remark}'
+            ) from error
 
 
 async def send_back(

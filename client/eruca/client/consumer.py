@@ -14,10 +14,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self
 
-from eruca.client import report
+from eruca.client import brokers, report
 from eruca.client.assign import Strategy, averagely
 from eruca.client.config import ClientSettings, check_group, check_topic, find_nameservers
-from eruca.client.errors import BadConfig, StateError, UsageError
+from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.listeners import Listener, Runner, Work, run_listener
 from eruca.client.log import log
@@ -160,8 +160,8 @@ class PushConsumer:
     async def start(self) -> None:
         """Join the group and begin to read.
 
-        A topic that is not there yet is waited for. Raises StateError when started twice, and NameserverUnreachable,
-        after which it may be started again.
+        A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
+        that a broker refuses, and NameserverUnreachable, after which it may be started again.
         """
         if self._session is not None or self._ended:
             raise StateError(
@@ -171,48 +171,48 @@ class PushConsumer:
             raise UsageError("The consumer subscribes nothing: call subscribe(topic) before start().")
         retry = names.retry_topic(self.group)
         self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
-        session = self._session = Session.join(self._settings, self.group)
+        session = self._session = Session.join(self._settings, self.group, self)
         self.started_at = now_ms()
-        if self._listener is None:
-            self._runner = Mailbox(self._finished)
-        else:
-            self._runner = run_listener(
-                self._listener,
-                batch=self._batch is not None,
-                concurrency=self.concurrency,
-                finished=self._finished,
-            )
+        self._runner = self._make_runner()
         self._returns = Returns(session, self.group, self._max_reconsume_times, self._again)
         self._ownership = Ownership(session, self.group, self.subscriptions, self._reading, self._deliver)
         try:
+            for subscription in tuple(self.subscriptions.values()):
+                with contextlib.suppress(TopicNotFound):
+                    await brokers.check_subscription(session, self.group, subscription)
             await session.add_consumer(self.group, self)
+            await self._ownership.rebalance()
         except BaseException:
-            self._session = None
-            await self._runner.halt(0)
-            await session.remove_consumer(self.group)
-            await session.leave()
+            await self._leave()
             raise
-        await self._ownership.rebalance()
         self._tasks = [
             session.spawn(work) for work in (self._keep_balanced(), self._keep_stored(), self._keep_looking())
         ]
+
+    def _make_runner(self) -> Runner:
+        if self._listener is None:
+            return Mailbox(self._finished)
+        return run_listener(
+            self._listener, batch=self._batch is not None, concurrency=self.concurrency, finished=self._finished
+        )
 
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.
 
         Returns when the brokers have confirmed. Calling it twice does no harm.
         """
+        if self._session is not None and not self._ended:
+            self._ended = True
+            await self._leave()
+
+    async def _leave(self) -> None:
         session, ownership, runner, returns = self._session, self._ownership, self._runner, self._returns
-        if session is None or ownership is None or runner is None or returns is None or self._ended:
-            return
-        self._ended = True
+        assert session is not None and ownership is not None and runner is not None and returns is not None
         for task in self._tasks:
             task.cancel()
         ownership.stop_reading()
         if not await runner.halt(self._stop_timeout):
-            log.warning(
-                "listeners of %s still run after %s s; their messages come again", self.group, self._stop_timeout
-            )
+            log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
         await returns.finish(self._stop_timeout)
         await ownership.release()
         await session.remove_consumer(self.group)

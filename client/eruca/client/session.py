@@ -84,8 +84,13 @@ class Session:
     # ------------------------------------------------------------------ joining and leaving
 
     @classmethod
-    def join(cls, settings: ClientSettings, consumer_group: str | None = None) -> Session:
-        """The session for ``settings`` on the running loop; another one where the group has a member already."""
+    def join(
+        cls, settings: ClientSettings, consumer_group: str | None = None, member: ConsumerMember | None = None
+    ) -> Session:
+        """The session for ``settings`` on the running loop; another one where the group has a member already.
+
+        With ``member`` its seat in the group is taken.
+        """
         sessions = _open.setdefault(asyncio.get_running_loop(), [])
         for session in sessions:
             if session.settings == settings and session.forks == identity.fork_count():
@@ -102,6 +107,8 @@ class Session:
             session.spawn(session._refresh_routes())
             session.spawn(session._beat())
         session._users += 1
+        if consumer_group is not None and member is not None:
+            session.consumers[consumer_group] = member
         return session
 
     async def leave(self) -> None:
