@@ -269,6 +269,12 @@ async def test_a_broker_that_restarted_is_told_again(lab: Lab) -> None:
     assert len(lab.a.heartbeats) == 2
 
 
+async def test_a_heartbeat_that_is_refused_stops_no_message(lab: Lab) -> None:
+    lab.a.refused_codes.add(34)
+    producer = await lab.producer()
+    assert (await producer.send(HELLO, queue=MessageQueue("T", "broker-a", 0))).status is SendStatus.SEND_OK
+
+
 async def test_clients_with_equal_settings_share_one_session(lab: Lab) -> None:
     first, second = await lab.producer(), await lab.producer()
     other = await lab.producer(settings=ClientSettings(instance_name="other"))

@@ -100,6 +100,8 @@ def route(server: Scripted, call: Call[Any]) -> Reply:
 def heartbeat(server: Scripted, call: Call[Any]) -> Reply:
     beat = HeartbeatData.decode(call.body)
     server.heartbeats.append(beat)
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
     if beat.consumer_data_set and beat.client_id not in server.members:
         server.members.append(beat.client_id)
     return Reply()

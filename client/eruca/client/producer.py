@@ -166,7 +166,8 @@ class Producer:
         key = identity.unique_keys().next(now)
         body, bits = compress(message.body, self.compress_from)
         header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
-        choose = self._choice(message, queue, selector, arg)
+        turn = self._turns.get(message.topic) if queue is None and selector is None else None
+        choose = self._choice(message, queue, selector, arg) if turn is None else turn.choose_of
         return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
 
     async def send_batch(

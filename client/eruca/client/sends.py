@@ -29,7 +29,7 @@ from eruca.client.routes import Route
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.queues import MessageQueue
-from eruca.remoting import Answer, Connection
+from eruca.remoting import Answer
 
 if TYPE_CHECKING:
     from eruca.client.producer import Producer
@@ -142,7 +142,8 @@ class Send:
         if connection is None:
             session.spawn(self._attempt_unprepared(queue))
         else:
-            self._ask(connection, self.timeout - (self.session.loop.time() - self.start if self.tries > 1 else 0))
+            passed = session.loop.time() - self.start if self.tries > 1 else 0.0
+            connection.call_for(self, self.endpoint, self.header, self.body, timeout=self.timeout - passed)
 
     def _take(self, route: Route) -> MessageQueue:
         brokers = self.brokers
@@ -175,10 +176,8 @@ class Send:
         except Exception as error:  # a selector of the user's may raise anything
             self.fail(error)
         else:
-            self._ask(connection, self.start + self.timeout - self.session.loop.time())
-
-    def _ask(self, connection: Connection, timeout: float) -> None:
-        connection.call_for(self, self.endpoint, self.header, self.body, timeout=timeout)
+            left = self.start + self.timeout - session.loop.time()
+            connection.call_for(self, self.endpoint, self.header, self.body, timeout=left)
 
     def done(self) -> bool:
         """Whether nobody waits any more; the end of the send is seen all the same (called by the connection)."""

@@ -205,9 +205,12 @@ class Session:
             await connection.call(
                 api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
             )
-        except (Refused, RemotingError, ProtocolError) as error:
+        except Refused as error:
+            # What is wrong with one group must not keep the others from their work; each request tells for itself.
+            log.warning("the heartbeat was refused by %s: %s", address, error)
+        except (RemotingError, ProtocolError) as error:
             self._greeted.discard(connection)
-            log.warning("heartbeat to %s failed: %s", address, error)
+            log.warning("the heartbeat to %s failed: %s", address, error)
             raise
 
     async def _beat(self) -> None:
