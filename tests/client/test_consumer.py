@@ -146,6 +146,36 @@ async def test_what_failed_comes_again(lab: Lab, seen: Seen) -> None:
     assert {message.topic for message in again} == {"T"}
 
 
+async def test_the_broker_lets_a_message_come_again_after_the_delay(lab: Lab, seen: Seen) -> None:
+    await lab.send("T", b"x")
+
+    async def listener(message: ReceivedMessage) -> Later | None:
+        seen.add(message)
+        return Later(delay_level=1) if message.reconsume_times == 0 else None
+
+    async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
+        await seen.reaches(2)
+    first, again = seen.messages
+    assert (again.body, again.topic, again.message_id) == (b"x", "T", first.message_id)
+    assert (again.reconsume_times, again.queue.topic) == (1, "%RETRY%g")
+    assert await lab.offsets("g", "T") == await lab.ends("T")
+
+
+async def test_a_message_may_go_to_the_dead_letters_at_once(lab: Lab, seen: Seen) -> None:
+    await lab.send("T", b"x")
+
+    async def listener(message: ReceivedMessage) -> Later:
+        seen.add(message)
+        return Later(delay_level=-1)
+
+    async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
+        await seen.reaches(1)
+        dead = MessageQueue("%DLQ%g", "broker-a", 0)
+        await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
+        (letter,) = (await lab.puller.pull(dead, 0)).records
+    assert letter.body == b"x" and letter.properties["RETRY_TOPIC"] == "T"
+
+
 async def test_a_slow_listener_holds_back_the_reading_of_its_queue(lab: Lab, seen: Seen) -> None:
     await lab.send("T", b"start")
     queue = MessageQueue("T", "broker-a", 0)
