@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test compat lint format types layers check lock clean
+.PHONY: help venv demo test compat bench lint format types layers check lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test: venv ## every test but those that need Apache RocketMQ
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat
+
+bench: venv ## Apache RocketMQ and Eruca side by side, kept in docs/benchmarks.md (BENCH=--short: 4 minutes)
+	@$(BIN)/python -m tests.bench.run $(BENCH)
 
 lint: venv ## ruff: style and format
 	@$(BIN)/ruff check .

@@ -1,0 +1,107 @@
+"""The figures as tables in Markdown, and the page that keeps them.
+
+Owns the form: minimum, median and maximum of each system beside the other, and how they compare.
+Writes between two marks of docs/benchmarks.md; what stands outside them is written by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from tests.bench.rows import Measured, Row
+from tests.bench.systems import SYSTEMS, System
+from tests.support.java import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
+Runs = Mapping[System, Sequence[Measured]]
+
+
+def spread(values: Sequence[float], digits: int = 1) -> str:
+    """`min / **median** / max`."""
+    low, middle, high = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
+    return f"{low} / **{middle}** / {high}"
+
+
+def table(title: str, rows: Sequence[tuple[str, Mapping[System, Sequence[float]]]], unit: str, digits: int = 1) -> str:
+    """One table; the last column is Eruca's median as a part of Apache's."""
+    apache, eruca = SYSTEMS
+    lines = [
+        f"### {title}",
+        "",
+        f"| {unit} | {apache.title}: min / median / max | {eruca.title}: min / median / max | Eruca / Apache |",
+        "|---|---|---|---|",
+    ]
+    for name, values in rows:
+        ratio = median(values[eruca]) / median(values[apache])
+        lines.append(f"| {name} | {spread(values[apache], digits)} | {spread(values[eruca], digits)} | {ratio:.2f} |")
+    return "\n".join([*lines, ""])
+
+
+def load_tables(measured: Mapping[Row, Runs], latency: str) -> str:
+    """CPU a message, then messages a second, then latencies."""
+
+    def of(choose: Callable[[Measured], float]) -> list[tuple[str, dict[System, list[float]]]]:
+        return [
+            (row.title, {system: [choose(each) for each in runs[system]] for system in SYSTEMS})
+            for row, runs in measured.items()
+            if row.name != latency
+        ]
+
+    parts = [
+        table("CPU of the broker a message", of(lambda run: run.cpu_us), "µs, user and system"),
+        table("Throughput", of(lambda run: run.rate), "messages a second", 0),
+    ]
+    for row, runs in measured.items():
+        if row.name == latency:
+            spans = [
+                ("median", {system: [run.p50_us / 1000 for run in runs[system]] for system in SYSTEMS}),
+                ("99 %", {system: [run.p99_us / 1000 for run in runs[system]] for system in SYSTEMS}),
+            ]
+            parts.append(table(f"Latency: {row.title}", spans, "ms", 2))
+    return "\n".join(parts)
+
+
+def conditions(home: Path, runs: int, short: bool) -> str:
+    """On what, and how, it was measured."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
+    return "\n".join(
+        [
+            f"Measured on {time.strftime('%Y-%m-%d %H:%M')} by `make bench`"
+            f"{' (short form)' if short else ''}: {runs} runs a row, the two systems in turn; client, name server and "
+            "broker on one machine, loopback; load by Apache's Java client 4.9.7, bodies of 128 B and binary headers "
+            "unless said; topics of 8 queues; ASYNC_FLUSH unless said.",
+            "",
+            f"- {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}, "
+            f"Python {platform.python_version()}, {java}",
+            f"- fdatasync of 4 KiB on this disk: {fsync_ms(home):.2f} ms (median)",
+            f"- load average at the end: {os.getloadavg()[0]:.1f} (the benchmark alone makes about 2)",
+            "",
+        ]
+    )
+
+
+def fsync_ms(home: Path) -> float:
+    """What a small write that must be on disk costs here: the median of 50."""
+    spans = []
+    with (home / "fsync").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            begun = time.monotonic()
+            os.fdatasync(file.fileno())
+            spans.append((time.monotonic() - begun) * 1000)
+    return median(spans)
+
+
+def keep(figures: str) -> None:
+    """Puts the figures into the page, in place of the former ones."""
+    text = PAGE.read_text() if PAGE.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")
