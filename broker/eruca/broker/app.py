@@ -29,6 +29,7 @@ from eruca.broker.store import StoreDamaged, StoreLocked
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
+from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
@@ -227,7 +228,7 @@ async def serve(app: BrokerApp) -> None:
 
 def main() -> None:
     """The command ``mqbroker``: exits with 1 and one sentence when it cannot start."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_to_stderr()
     try:
         start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
         if start.shown is not None:

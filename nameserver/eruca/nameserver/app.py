@@ -20,6 +20,7 @@ from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
+from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
@@ -114,7 +115,7 @@ async def serve(server: Nameserver) -> None:
 
 def main() -> None:
     """The command ``mqnamesrv``: exits with 1 and one sentence when it cannot start."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_to_stderr()
     try:
         start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
         if start.shown is not None:

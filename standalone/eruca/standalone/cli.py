@@ -22,14 +22,13 @@ def main() -> None:
 @click.option("--broker-port", default=10911, show_default=True, help="The broker's port; 0 takes a free one.")
 def standalone(store: Path | None, host: str, port: int, broker_port: int) -> None:
     """Run a nameserver and a broker in one process, for development."""
-    import structlog
-
     from eruca.broker.services.ports import PortTaken
     from eruca.broker.store import StoreDamaged, StoreLocked
     from eruca.remoting import run
+    from eruca.remoting.logs import log_to_stderr
     from eruca.standalone.cluster import serve
 
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_to_stderr()
     try:
         run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port))
     except (PortTaken, StoreDamaged, StoreLocked) as error:
