@@ -39,6 +39,8 @@ SAVE_EVERY = 1.0
 """Seconds between two looks at whether topics or groups came by themselves and must be saved."""
 CHECK_EVERY = 1.0
 """Seconds between two looks at transactions, unless transactionCheckInterval is shorter."""
+SAVE_FILTERS_EVERY = 10.0
+"""Seconds between two looks at whether filters changed, as in RocketMQ."""
 DROP_EVERY = 10.0
 """Seconds between two looks for clients that fell silent."""
 STOP_GRACE = 3.0
@@ -117,6 +119,7 @@ class BrokerApp:
             asyncio.create_task(statistics.keep(broker.statistics, self._totals, broker.clock)),
             self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
             self._every(SAVE_EVERY, self._save_what_came),
+            self._every(SAVE_FILTERS_EVERY, broker.filters.saved),
             self._every(DROP_EVERY, self._drop_silent),
         ]
         if not self.config.is_slave:
@@ -173,7 +176,7 @@ class BrokerApp:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         broker.pulse.stop()
-        for kept in (broker.topics, broker.groups, broker.offsets, broker.delays):
+        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, broker.delays):
             try:
                 kept.save()
             except OSError as error:

@@ -21,6 +21,7 @@ from eruca.broker.services.pulse import Pulse
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.delay_offsets import DelayOffsets
+from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.locks import Locks
 from eruca.broker.state.offsets import Offsets
@@ -29,6 +30,7 @@ from eruca.broker.state.topics import READ_WRITE, Topics
 from eruca.broker.store import Store
 from eruca.broker.store.config import parse_delay_levels
 from eruca.protocol import names
+from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import PERM_INHERIT
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
@@ -62,6 +64,12 @@ class Broker:
         self.topics = Topics(folder / "topics.json", clock)
         self.groups = Groups(folder / "subscriptionGroup.json", clock, lambda: config.auto_create_subscription_group)
         self.offsets = Offsets(folder / "consumerOffset.json")
+        self.filters = Filters(
+            folder / "consumerFilter.json",
+            clock,
+            lambda: config.filter_data_clean_time_span,
+            BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+        )
         self.clients = Clients()
         self.locks = Locks()
         self.store = Store(store_config(config.store), clock=clock)
@@ -139,6 +147,7 @@ class Broker:
         self._settle_template()
         self.groups.load()
         self.offsets.load()
+        self.filters.load()
         self.delays.offsets.load()
 
     def _settle_template(self) -> None:

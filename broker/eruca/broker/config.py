@@ -206,8 +206,11 @@ class BrokerConfig:
     slave_read_enable: bool = setting(False, live=True)
     disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)
     consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0, live=True)
-    enable_property_filter: bool = False
-    filter_support_retry: bool = False
+    enable_property_filter: bool = setting(False, live=True)
+    filter_support_retry: bool = setting(False, live=True)
+    expect_consumer_num_use_filter: int = setting(32, at_least=1)
+    max_error_rate_of_bloom_filter: int = setting(20, at_least=1, at_most=99)
+    filter_data_clean_time_span: int = setting(86_400_000, at_least=0, live=True)
     compressed_register: bool = False
     force_register: bool = True
     register_broker_timeout_mills: int = setting(6000, at_least=1)
@@ -252,9 +255,6 @@ class BrokerConfig:
     commercial_base_count: int = 1
     transfer_msg_by_heap: bool = True
     enable_calc_filter_bit_map: bool = False
-    expect_consumer_num_use_filter: int = 32
-    max_error_rate_of_bloom_filter: int = 20
-    filter_data_clean_time_span: int = 86_400_000
     enable_detail_stat: bool = True
     auto_delete_unused_stats: bool = False
     isolate_log_enable: bool = False

@@ -193,6 +193,19 @@ def decode_records(data: bytes | memoryview, *, check: bool = False) -> list[Rec
     return records
 
 
+def properties_of(record: bytes | memoryview) -> bytes:
+    """The properties text of a whole record, without reading the rest of it; empty for bytes that are no record."""
+    try:
+        at = HEADS[(record[39] >> 4) & 3].size
+        at += int.from_bytes(record[at - 4 : at], "big")
+        long = record[7] == MAGIC_V2 & 0xFF
+        at += 2 + int.from_bytes(record[at : at + 2], "big") if long else 1 + record[at]
+        start = at + 2
+        return bytes(record[start : start + int.from_bytes(record[at:start], "big")])
+    except IndexError:
+        return b""
+
+
 def _decode(raw: bytes, position: int) -> Record:
     try:
         hosts = (raw[position + 39] >> 4) & 3

@@ -16,7 +16,8 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
-from eruca.protocol.subscription import is_tag_type
+from eruca.protocol.sql92 import Sql92Error, compile_sql
+from eruca.protocol.subscription import SQL92, is_tag_type
 from eruca.remoting import Call, Connection, Reply, Routes
 
 routes: Routes[Broker] = Routes()
@@ -38,6 +39,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         notify = _settle(broker, data)
         if broker.clients.register_consumer(data, member()) and notify:
             _tell(broker, [data.group_name])
+        broker.filters.register(data.group_name, data.subscription_data_set)
     for producer in beat.producer_data_set:
         broker.clients.register_producer(producer.group_name, member())
     return Reply()
@@ -71,12 +73,22 @@ def unregister(broker: Broker, call: Call[UnregisterClient]) -> Reply:
         group = broker.groups.get(ask.consumer_group)
         if group is None or group.notify_consumer_ids_changed_enable:
             _tell(broker, [ask.consumer_group])
+        _gone(broker, [ask.consumer_group])
     return Reply()
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:
     """A connection ended: its client is in no group any more."""
-    _tell(broker, broker.clients.lost(connection))
+    groups = broker.clients.lost(connection)
+    _tell(broker, groups)
+    _gone(broker, groups)
+
+
+def _gone(broker: Broker, groups: list[str]) -> None:
+    """The filters of groups die when their last member has left."""
+    for group in groups:
+        if broker.clients.consumer(group) is None:
+            broker.filters.unregister(group)
 
 
 def drop_silent(broker: Broker, now: int) -> None:
@@ -99,11 +111,21 @@ def consumer_list(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
 def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
     """46: whether this broker can filter by a subscription."""
     try:
-        expression_type = CheckClientRequestBody.decode(call.body).subscription_data.expression_type
+        subscription = CheckClientRequestBody.decode(call.body).subscription_data
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the subscription cannot be read: {error}") from None
-    if not is_tag_type(expression_type):
-        raise filter_refused(expression_type)
+    if subscription.class_filter_mode:
+        raise class_filter_refused()
+    if is_tag_type(subscription.expression_type):
+        return Reply()
+    if not broker.config.enable_property_filter:
+        raise filter_refused(subscription.expression_type)
+    if subscription.expression_type != SQL92:
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, filter_refused(subscription.expression_type).remark)
+    try:
+        compile_sql(subscription.sub_string)
+    except Sql92Error as error:
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
     return Reply()
 
 
@@ -112,4 +134,12 @@ def filter_refused(expression_type: str) -> Refused:
     return Refused(
         ResponseCode.SYSTEM_ERROR,
         f"The broker does not support consumer to filter message by {expression_type}",
+    )
+
+
+def class_filter_refused() -> Refused:
+    """The answer to filters that are Java classes, which ran in the filter servers of long ago."""
+    return Refused(
+        ResponseCode.SYSTEM_ERROR,
+        "The broker does not support consumer to filter message by a Java class; subscribe by tags or by SQL92",
     )

@@ -14,7 +14,8 @@ import msgspec
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.clients import filter_refused
+from eruca.broker.handlers.clients import class_filter_refused, filter_refused
+from eruca.broker.services import selecting
 from eruca.broker.services.holds import Hold
 from eruca.broker.services.intake import FAQ
 from eruca.broker.store.results import GetStatus, Got, Matcher
@@ -25,7 +26,8 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessage, PullReply
 from eruca.protocol.message import encode_properties
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.subscription import ALL, build_subscription, is_tag_type
+from eruca.protocol.sql92 import Sql92Error, compile_sql
+from eruca.protocol.subscription import SQL92, build_subscription, is_tag_type
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.router import Result
 
@@ -42,7 +44,6 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-_EVERYTHING = Matcher()
 
 
 class OffsetMoved(Body):
@@ -102,10 +103,26 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
 
 
 async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
-    await hold
-    admitted = _admit(broker, call)
-    got = _read(broker, call.header, admitted)
-    return _answer(broker, call, admitted, got if isinstance(got, Got) else await got)
+    ask = call.header
+    while True:
+        await hold
+        admitted = _admit(broker, call)
+        reading = _read(broker, ask, admitted)
+        got = reading if isinstance(reading, Got) else await reading
+        again = _hold_on(broker, ask, admitted, got, hold)
+        if again is None:
+            return _answer(broker, call, admitted, got)
+        ask.queue_offset = got.next_begin_offset
+        hold = again
+
+
+def _hold_on(broker: Broker, ask: PullMessage, admitted: _Admitted, got: Got, hold: Hold) -> Hold | None:
+    """The hold for the rest of the time, where nothing of what came passes the filter and all of it was looked at."""
+    if got.status is not GetStatus.NO_MATCHED_MESSAGE or not hold.rest:
+        return None
+    if got.next_begin_offset < broker.store.max_offset(ask.topic, ask.queue_id):
+        return None
+    return broker.holds.enter(ask.topic, ask.queue_id, hold.rest, admitted.match.codes)
 
 
 # ---------------------------------------------------------------------- checks
@@ -148,9 +165,7 @@ def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
     if ask.sub_version is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "PullMessage needs the custom field <subVersion>")
     subscription = _given(ask) if ask.sys_flag & SUBSCRIPTION else _known(broker, ask, group, ask.sub_version)
-    if not is_tag_type(subscription.expression_type):
-        raise filter_refused(subscription.expression_type)
-    return _Admitted(group, _matcher(subscription))
+    return _Admitted(group, _matcher(broker, ask, subscription))
 
 
 def _given(ask: PullMessage) -> SubscriptionData:
@@ -180,10 +195,39 @@ def _known(broker: Broker, ask: PullMessage, config: SubscriptionGroupConfig, ve
     return subscription
 
 
-def _matcher(subscription: SubscriptionData) -> Matcher:
-    if not subscription.sub_string or subscription.sub_string == ALL or subscription.class_filter_mode:
-        return _EVERYTHING
-    return Matcher(frozenset(subscription.code_set))
+def _matcher(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -> Matcher:
+    """What the store is asked for. Raises Refused for filters that this broker does not evaluate."""
+    if subscription.class_filter_mode:
+        raise class_filter_refused()
+    if is_tag_type(subscription.expression_type):
+        match = selecting.by_tags(subscription)
+    else:
+        match = _by_expression(broker, ask, subscription)
+    if broker.config.filter_support_retry and ask.topic.startswith(names.RETRY_PREFIX):
+        return selecting.of_retry_topic(ask.topic, match, broker.filters.get)
+    return match
+
+
+def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -> Matcher:
+    """By the expression in the pull, which matches everything when it is wrong, or by the one that is registered."""
+    given = ask.sys_flag & SUBSCRIPTION
+    known = None if given else broker.filters.get(ask.topic, ask.consumer_group)
+    if not given and known is None:
+        raise Refused(
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            "The broker's consumer filter data is not exist!Your expression may be wrong!",
+        )
+    if known is not None and known.data.client_version < (ask.sub_version or 0):
+        raise Refused(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+    if not broker.config.enable_property_filter or subscription.expression_type != SQL92:
+        raise filter_refused(subscription.expression_type)
+    if known is not None:
+        return selecting.by_expression(known.expression)
+    try:
+        return selecting.by_expression(compile_sql(subscription.sub_string))
+    except Sql92Error as error:
+        log.warning("expression_ignored", group=ask.consumer_group, topic=ask.topic, reason=str(error))
+        return selecting.EVERYTHING
 
 
 # ---------------------------------------------------------------------- answers

@@ -7,6 +7,7 @@ from eruca.protocol import api
 from eruca.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
+from eruca.protocol.fastjson import Style
 from eruca.protocol.headers.pull import QueryConsumeQueue, QueryMessage, QueryMessageReply, ViewMessage
 from eruca.remoting import Call, Reply, Routes
 
@@ -57,8 +58,10 @@ def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     )
     if ask.consumer_group is not None:
         body.subscription_data = broker.clients.subscription(ask.consumer_group, ask.topic)
-        online = body.subscription_data is not None
-        body.filter_data = "null" if online else f"{ask.consumer_group}@{ask.topic} is not online!"
+        body.filter_data = f"{ask.consumer_group}@{ask.topic} is not online!"
+        if body.subscription_data is not None:
+            known = broker.filters.get(ask.topic, ask.consumer_group)
+            body.filter_data = "null" if known is None else known.encode(Style.PRETTY).decode()
     return Reply(body=body.encode())
 
 

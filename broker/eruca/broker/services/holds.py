@@ -14,7 +14,7 @@ from collections.abc import Collection, Generator
 class Hold:
     """One waiting pull; awaiting it returns when it ends."""
 
-    __slots__ = ("_future", "_holds", "_timer", "codes", "key")
+    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "key")
 
     def __init__(self, holds: Holds, key: tuple[str, int], seconds: float, codes: frozenset[int] | None) -> None:
         loop = asyncio.get_running_loop()
@@ -23,6 +23,12 @@ class Hold:
         self._holds = holds
         self._future: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(seconds, self.end)
+        self._until = loop.time() + seconds
+
+    @property
+    def rest(self) -> float:
+        """Seconds that are left of its time, 0 where there are none or the broker stops."""
+        return 0.0 if self._holds.closed else max(self._until - asyncio.get_running_loop().time(), 0.0)
 
     def end(self) -> None:
         """Wake who waits; again is harmless."""
@@ -46,6 +52,11 @@ class Holds:
         self._waiting: dict[tuple[str, int], set[Hold]] = {}
         self._count = 0
         self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody may wait any more."""
+        return self._closed
 
     def __len__(self) -> int:
         return self._count

@@ -1,0 +1,196 @@
+"""By which expression each consumer group filters each topic, and ``consumerFilter.json``.
+
+Owns the table that heartbeats fill (ConsumerFilterManager in 4.9.7) and the compiled expressions in it. Must not know
+messages or who is online. A filter whose group went away is dead: it is kept, so that the group finds it again, and
+removed after filterDataCleanTimeSpan. Invariant: every filter in the table has an expression that can be evaluated.
+Times in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol.bloom import BloomFilter
+from eruca.protocol.bodies import ConsumerFilterData, ConsumerFilters, SubscriptionData, TopicFilters
+from eruca.protocol.fastjson import Style
+from eruca.protocol.sql92 import Expression, Sql92Error, compile_sql
+from eruca.protocol.subscription import SQL92, is_tag_type
+
+DEAD_SINCE = 30_000
+"""How long ago, in ms, the groups of a file that is read are taken to have gone away."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+@dataclass(slots=True, eq=False)
+class Filter:
+    """The filter of one group in one topic: what is filed of it, and its expression ready for use."""
+
+    data: ConsumerFilterData
+    expression: Expression
+
+    @property
+    def dead(self) -> bool:
+        """Whether the group went away."""
+        return self.data.dead_time >= self.data.born_time
+
+    def encode(self, style: Style = Style.COMPACT) -> bytes:
+        """What is filed of it."""
+        return self.filed().encode(style)
+
+    def filed(self) -> ConsumerFilterData:
+        """What is filed of it, as of now."""
+        self.data.dead = self.dead
+        return self.data
+
+
+class Filters:
+    """All filters; ``path`` is ``…/config/consumerFilter.json``, ``clock`` gives ms, ``clean_after`` the ms for which
+    dead filters are kept, ``bloom`` the Bloom filter in which each has its bits."""
+
+    def __init__(
+        self, path: Path, clock: Callable[[], int], clean_after: Callable[[], int], bloom: BloomFilter
+    ) -> None:
+        self._clock = clock
+        self._clean_after = clean_after
+        self._bloom = bloom
+        self._topics: dict[str, dict[str, Filter]] = {}
+        self._saver = Saver(path, self.encode)
+
+    # ------------------------------------------------------------------ reading
+
+    def get(self, topic: str, group: str) -> Filter | None:
+        """The filter of a group in a topic, dead or alive."""
+        groups = self._topics.get(topic)
+        return None if groups is None else groups.get(group)
+
+    def encode(self) -> bytes:
+        """The whole table as ``consumerFilter.json`` holds it."""
+        topics = {
+            topic: TopicFilters(topic=topic, group_filter_data={name: found.filed() for name, found in groups.items()})
+            for topic, groups in self._topics.items()
+        }
+        return ConsumerFilters(filter_data_by_topic=topics).encode(Style.PRETTY)
+
+    def _of(self, group: str) -> Iterator[Filter]:
+        for groups in self._topics.values():
+            if group in groups:
+                yield groups[group]
+
+    # ------------------------------------------------------------------ changing
+
+    def load(self) -> None:
+        """Read ``consumerFilter.json``; all its groups count as gone until they are heard of. Raises StateUnreadable.
+
+        Nothing is taken over where the bits are of another Bloom filter, as in RocketMQ: groups register again.
+        """
+        stored = read_state(self._saver.path, ConsumerFilters.decode)
+        if stored is None:
+            return
+        every = [data for topic in stored.filter_data_by_topic.values() for data in topic.group_filter_data.values()]
+        if not all(self._bloom.fits(data.bloom_filter_data) for data in every):
+            log.warning(
+                "filters_forgotten", reason="the Bloom filter was set up differently", file=self._saver.path.name
+            )
+            return
+        for data in every:
+            if not data.dead_time:
+                data.dead_time = max(self._clock() - DEAD_SINCE, data.born_time)
+            self._put(data)
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take over what a heartbeat says that a group subscribes; its filters in other topics die.
+
+        An expression that cannot be compiled leaves the group without a filter in that topic.
+        """
+        topics = set()
+        for subscription in subscriptions:
+            topics.add(subscription.topic)
+            if not is_tag_type(subscription.expression_type) and subscription.sub_string:
+                self._register(group, subscription)
+        self._bury(found for found in self._of(group) if found.data.topic not in topics)
+
+    def _register(self, group: str, wanted: SubscriptionData) -> None:
+        known = self.get(wanted.topic, group)
+        if known is None:
+            self._add(group, wanted)
+            return
+        same = (known.data.expression, known.data.expression_type) == (wanted.sub_string, wanted.expression_type)
+        if wanted.sub_version < known.data.client_version:
+            return
+        if wanted.sub_version == known.data.client_version or same:
+            if known.dead or wanted.sub_version != known.data.client_version:
+                known.data.dead_time = 0
+                known.data.client_version = wanted.sub_version
+                self._saver.changed()
+            return
+        del self._topics[wanted.topic][group]
+        self._saver.changed()
+        self._add(group, wanted)
+
+    def _add(self, group: str, wanted: SubscriptionData) -> None:
+        data = ConsumerFilterData(
+            topic=wanted.topic,
+            consumer_group=group,
+            expression=wanted.sub_string,
+            expression_type=wanted.expression_type,
+            client_version=wanted.sub_version,
+            born_time=self._clock(),
+            bloom_filter_data=self._bloom.data(f"{group}#{wanted.topic}"),
+        )
+        if self._put(data):
+            self._saver.changed()
+
+    def _put(self, data: ConsumerFilterData) -> bool:
+        if data.expression_type != SQL92:
+            log.warning("filter_refused", group=data.consumer_group, topic=data.topic, type=data.expression_type)
+            return False
+        try:
+            expression = compile_sql(data.expression or "")
+        except Sql92Error as error:
+            log.warning("filter_refused", group=data.consumer_group, topic=data.topic, reason=str(error))
+            return False
+        self._topics.setdefault(data.topic, {})[data.consumer_group] = Filter(data, expression)
+        return True
+
+    def unregister(self, group: str) -> None:
+        """A group went away: its filters die."""
+        self._bury(self._of(group))
+
+    def _bury(self, filters: Iterable[Filter]) -> None:
+        for found in filters:
+            if not found.dead:
+                found.data.dead_time = self._clock()
+                self._saver.changed()
+
+    def clean(self) -> None:
+        """Remove the filters that are dead for too long."""
+        before = self._clock() - self._clean_after()
+        for topic, groups in list(self._topics.items()):
+            for group in [name for name, found in groups.items() if found.dead and found.data.dead_time <= before]:
+                del groups[group]
+                self._saver.changed()
+            if not groups:
+                del self._topics[topic]
+
+    # ------------------------------------------------------------------ keeping
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes that are not on disk."""
+        return self._saver.dirty
+
+    async def saved(self) -> None:
+        """Clean, then wait until every change so far is on disk. Raises OSError."""
+        self.clean()
+        await self._saver.saved()
+
+    def save(self) -> None:
+        """Clean, then write ``consumerFilter.json`` if anything changed. Raises OSError."""
+        self.clean()
+        self._saver.save()
