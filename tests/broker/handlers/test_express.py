@@ -173,6 +173,7 @@ async def test_many_frames_of_one_read_are_answered_in_order(
     desk: Desk, kind: int, lines: list[asyncio.StreamWriter]
 ) -> None:
     desk.topic("T", queues=4)
+    await desk.broker.topics.saved()
     producer = await line(desk, kind, lines)
     for n in range(400):
         producer.tell(f"UNIQ_KEY\x01{n}", queue_id=n % 4, body=b"%d" % n)
