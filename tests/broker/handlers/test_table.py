@@ -10,8 +10,6 @@ from tests.support.desk import Desk
 OF_THE_NAMESERVER = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327}
 TO_CLIENTS = {39, 40, 220, 221, 326}
 NOT_YET = {
-    324: "request-reply: the answer is pushed to a producer",
-    325: "request-reply: the answer is pushed to a producer",
     50: "access control",
     51: "access control",
     52: "access control",

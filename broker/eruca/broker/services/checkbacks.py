@@ -14,7 +14,8 @@ from collections.abc import Callable
 import structlog
 
 from eruca.broker.config import BrokerConfig
-from eruca.broker.services.halves import Halves, checks_of
+from eruca.broker.services.half_records import checks_of
+from eruca.broker.services.halves import Halves
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.undecided import Half
 from eruca.protocol import api, names

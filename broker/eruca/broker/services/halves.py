@@ -10,15 +10,15 @@ message that closes its half; progress is published only when all it rests on is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from sys import intern
 
 import structlog
 
+from eruca.broker.services.half_records import checks_of, closed_by, half_of, half_sent, identity_of, prepared_of
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import Topics
-from eruca.broker.state.undecided import Half, Identity, Undecided
+from eruca.broker.state.undecided import Identity, Undecided
 from eruca.broker.store import Store
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
@@ -30,7 +30,7 @@ from eruca.protocol.message import (
     decode_properties,
     encode_properties,
 )
-from eruca.protocol.record import Record, body_crc, decode_record
+from eruca.protocol.record import Record, decode_record
 
 HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC
 LAG = 20_000
@@ -87,12 +87,7 @@ class Halves:
 
     def came(self, put: Put, properties: bytes, born: int, body: bytes) -> None:
         """A half message with this text of properties was stored."""
-        values = decode_properties(properties)
-        key = values.get(names.UNIQ_KEY)
-        identity = None if key is None else (key, born, body_crc(body))
-        stored, group = put.store_timestamp, intern(values.get(names.PRODUCER_GROUP, ""))
-        half = Half(put.physical_offset, stored, stored, _immunity(values), group, identity)
-        self.undecided.add(put.queue_offset, half)
+        self.undecided.add(put.queue_offset, half_sent(put, decode_properties(properties), born, body))
 
     def _have_topic(self, topic: str) -> None:
         if topic not in self._topics:
@@ -119,7 +114,7 @@ class Halves:
         The last thing that was stored; of what had been decided before, and is not stored again, only the status
         counts.
         """
-        identity = _identity(half)
+        identity = identity_of(half)
         offset = self.undecided.find(half.queue_offset, identity)
         if offset is None:
             if identity is None or identity not in self._all_given_up():
@@ -188,7 +183,7 @@ class Halves:
         """
         copy = self._copy_back(record, checks)
         if copy is not None:
-            half, former = _half(copy), self.undecided.get(offset)
+            half, former = half_of(copy), self.undecided.get(offset)
             if former is not None:
                 half = half._replace(begun=former.begun, identity=former.identity)
             self.undecided.add(copy.queue_offset, half)
@@ -201,7 +196,7 @@ class Halves:
         given_up = self._all_given_up()
         put = self._copy(record, GIVEN_UP, 0, record.properties_text, sys_flag=record.sys_flag)
         if not put.status:
-            identity = _identity(record)
+            identity = identity_of(record)
             if identity is not None:
                 given_up.add(identity)
             self._write_op(offset)
@@ -211,7 +206,7 @@ class Halves:
         """Ask about a half message again as if for the first time; None when nothing can be stored."""
         copy = self._copy_back(record, 0)
         if copy is not None:
-            half = _half(copy)
+            half = half_of(copy)
             if self._given_up is not None and half.identity is not None:
                 self._given_up.discard(half.identity)
             former = self.undecided.add(copy.queue_offset, half)
@@ -299,15 +294,15 @@ class Halves:
             begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
         done: set[int] = set()
         for op_offset, record in self._records(OP, op_begin):
-            for offset in _offsets_in(record):
+            for offset in closed_by(record):
                 done.add(offset)
                 self.undecided.op(op_offset, offset)
         replaced: list[int] = []
         for offset, record in self._records(HALF, begin, without=done):
-            if _prepared(record) in done:
+            if prepared_of(record) in done:
                 replaced.append(offset)  # a copy that RocketMQ made of what was decided since
                 continue
-            former = self.undecided.add(offset, _half(record))
+            former = self.undecided.add(offset, half_of(record))
             if former is not None:
                 replaced.append(former)
         self._put_back_prepared()
@@ -320,7 +315,7 @@ class Halves:
         """Put back the copies that RocketMQ would take for done by an op message of the copy before them."""
         for offset, half in self.undecided.items():
             record = self.read(offset) if half.copied else None
-            if record is not None and _prepared(record) is not None:
+            if record is not None and prepared_of(record) is not None:
                 self.put_back(offset, record, checks_of(record))
 
     def _progress(self, topic: str) -> int | None:
@@ -350,54 +345,6 @@ class Halves:
         if self._given_up is None:
             self._store.drain()
             begin = self._store.min_offset(GIVEN_UP, 0)
-            found = (_identity(record) for _, record in self._records(GIVEN_UP, begin))
+            found = (identity_of(record) for _, record in self._records(GIVEN_UP, begin))
             self._given_up = {identity for identity in found if identity is not None}
         return self._given_up
-
-
-def checks_of(record: Record) -> int:
-    """How often the producer was asked about a half message."""
-    text = record.properties.get(names.TRANSACTION_CHECK_TIMES, "0")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def _half(record: Record) -> Half:
-    """A half message as it is kept in memory; the sender's clock counts only for one that was put back."""
-    stored, properties = record.store_timestamp, record.properties
-    copied = names.TRANSACTION_CHECK_TIMES in properties
-    return Half(
-        record.physical_offset,
-        min(record.born_timestamp, stored) if copied else stored,
-        stored,
-        _immunity(properties),
-        intern(properties.get(names.PRODUCER_GROUP, "")),
-        _identity(record),
-        copied,
-    )
-
-
-def _identity(record: Record) -> Identity | None:
-    key = record.unique_key
-    return None if key is None else (key, record.born_timestamp, record.body_crc)
-
-
-def _immunity(values: dict[str, str]) -> int | None:
-    """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
-    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
-    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
-        return None
-    return int(text) * 1000
-
-
-def _prepared(record: Record) -> int | None:
-    """The offset of the first copy, in copies that RocketMQ put back in their time of immunity."""
-    text = record.properties.get(names.TRAN_PREPARED_QUEUE_OFFSET, "")
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
-
-
-def _offsets_in(op: Record) -> list[int]:
-    """The half queue offsets that an op message closes: one in 4.x, several with commas in 5.x."""
-    if op.tags != "d":
-        return []
-    parts = op.body.split(b",")
-    return [int(part) for part in parts if part.isdigit() and len(part) < 20]

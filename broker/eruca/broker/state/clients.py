@@ -60,6 +60,7 @@ class Clients:
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
+        self._producer_ids: dict[str, Member] = {}
 
     # ------------------------------------------------------------------ reading
 
@@ -87,16 +88,8 @@ class Clients:
         return {name for name, group in self._consumers.items() if topic in group.subscriptions}
 
     def producer(self, client_id: str) -> Member | None:
-        """A producer by its client id, whatever its group."""
-        return next(
-            (
-                member
-                for members in self._producers.values()
-                for member in members.values()
-                if member.client_id == client_id
-            ),
-            None,
-        )
+        """A producer by its client id, whatever its group; of several the one that was heard of last."""
+        return self._producer_ids.get(client_id)
 
     # ------------------------------------------------------------------ changing
 
@@ -116,7 +109,13 @@ class Clients:
 
     def register_producer(self, group: str, member: Member) -> None:
         """Take over what a heartbeat says of one producer group."""
-        _touch(self._producers.setdefault(group, {}), member)
+        members = self._producers.setdefault(group, {})
+        known = members.get(member.connection)
+        if known is not None and known.client_id != member.client_id:
+            self.unregister_producer(group, member.connection)
+            members = self._producers.setdefault(group, {})
+        _touch(members, member)
+        self._producer_ids[member.client_id] = members[member.connection]
 
     def unregister_consumer(self, group: str, connection: Connection) -> bool:
         """A client leaves a consumer group; whether it was in it."""
@@ -130,11 +129,23 @@ class Clients:
     def unregister_producer(self, group: str, connection: Connection) -> bool:
         """A client leaves a producer group; whether it was in it."""
         members = self._producers.get(group)
-        if members is None or members.pop(connection, None) is None:
+        member = None if members is None else members.pop(connection, None)
+        if members is None or member is None:
             return False
         if not members:
             del self._producers[group]
+        if self._producer_ids.get(member.client_id) is member:
+            self._forget_id(member)
         return True
+
+    def _forget_id(self, gone: Member) -> None:
+        """A member has left its group; its client id may still be known by another group or connection."""
+        del self._producer_ids[gone.client_id]
+        for members in self._producers.values():
+            for member in members.values():
+                if member.client_id == gone.client_id:
+                    self._producer_ids[gone.client_id] = member
+                    return
 
     def lost(self, connection: Connection) -> list[str]:
         """A connection ended; the consumer groups that it was in."""

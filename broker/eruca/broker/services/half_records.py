@@ -1,0 +1,72 @@
+"""What half messages and op messages say of themselves.
+
+Owns which properties and bytes of a record make a half message what it is in memory, and which offsets an op message
+closes. Pure; facts of TransactionalMessageUtil and TransactionalMessageServiceImpl in 4.9.7, and of 5.x's op messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from sys import intern
+
+from eruca.broker.state.undecided import Half, Identity
+from eruca.broker.store.results import Put
+from eruca.protocol import names
+from eruca.protocol.record import Record, body_crc
+
+
+def half_sent(put: Put, values: Mapping[str, str], born: int, body: bytes) -> Half:
+    """A half message that a producer has just sent; ``born`` is its time in ms, ``values`` are its properties."""
+    key, stored = values.get(names.UNIQ_KEY), put.store_timestamp
+    identity = None if key is None else (key, born, body_crc(body))
+    group = intern(values.get(names.PRODUCER_GROUP, ""))
+    return Half(put.physical_offset, stored, stored, immunity_of(values), group, identity)
+
+
+def half_of(record: Record) -> Half:
+    """A half message as it is kept in memory; the sender's clock counts only for one that was put back."""
+    stored, properties = record.store_timestamp, record.properties
+    copied = names.TRANSACTION_CHECK_TIMES in properties
+    return Half(
+        record.physical_offset,
+        min(record.born_timestamp, stored) if copied else stored,
+        stored,
+        immunity_of(properties),
+        intern(properties.get(names.PRODUCER_GROUP, "")),
+        identity_of(record),
+        copied,
+    )
+
+
+def checks_of(record: Record) -> int:
+    """How often the producer was asked about a half message."""
+    text = record.properties.get(names.TRANSACTION_CHECK_TIMES, "0")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def identity_of(record: Record) -> Identity | None:
+    """What all copies of a half message have in common; None where its producer gave it no unique key."""
+    key = record.unique_key
+    return None if key is None else (key, record.born_timestamp, record.body_crc)
+
+
+def immunity_of(values: Mapping[str, str]) -> int | None:
+    """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
+    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
+    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
+        return None
+    return int(text) * 1000
+
+
+def prepared_of(record: Record) -> int | None:
+    """The offset of the first copy, in copies that RocketMQ put back in their time of immunity."""
+    text = record.properties.get(names.TRAN_PREPARED_QUEUE_OFFSET, "")
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
+
+
+def closed_by(op: Record) -> list[int]:
+    """The half queue offsets that an op message closes: one in 4.x, several with commas in 5.x."""
+    if op.tags != "d":
+        return []
+    parts = op.body.split(b",")
+    return [int(part) for part in parts if part.isdigit() and len(part) < 20]
