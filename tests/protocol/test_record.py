@@ -19,6 +19,7 @@ from eruca.protocol.record import (
     host_bytes,
     host_text,
     peek,
+    properties_of,
     record_size,
 )
 
@@ -124,6 +125,7 @@ def test_records_come_back_as_they_were(messages: list[dict[str, object]], low_b
         fields = record._asdict()
         assert {name: fields["properties_text" if name == "properties" else name] for name in message} == message
         text = record.properties_text
+        assert properties_of(memoryview(encode_record(**message))) == text  # type: ignore[arg-type]
         assert record.size == record_size(record.sys_flag, len(record.body), len(record.topic.encode()), len(text))
 
 
@@ -151,8 +153,11 @@ def test_a_5x_record_with_a_long_topic_is_read() -> None:
     tail = PLAIN[body_end + 1 + 2 :]
     size = body_end + 2 + len(topic) + len(tail)
     v2 = size.to_bytes(4, "big") + MAGIC_V2.to_bytes(4, "big") + PLAIN[8:body_end]
-    record = decode_record(v2 + len(topic).to_bytes(2, "big") + topic + tail, check=True)
+    whole = v2 + len(topic).to_bytes(2, "big") + topic + tail
+    record = decode_record(whole, check=True)
     assert (record.topic, record.body, record.properties) == ("t" * 300, b"hello", v1.properties)
+    assert properties_of(whole) == v1.properties_text
+    assert properties_of(whole[:60]) == properties_of(b"") == b""
 
 
 @pytest.mark.parametrize(

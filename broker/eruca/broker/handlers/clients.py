@@ -123,7 +123,7 @@ def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
     if subscription.expression_type != SQL92:
         raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, filter_refused(subscription.expression_type).remark)
     try:
-        compile_sql(subscription.sub_string)
+        compile_sql(subscription.sub_string or "")
     except Sql92Error as error:
         raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
     return Reply()

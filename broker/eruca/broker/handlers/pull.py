@@ -7,6 +7,7 @@ PullMessageProcessor in 4.9.7. Invariant: a pull is answered once; while it is h
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import lru_cache
 from time import monotonic
 from typing import NamedTuple
 
@@ -224,10 +225,16 @@ def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionD
     if known is not None:
         return selecting.by_expression(known.expression)
     try:
-        return selecting.by_expression(compile_sql(subscription.sub_string))
+        return selecting.by_expression(compile_sql(subscription.sub_string or ""))
     except Sql92Error as error:
-        log.warning("expression_ignored", group=ask.consumer_group, topic=ask.topic, reason=str(error))
+        _tell_ignored(ask.consumer_group, ask.topic, str(error))
         return selecting.EVERYTHING
+
+
+@lru_cache(maxsize=256)
+def _tell_ignored(group: str, topic: str, reason: str) -> None:
+    """Log an expression that does not count, once and not with every pull."""
+    log.warning("expression_ignored", group=group, topic=topic, reason=reason)
 
 
 # ---------------------------------------------------------------------- answers
