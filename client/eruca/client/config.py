@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.protocol import names
 
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
+HEADERS = ("JSON", "ROCKETMQ", "MSGPACK")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +35,9 @@ class ClientSettings:
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
         route_interval: how often routes are asked for again (pollNameServerInterval).
         heartbeat_interval: how often brokers are told of this client (heartbeatBrokerInterval).
+        header: how the headers of requests are written. ``JSON`` and ``ROCKETMQ`` are understood by every server
+            (``rocketmq.serialize.type`` in Java); with ``MSGPACK`` each connection begins with JSON and an offer, and
+            goes over to msgpack only when the server, an Eruca one, takes the offer.
     """
 
     nameserver: str | tuple[str, ...] | None = None
@@ -43,6 +48,7 @@ class ClientSettings:
     request_timeout: float = 3.0
     route_interval: float = 30.0
     heartbeat_interval: float = 30.0
+    header: Literal["JSON", "ROCKETMQ", "MSGPACK"] = "JSON"
 
     @classmethod
     def choose(cls, settings: ClientSettings | None, nameserver: str | Sequence[str] | None) -> ClientSettings:
@@ -54,6 +60,8 @@ class ClientSettings:
         return replace(chosen, nameserver=find_nameservers(nameserver or chosen.nameserver))
 
     def __post_init__(self) -> None:
+        if self.header not in HEADERS:
+            raise BadConfig(f"header={self.header!r} is not allowed: one of {', '.join(HEADERS)} is expected")
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not value > 0:

@@ -27,7 +27,7 @@ from eruca.client.errors import (
 )
 from eruca.client.log import log
 from eruca.client.nameservers import Nameservers
-from eruca.protocol import api
+from eruca.protocol import api, frame
 from eruca.protocol.bodies import (
     ClusterInfo,
     ConsumerData,
@@ -68,7 +68,12 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.address = settings.client_ip or identity.local_address()
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
-        self.channels = Channels(Router(self, [pushed.routes]), connect_timeout=settings.connect_timeout, offer=False)
+        self.channels = Channels(
+            Router(self, [pushed.routes]),
+            connect_timeout=settings.connect_timeout,
+            serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
+            offer=settings.header == "MSGPACK",
+        )
         self.nameservers = Nameservers(
             find_nameservers(settings.nameserver), self.channels, timeout=settings.request_timeout
         )
