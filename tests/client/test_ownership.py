@@ -196,3 +196,10 @@ async def test_a_condition_that_a_broker_cannot_check_is_told_at_start(server: S
     async with consumer:
         (data,) = server.heartbeats[-1].consumer_data_set
         assert {each.sub_string for each in data.subscription_data_set} == {"a > 5", "*"}
+
+
+async def test_a_condition_that_is_none_is_told_at_once(server: Scripted) -> None:
+    consumer = PushConsumer("g", nameserver=server.address)
+    with pytest.raises(UsageError, match="The SQL92 expression 'a > ' is wrong at position 5: a property or a const"):
+        consumer.subscribe("T", "a > ", expression_type="SQL92")
+    assert not consumer.subscriptions

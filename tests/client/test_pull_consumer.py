@@ -118,5 +118,9 @@ async def test_wrong_use_is_told(lab: Lab) -> None:
         await lab.puller.pull(QUEUE, -1)
     with pytest.raises(UsageError, match="names no tag"):
         await lab.puller.pull(QUEUE, 0, expression="||")
+    with pytest.raises(UsageError, match="NULL cannot be compared"):
+        await lab.puller.pull(QUEUE, 0, expression="a = NULL", expression_type="SQL92")
+    with pytest.raises(BrokerRefused, match="does not support consumer to filter message by SQL92"):
+        await lab.puller.pull(QUEUE, 0, expression="a > 5", expression_type="SQL92")
     with pytest.raises(BrokerRefused, match="queueId"):
         await lab.puller.pull(MessageQueue("T", "broker-a", 77), 0)

@@ -18,6 +18,7 @@ from eruca.client import brokers, report
 from eruca.client.assign import Strategy, averagely
 from eruca.client.config import ClientSettings, check_group, check_topic, find_nameservers
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.expressions import subscription_of
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.listeners import Listener, Runner, Work, run_listener
 from eruca.client.log import log
@@ -131,11 +132,7 @@ class PushConsumer:
         subscribe alike. May be called before and after start; returns the consumer. Raises BadName and UsageError.
         """
         check_topic(topic)
-        try:
-            subscription = build_subscription(topic, expression, version=now_ms(), expression_type=expression_type)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        self.subscriptions[topic] = subscription
+        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, now_ms())
         self._subscriptions_changed()
         return self
 

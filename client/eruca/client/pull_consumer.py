@@ -16,6 +16,7 @@ from typing import Self
 from eruca.client import brokers
 from eruca.client.config import ClientSettings, check_group, check_topic
 from eruca.client.errors import StateError, UsageError, translate
+from eruca.client.expressions import subscription_of
 from eruca.client.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -24,7 +25,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_records
-from eruca.protocol.subscription import ALL, TAG, build_subscription, passes_tag
+from eruca.protocol.subscription import ALL, TAG, passes_tag
 from eruca.remoting import Answer
 
 
@@ -192,10 +193,7 @@ class PullConsumer:
                 f"offset={offset}, max_messages={max_messages}: an offset of 0 or more and a count of 1 or more "
                 "are expected."
             )
-        try:
-            wanted = build_subscription(queue.topic, expression, version=0, expression_type=expression_type)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        subscription = subscription_of(queue.topic, expression, expression_type, 0)
         ask = pull.PullMessage(
             consumer_group=self.group,
             topic=queue.topic,
@@ -210,4 +208,4 @@ class PullConsumer:
             expression_type=expression_type,
         )
         answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
-        return PullResult(answer, queue, wanted)
+        return PullResult(answer, queue, subscription)
