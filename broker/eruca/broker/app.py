@@ -114,6 +114,7 @@ class BrokerApp:
         for damage in report.damages:
             log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
         broker.store.start()
+        await self._replicate(ports)
         broker.pulse.start()
         self._tasks = [
             asyncio.create_task(statistics.keep(broker.statistics, self._totals, broker.clock)),
@@ -132,6 +133,20 @@ class BrokerApp:
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
+
+    async def _replicate(self, ports: Ports) -> None:
+        """Accept slaves, or follow the master that nameservers tell of."""
+        broker = self.broker
+        if self.config.is_slave:
+            broker.registration.on_master = self._follow
+            broker.following.start()
+            broker.tables.start()
+        else:
+            await broker.slaves.start(ports.ha)
+
+    def _follow(self, master: str | None, ha_address: str | None) -> None:
+        self.broker.tables.follow(master)
+        self.broker.following.follow(ha_address)
 
     def _totals(self, now: int) -> Moment:
         return moment(self.broker.store.figures(), now)
@@ -176,6 +191,9 @@ class BrokerApp:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         broker.pulse.stop()
+        await broker.slaves.stop()
+        await broker.following.stop()
+        await broker.tables.stop()
         for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, broker.delays):
             try:
                 kept.save()
@@ -192,10 +210,10 @@ class BrokerApp:
         self.faults.append(str(error))
 
     async def _let_sends_end(self) -> None:
-        """Wait until the sends that wait for the disk are answered."""
+        """Wait until the sends that wait for the disk or a slave are answered."""
         await asyncio.sleep(0)  # those of this round of the loop have asked the store then
         if self.broker.waiting_sends:
-            waiter = self.broker.store.durable(self.broker.store.figures().max_offset)
+            waiter = self.broker.kept(self.broker.store.figures().max_offset)
             if waiter is not None:
                 await waiter
 

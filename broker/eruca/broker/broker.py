@@ -19,6 +19,9 @@ from eruca.broker.services.holds import Holds
 from eruca.broker.services.intake import Intake
 from eruca.broker.services.pulse import Pulse
 from eruca.broker.services.registration import Registration
+from eruca.broker.services.replication.following import Following
+from eruca.broker.services.replication.slaves import Slaves
+from eruca.broker.services.replication.tables import Tables
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.filters import Filters
@@ -72,7 +75,7 @@ class Broker:
         )
         self.clients = Clients()
         self.locks = Locks()
-        self.store = Store(store_config(config.store), clock=clock)
+        self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave)
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
         self.statistics = Statistics(config.broker_cluster_name, clock())
@@ -91,7 +94,11 @@ class Broker:
         self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
         self.pulse = Pulse()
         self.accepting = False
-        self.waits = config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.slaves = Slaves(self.store, config.store)
+        self.following = Following(self.store, config.store)
+        self.tables = Tables(self.topics, self.groups, self.offsets, self.delays.offsets)
+        self.kept = self.slaves.kept if self.slaves.sync else self.store.durable
+        self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
         self.address = ""

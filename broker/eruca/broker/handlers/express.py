@@ -16,7 +16,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.send import judge_flush
+from eruca.broker.handlers.send import judge
+from eruca.broker.services.replication.slaves import Kept
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
 from eruca.protocol.cuts import Values, binary_head, cut_binary, cut_json, json_head
@@ -138,7 +139,7 @@ def express(broker: Broker) -> Express:
 
 
 class Waiting:
-    """Answers that wait for the disk: all of one round of the loop for the same flush."""
+    """Answers that wait for the disk or a slave: all of one round of the loop for the same."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -151,7 +152,7 @@ class Waiting:
         return self._broker.waiting_sends >= self._broker.config.send_thread_pool_queue_capacity
 
     def add(self, connection: Connection, answer: bytes, end: int) -> None:
-        """Send ``answer`` once the log is on disk up to ``end``."""
+        """Send ``answer`` once the log is as safe as is promised up to ``end``."""
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._ask)
         self._answers.append((connection, answer))
@@ -161,34 +162,34 @@ class Waiting:
     def _ask(self) -> None:
         answers, self._answers = self._answers, []
         done = partial(self._done, answers, monotonic())
-        waiter = self._broker.store.durable(self._end)
+        waiter = self._broker.kept(self._end)
         if waiter is None:
             done(None)
         else:
             asyncio.ensure_future(waiter).add_done_callback(done)
 
-    def _done(self, answers: list[tuple[Connection, bytes]], since: float, waiter: asyncio.Future[bool] | None) -> None:
+    def _done(self, answers: list[tuple[Connection, bytes]], since: float, waiter: asyncio.Future[Kept] | None) -> None:
         broker = self._broker
         broker.waiting_sends -= len(answers)
         if waiter is not None and waiter.cancelled():
             return
-        flushed = waiter is None or waiter.result()
+        kept = waiter is None or waiter.result()
         took = int((monotonic() - since) * 1000)
         for connection, answer in answers:
             broker.statistics.put_took(took)
-            if flushed:
+            if kept is True:
                 connection.send(answer)
             else:
-                _answer_unflushed(broker, connection, answer)
+                _answer_otherwise(broker, connection, answer, kept)
 
 
-def _answer_unflushed(broker: Broker, connection: Connection, answer: bytes) -> None:
+def _answer_otherwise(broker: Broker, connection: Connection, answer: bytes, kept: Kept) -> None:
     """What ``send`` would answer: the same with another code, or a refusal."""
     found = frame.split(answer, 0)
     assert found is not None
     serialization, start, end, _ = found
     head = frame.read(serialization, answer[start:end])
-    reply = judge_flush(broker, Reply(0, frame.typed(SendReply, head)), done=False)
+    reply = judge(broker, Reply(0, frame.typed(SendReply, head)), kept)
     head.flag = 0
     connection.reply(Call(Empty(), b"", connection, head, serialization, b""), reply)
 

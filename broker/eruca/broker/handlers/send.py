@@ -1,8 +1,8 @@
 """Sending messages: one by one, in batches, and one-way (10, 310, 320).
 
 Owns the way from a request to the store and back; the checks are in ``services.intake``. Facts: SendMessageProcessor
-in 4.9.7. Invariant: 0 is answered only for what is stored, and where the disk is waited for, on disk; a topic that
-was made for a message is on disk before that message is answered.
+in 4.9.7. Invariant: 0 is answered only for what is stored, and where the disk or a slave is waited for, there; a topic
+that was made for a message is on disk before that message is answered.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.services.intake import Destination, Properties, Send
+from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.store.results import PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -191,10 +192,10 @@ def _ids(host: str, count: int) -> str:
 
 
 def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -> Result:
-    """Answer when the message up to ``end_offset``, and a topic made for it, are on disk."""
+    """Answer when the message up to ``end_offset`` is as safe as is promised, and a topic made for it on disk."""
     if broker.topics.dirty:
         return _after_saving(broker, reply, end_offset)
-    waiter = broker.store.durable(end_offset)
+    waiter = broker.kept(end_offset)
     if waiter is None:
         return reply
     if isinstance(waiter, asyncio.Future):  # as a callback: a task for each send would double its cost
@@ -204,15 +205,15 @@ def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -
     return _after_flush(broker, reply, waiter)
 
 
-def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter: asyncio.Future[bool]) -> None:
+def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter: asyncio.Future[Kept]) -> None:
     broker.waiting_sends -= 1
     broker.statistics.put_took(int((monotonic() - since) * 1000))
     if not waiter.cancelled():
-        call.connection.reply(call, judge_flush(broker, reply, done=waiter.result()))
+        call.connection.reply(call, judge(broker, reply, waiter.result()))
 
 
-async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[bool]) -> Reply:
-    return judge_flush(broker, reply, done=await waiter)
+async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[Kept]) -> Reply:
+    return judge(broker, reply, await waiter)
 
 
 async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
@@ -222,13 +223,15 @@ async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
         ) from None
-    waiter = broker.store.durable(end_offset)
+    waiter = broker.kept(end_offset)
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
 
 
-def judge_flush(broker: Broker, reply: Reply, *, done: bool) -> Reply:
-    """The answer to a stored message, given whether it came to the disk in time."""
-    if not done:
+def judge(broker: Broker, reply: Reply, kept: Kept) -> Reply:
+    """The answer to a stored message, given what became of it on the disk and on slaves."""
+    if isinstance(kept, ResponseCode):
+        reply.code = kept
+    elif not kept:
         if broker.store.refusal is not None:  # the flush failed: nothing is acknowledged any more
             refused = _unavailable(broker)
             header = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)

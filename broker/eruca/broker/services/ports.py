@@ -1,7 +1,7 @@
 """Which three ports a broker takes: its own, the VIP port two below, the HA port one above.
 
-Owns the search for free ones when the port is 0, and the HA port, which is held so that what nameservers are told of
-it stays true. Must not know what is served.
+Owns the search for free ones when the port is 0, and the HA port, which a slave only holds so that what nameservers
+are told of it stays true. Must not know what is served.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRIES = 20
 
 
 class Ports(NamedTuple):
-    """Sockets that are bound, not listening yet; ``ha`` never listens here."""
+    """Sockets that are bound, not listening yet."""
 
     main: socket.socket
     vip: socket.socket

@@ -8,7 +8,7 @@ Invariant: nobody waits for a nameserver that does not answer, except who asked 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -24,7 +24,7 @@ from eruca.protocol.bodies import (
     body_crc32,
 )
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.headers.routes import RegisterBroker, UnregisterBroker
+from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, UnregisterBroker
 from eruca.remoting import Channels, Connection, RemotingError
 
 RETRY_AFTER = 2.0
@@ -43,6 +43,9 @@ class Registration:
     def __init__(self, config: BrokerConfig, topics: Topics) -> None:
         self._config = config
         self._topics = topics
+        self.on_master: Callable[[str | None, str | None], None] | None = None
+        """Of a slave: called with its master's address and HA address as a nameserver knows them, None for unknown."""
+        self._lacks_master = config.is_slave
         self._address = ""
         self._ha_address = ""
         self._channels: Channels | None = None
@@ -97,7 +100,7 @@ class Registration:
             if not ready.done():
                 ready.set_result(None)
             try:
-                async with asyncio.timeout(period if done else RETRY_AFTER):
+                async with asyncio.timeout(period if done and not self._lacks_master else RETRY_AFTER):
                     await self._due[nameserver].wait()
                     forced = True
             except TimeoutError:
@@ -150,6 +153,7 @@ class Registration:
             answer = await self._channels.call(
                 nameserver, api.REGISTER_BROKER, self._header(body), body, timeout=timeout
             )
+            self._hear_of_master(answer.header)
             if answer.body:
                 self._topics.set_order(KVTable.decode(answer.body).table)
         except (RemotingError, Refused, ProtocolError) as error:
@@ -161,6 +165,11 @@ class Registration:
             log.info("registered", nameserver=nameserver, address=self._address)
             self._registered.add(nameserver)
         return True
+
+    def _hear_of_master(self, found: RegisterBrokerReply) -> None:
+        if self.on_master is not None:
+            self._lacks_master = not found.master_addr
+            self.on_master(found.master_addr or None, found.ha_server_addr or None)
 
     async def _is_outdated(self, nameserver: str) -> bool:
         assert self._channels is not None

@@ -41,6 +41,11 @@ class DelayOffsets:
             self._kept = dict(table)
             self._saver.changed()
 
+    def take_over(self, other: bodies.DelayOffsets) -> None:
+        """Be equal to a master's table."""
+        self.table = other.offset_table
+        self.keep(self.table)
+
     async def saved(self) -> None:
         """Wait until what was to be kept is on disk. Raises OSError."""
         await self._saver.saved()

@@ -77,6 +77,18 @@ class Groups:
             self._change()
         return config
 
+    def take_over(self, other: SubscriptionGroupWrapper) -> None:
+        """Be equal to a master's table, its version too; nothing happens when the versions agree."""
+        if other.data_version == self.version:
+            return
+        self._table = {}
+        for name, config in other.subscription_group_table.items():
+            if names.group_fault(name) is None:
+                config.group_name = name
+                self._table[name] = config
+        self.version = other.data_version
+        self._saver.changed()
+
     def _change(self) -> None:
         self.version = self.version.following(self._clock())
         self._saver.changed()

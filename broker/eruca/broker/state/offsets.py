@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.fastjson import Style
 
@@ -84,6 +85,15 @@ class Offsets:
             queues = self._table[key] = {}
         queues[queue_id] = offset
         self._saver.changed()
+
+    def take_over(self, other: ConsumerOffsets) -> None:
+        """Have the offsets of a master's table; those of groups and topics that it does not have stay."""
+        for key, queues in other.offset_table.items():
+            topic, group = _split(key)
+            legal = names.topic_fault(topic) is None and names.group_fault(group) is None
+            if legal and self._table.get(key) != queues:
+                self._table[key] = queues
+                self._saver.changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give group ``target`` the offsets that group ``source`` has in a topic."""

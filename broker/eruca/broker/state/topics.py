@@ -155,6 +155,22 @@ class Topics:
                 config.order = wanted
                 self._change(name)
 
+    def take_over(self, other: TopicConfigSerializeWrapper) -> None:
+        """Be equal to a master's table, its version too; nothing happens when the versions agree."""
+        if other.data_version == self.version:
+            return
+        former = self._table
+        self._table = {}
+        for name, config in other.topic_config_table.items():
+            if names.topic_fault(name) is None:
+                config.topic_name = name
+                self._table[name] = config
+        self.version = other.data_version
+        self._saver.changed()
+        for name in former.keys() | self._table.keys():
+            for watch in self.watchers:
+                watch(name)
+
     def renew(self) -> None:
         """Raise the version without a change of a topic, so that nameservers take over what is told of them anew."""
         self.version = self.version.following(self._clock())

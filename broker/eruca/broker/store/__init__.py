@@ -2,6 +2,7 @@
 
 from eruca.broker.store.commit_log import StoreDamaged
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
+from eruca.broker.store.copying import CopyRefused
 from eruca.broker.store.marks import StoreLocked
 from eruca.broker.store.results import (
     Damage,
@@ -19,6 +20,7 @@ from eruca.broker.store.store import Store
 from eruca.broker.store.verify import Finding, Verification, verify
 
 __all__ = [
+    "CopyRefused",
     "Damage",
     "Figures",
     "Finding",

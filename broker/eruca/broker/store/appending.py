@@ -44,6 +44,8 @@ class Appending:
     ) -> None:
         self.refusal: str | None = "the store is not open"
         """Why nothing is accepted at present; None when all is well."""
+        self.standing: str | None = None
+        """Why nothing is ever accepted, of a store that only copies another one."""
         self.no_room: str | None = None
         """Why the last append found no room; it is tried again with a later one."""
         self.wake: Callable[[], object] = bool

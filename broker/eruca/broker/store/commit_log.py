@@ -128,6 +128,32 @@ class CommitLog:
         self.position = start
         self._aim(segment)
 
+    def restart_at(self, position: int) -> None:
+        """Let an empty log begin at ``position``, the beginning of a file."""
+        while self.segments:
+            self.segments.pop().path.unlink(missing_ok=True)
+        self.position = self.limit = position
+
+    def extend(self, data: memoryview) -> None:
+        """Append bytes as another log has them at this place, ends of files included, on to the next file.
+
+        Raises:
+            OSError: the disk is full or fails; what is before ``position`` is written.
+        """
+        while data:
+            if not self.segments or self.position == self.segments[-1].end:
+                self.segments.append(Segment(self.path / f"{self.position:020d}", self.position, self.segment_size))
+                self.new_files = True
+                self._aim(self.segments[-1])
+            segment = self.segments[-1]
+            at = self.position - segment.start
+            count = min(len(data), segment.size - at)
+            segment.allocate(at, count, 0)
+            segment.view[at : at + count] = data[:count]
+            self.position += count
+            self.limit = self.position
+            data = data[count:]
+
     def segment_of(self, offset: int) -> Segment | None:
         """The file that holds ``offset``, None when it is not (or no longer) there."""
         if not self.segments:

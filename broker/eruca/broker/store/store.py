@@ -20,6 +20,8 @@ import structlog
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
+from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.broker.store.copying import Copying
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.index import Index
@@ -47,10 +49,11 @@ class Store:
 
     ``put`` and ``put_batch`` are those of ``Appending``; ``store_time``, ``earliest_store_time``
     and ``offset_by_time`` those of ``Reading``; ``persist``, ``check_disk`` and ``clean`` those of
-    ``Upkeep``.
+    ``Upkeep``. ``copying`` hands out the log's bytes; a store that ``follows`` another one takes them in
+    there, and accepts no message.
     """
 
-    def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
         self.config = config
         self._clock = clock
         self._log = CommitLog(
@@ -67,6 +70,11 @@ class Store:
         self._flush = Flush(self._log, config.sync_flush_timeout, eager=config.sync_flush)
         self._flush.on_flushed = self._flushed
         self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
+        if follows:
+            self._appending.standing = "this store is the copy of a master's: send to the master"
+        self.copying = Copying(
+            self._log, self._queues, self._dispatch, self._appending, self._flush, sync=config.sync_flush
+        )
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._reading = Reading(self._log, self._queues, Limits(config, self._memory))
         self._reading.on_damage = _log_damage
@@ -78,6 +86,9 @@ class Store:
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
         """When set, only records that end at or before it are dispatched (a slave's confirmed offset)."""
+        self.on_written: Callable[[], None] | None = None
+        """Called before each dispatch: after rounds of the loop in which something was written, under
+        SYNC_FLUSH after flushes."""
         self.recovery = RecoveryReport(end_offset=0)
         """What the last ``open`` found."""
         self.put = self._appending.put
@@ -128,6 +139,7 @@ class Store:
         self.recovery.notes += notes
         self._appending.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
         self._upkeep.move_min_offsets()
+        self.copying.begin()
         set_abort(root)
         self._flush.flush()
         try:
@@ -238,6 +250,8 @@ class Store:
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
+        if self.on_written is not None:
+            self.on_written()
     ) -> Got | Awaitable[Got]:
         """Messages of a queue from ``offset`` on, by RocketMQ's rules (at most 32 a call).
 
@@ -344,7 +358,7 @@ class Store:
             gets_found=reading.found,
             gets_missed=reading.missed,
             gets_messages=reading.messages,
-            damaged_records=reading.damaged + len(self.recovery.damages),
+            damaged_records=reading.damaged + len(self.recovery.damages) + len(self.copying.damages),
             skipped_bytes=self.recovery.skipped_bytes,
             last_flush_millis=flush.last_millis,
             flushes=flush.count,

@@ -61,6 +61,7 @@ class Upkeep:
     # ---- writing out
 
     def begin(self) -> tuple[Covered, int]:
+        self._full: str | None = None
         """What a write-out begun now covers, and the store time of the newest message."""
         units = sum(queue.max_offset for queue in self._queues.queues.values())
         return (self._dispatch.position, units), self._appending.last_time
@@ -113,10 +114,11 @@ class Upkeep:
         """Look how full the disk is; past the mark nothing is accepted until there is room again."""
         self.disk = disk_of(self._config.store_path_root_dir)
         if self._flush.fault is None:
-            before, self._appending.refusal = self._appending.refusal, disk_refusal(self.disk, self._config)
-            if before is None and self._appending.refusal is not None:
-                log.error("disk_full", reason=self._appending.refusal)
-            elif before is not None and self._appending.refusal is None:
+            before, self._full = self._full, disk_refusal(self.disk, self._config)
+            self._appending.refusal = self._full or self._appending.standing
+            if before is None and self._full is not None:
+                log.error("disk_full", reason=self._full)
+            elif before is not None and self._full is None:
                 log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
     def clean(self, *, by_hand: bool = False) -> int:

@@ -1,0 +1,195 @@
+"""The slave's side of the log: connects to its master, takes in what comes, and reports how far it is.
+
+Owns the connection to the master's HA address and when it is made again. Facts: HAService.HAClient in 4.9.7; beyond
+them the first report is sent at once, and a master that falls silent is given up. Invariant: what is reported is in
+this log, under SYNC_FLUSH on the disk; the reported log equals the master's up to there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import structlog
+
+from eruca.broker.config import StoreSettings
+from eruca.broker.services.replication.frames import Frame, FrameReader, report
+from eruca.broker.store import CopyRefused, Store
+from eruca.protocol.errors import ProtocolError
+
+RETRY_AFTER = 1.0
+"""Seconds until the next try after one in which no log came; after another the next follows at once."""
+CONNECT_TIMEOUT = 3.0
+"""Seconds."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class Following:
+    """Keeps a slave's log equal to its master's."""
+
+    def __init__(self, store: Store, settings: StoreSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._address = settings.ha_master_address or None
+        self._fixed = self._address is not None
+        self._told = asyncio.Event()
+        self._link: Link | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failing = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the master."""
+        return self._link is not None
+
+    def follow(self, address: str | None) -> None:
+        """Learn the master's HA address from a nameserver; None and a configured address leave it as it is."""
+        if address and not self._fixed and address != self._address:
+            log.info("master_ha_address", address=address, former=self._address)
+            self._address = address
+            self._told.set()
+            if self._link is not None:
+                self._link.close()
+
+    def start(self) -> None:
+        """Begin to follow; the store is open and started."""
+        self._store.on_written = self._written
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._store.on_written = None
+
+    def _written(self) -> None:
+        if self._link is not None:
+            self._link.report_if_advanced()
+
+    async def _run(self) -> None:
+        while True:
+            self._told.clear()
+            if self._address is None:
+                await self._told.wait()
+                continue
+            if not await self._follow_once(self._address):
+                try:
+                    async with asyncio.timeout(RETRY_AFTER):
+                        await self._told.wait()
+                except TimeoutError:
+                    pass
+
+    async def _follow_once(self, address: str) -> bool:
+        """Follow by one connection to its end; whether any of the log came."""
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            waiter = self._store.durable(self._store.copying.end_offset)
+            if waiter is not None:
+                await waiter
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                _, link = await loop.create_connection(lambda: Link(self._store, self._settings), host, int(port))
+        except (OSError, TimeoutError, ValueError) as fault:
+            if not self._failing:
+                log.warning("master_not_reached", address=address, fault=str(fault) or "timeout")
+            self._failing = True
+            return False
+        log.info("following", master=address, end=self._store.copying.end_offset)
+        self._failing = False
+        self._link = link
+        try:
+            await link.ended
+        finally:
+            self._link = None
+            link.close()
+        log.info("master_lost", master=address, reason=link.reason, end=self._store.copying.end_offset)
+        return link.received > 0
+
+
+class Link(asyncio.Protocol):
+    """One connection to the master; ``ended`` is done when it is over, ``received`` counts the log's bytes."""
+
+    def __init__(self, store: Store, settings: StoreSettings) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.received = 0
+        self.reason = "closed by the master"
+        self._store = store
+        self._copying = store.copying
+        self._heartbeat = settings.ha_send_heartbeat_interval / 1000
+        self._silence = settings.ha_housekeeping_interval / 1000
+        self._frames = FrameReader()
+        self._reported = -1
+        self._heard_at = self._reported_at = loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell the master where to begin."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._report(self._copying.end_offset)
+        self._beat()
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        """Wake who waits for the end."""
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _give_up(self, reason: str) -> None:
+        self.reason = reason
+        self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Frames of the master's log."""
+        self._heard_at = asyncio.get_running_loop().time()
+        try:
+            for frame in self._frames.feed(data):
+                self._take(frame)
+        except (ProtocolError, CopyRefused) as fault:
+            log.error("copy_refused", reason=str(fault))
+            self._give_up(str(fault))
+        except OSError as fault:
+            log.error("copy_not_written", fault=str(fault))
+            self._give_up(f"the copy could not be written: {fault.strerror}")
+        self.report_if_advanced()
+
+    def _take(self, frame: Frame) -> None:
+        end = self._copying.end_offset
+        if end and frame.offset != end:
+            raise CopyRefused(f"the log here ends at {end}, but the master goes on at {frame.offset}")
+        if frame.data:
+            self._copying.append(frame.offset, frame.data)
+            self.received += len(frame.data)
+
+    # ------------------------------------------------------------------ reports
+
+    def report_if_advanced(self) -> None:
+        """Report what the master has not been told."""
+        if self._copying.safe_offset > self._reported:
+            self._report(self._copying.safe_offset)
+
+    def _report(self, offset: int) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._reported = offset
+            self._reported_at = asyncio.get_running_loop().time()
+            self._transport.write(report(offset))
+
+    def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
+        if now - self._heard_at > self._silence:
+            self._give_up("the master was silent for longer than haHousekeepingInterval")
+        elif now - self._reported_at > self._heartbeat:
+            self._report(self._reported)

@@ -1,0 +1,76 @@
+"""The HA protocol's bytes: frames of log from the master, reports of an offset from the slave.
+
+A frame is the log offset of its first byte (8 bytes), the number of bytes (4), and those bytes; one without bytes is a
+heartbeat. A report is 8 bytes: where the slave's log ends. Pure: bytes to values, in any chunking.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from eruca.protocol.errors import ProtocolError
+
+_HEAD: Final = struct.Struct(">qi")
+_REPORT: Final = struct.Struct(">q")
+LARGEST: Final = 64 << 20
+"""Bytes that a frame may claim to have; Java's slave takes 4 MiB."""
+
+
+class Frame(NamedTuple):
+    """Bytes of the master's log from ``offset`` on; none in a heartbeat."""
+
+    offset: int
+    data: bytes
+
+
+def frame_head(offset: int, size: int) -> bytes:
+    """What stands before ``size`` bytes of the log."""
+    return _HEAD.pack(offset, size)
+
+
+def report(offset: int) -> bytes:
+    """The report of a slave whose log ends at ``offset``."""
+    return _REPORT.pack(offset)
+
+
+class FrameReader:
+    """Puts frames together."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that ``data`` completes. Raises ProtocolError for a head that no master sends."""
+        rest = self._rest
+        rest += data
+        frames = []
+        at = 0
+        while len(rest) - at >= _HEAD.size:
+            offset, size = _HEAD.unpack_from(rest, at)
+            if offset < 0 or not 0 <= size <= LARGEST:
+                raise ProtocolError(f"no frame of a master's log has offset {offset} and size {size}")
+            start = at + _HEAD.size
+            if len(rest) < start + size:
+                break
+            at = start + size
+            frames.append(Frame(offset, bytes(rest[start:at])))
+        del rest[:at]
+        return frames
+
+
+class ReportReader:
+    """Puts reports together."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> int | None:
+        """The newest of the reports that ``data`` completes, None when it completes none."""
+        rest = self._rest + data
+        whole = len(rest) - len(rest) % _REPORT.size
+        self._rest = rest[whole:]
+        if not whole:
+            return None
+        newest: int = _REPORT.unpack_from(rest, whole - _REPORT.size)[0]
+        return newest

@@ -1,0 +1,148 @@
+"""The slaves of this master: the port they connect to, how far they confirmed, and who waits for that.
+
+Owns ``confirmed`` and, of a SYNC_MASTER, the limit of what may be read. Facts: HAService and
+CommitLog.submitReplicaRequest in 4.9.7. Invariants: ``confirmed`` never goes back; a SYNC_MASTER with a slave in reach
+lets nobody read what no slave has confirmed, and answers a send that waits with 0 only for what one has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable
+
+from eruca.broker.config import BrokerRole, StoreSettings
+from eruca.broker.services.replication.supply import Supply
+from eruca.broker.store import Store
+from eruca.protocol.codes import ResponseCode
+
+Kept = bool | ResponseCode
+"""Whether a message is as safe as its broker promises: True; False when the disk did not take it in time;
+else the code that says what is wrong with the slaves."""
+
+
+class Slaves:
+    """All slaves that are connected."""
+
+    def __init__(self, store: Store, settings: StoreSettings) -> None:
+        self.confirmed = 0
+        """Up to where the log is on a slave."""
+        self.connected: set[Supply] = set()
+        self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
+        """Whether sends wait for a slave."""
+        self._gap = (0, 0)
+        """Where the messages end that no confirmation speaks of: a slave was empty, and began behind them."""
+        self._store = store
+        self._settings = settings
+        self._waiting: list[tuple[int, float, asyncio.Future[Kept]]] = []
+        self._expiry: asyncio.TimerHandle | None = None
+        self._server: asyncio.Server | None = None
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self, bound: socket.socket) -> None:
+        """Accept slaves on a bound socket; the store is open and started."""
+        self._store.on_written = self._written
+        self._server = await asyncio.get_running_loop().create_server(self._connection, sock=bound)
+
+    async def stop(self) -> None:
+        """Close every connection; what was stored is readable then as far as it is safe here."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        ends = [supply.gone for supply in self.connected]
+        for supply in tuple(self.connected):
+            supply.close()
+        await asyncio.gather(*ends)
+        self._release(self._store.copying.end_offset, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._store.on_written = self._store.visible_limit = None
+
+    def _connection(self) -> Supply:
+        supply = Supply(self._store.copying, self._settings, self._heard, self._ended)
+        self.connected.add(supply)
+        return supply
+
+    def _ended(self, supply: Supply) -> None:
+        self.connected.discard(supply)
+        self._store.drain()
+
+    # ------------------------------------------------------------------ what they have
+
+    @property
+    def in_reach(self) -> bool:
+        """Whether a slave lacks less than haSlaveFallbehindMax."""
+        least = self._store.copying.end_offset - self._settings.ha_slave_fallbehind_max
+        return any(supply.acknowledged >= 0 and supply.acknowledged > least for supply in self.connected)
+
+    def _heard(self, supply: Supply) -> None:
+        if supply.skipped and not supply.acknowledged:
+            self._gap = (self.confirmed, supply.skipped)
+            self._release(supply.skipped, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        if supply.acknowledged > self.confirmed:
+            self.confirmed = supply.acknowledged
+            self._release(self.confirmed, True)
+        self._store.drain()
+
+    def _written(self) -> None:
+        """Send what is new, and settle what of it may be read."""
+        if self.sync:
+            self._store.visible_limit = self.confirmed if self.in_reach else None
+        for supply in tuple(self.connected):
+            supply.pump()
+
+    # ------------------------------------------------------------------ waiting for them
+
+    def kept(self, end_offset: int) -> Awaitable[Kept] | None:
+        """None when a message that ends there is safe already; else what becomes of it, in time.
+
+        It has to be on the disk under SYNC_FLUSH, and on a slave where this is a SYNC_MASTER: 11 when there is none in
+        reach, 12 when none confirmed it within slaveTimeout.
+        """
+        disk = self._store.durable(end_offset)
+        known = end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]
+        if not self.sync or known:
+            return disk
+        copy = self._copied(end_offset)
+        return copy if disk is None else asyncio.ensure_future(_both(disk, copy))
+
+    def _copied(self, end_offset: int) -> asyncio.Future[Kept]:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Kept] = loop.create_future()
+        if end_offset <= self._gap[1] or not self.in_reach:
+            gone = end_offset <= self._gap[1]
+            waiter.set_result(ResponseCode.FLUSH_SLAVE_TIMEOUT if gone else ResponseCode.SLAVE_NOT_AVAILABLE)
+            return waiter
+        timeout = self._settings.slave_timeout / 1000
+        self._waiting.append((end_offset, loop.time() + timeout, waiter))
+        if self._expiry is None:
+            self._expiry = loop.call_later(timeout, self._expire)
+        return waiter
+
+    def _release(self, end_offset: int, result: Kept) -> None:
+        """Answer who waits for messages that end at or before ``end_offset``."""
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if one[0] > end_offset:
+                self._waiting.append(one)
+            elif not one[2].done():
+                one[2].set_result(result)
+        if not self._waiting and self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._expiry = None
+        for _, deadline, waiter in self._waiting:
+            if deadline <= now and not waiter.done():
+                waiter.set_result(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._waiting = [one for one in self._waiting if not one[2].done()]
+        if self._waiting:
+            self._expiry = loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)
+
+
+async def _both(disk: Awaitable[bool], copy: Awaitable[Kept]) -> Kept:
+    flushed = await disk
+    copied = await copy
+    return copied if flushed else False

@@ -1,0 +1,112 @@
+"""The slave's copies of its master's tables: topics, offsets, delay offsets, groups; fetched every 10 s.
+
+Owns when they are fetched and from where (SlaveSynchronize in 4.9.7: topics from the master's VIP port). Names that
+no topic or group may have are not taken over. Invariant: a table is taken over whole and is on disk before the next is
+fetched; without a master the last ones stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from eruca.broker.services.ports import VIP
+from eruca.broker.state.delay_offsets import DelayOffsets
+from eruca.broker.state.groups import Groups
+from eruca.broker.state.offsets import Offsets
+from eruca.broker.state.topics import Topics
+from eruca.protocol import api, bodies
+from eruca.protocol.bodies import SubscriptionGroupWrapper, TopicConfigSerializeWrapper
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Empty
+from eruca.remoting import Channels, RemotingError
+
+EVERY = 10.0
+"""Seconds between two fetches."""
+TIMEOUT = 3.0
+"""Seconds for each request."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class Tables:
+    """Keeps a slave's tables equal to its master's."""
+
+    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: DelayOffsets) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delays = delays
+        self._master: str | None = None
+        self._told = asyncio.Event()
+        self._channels: Channels | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, master: str | None) -> None:
+        """Learn the master's address from a nameserver; None while it is not registered."""
+        if master != self._master:
+            self._master = master
+            self._told.set()
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._channels is not None:
+            await self._channels.close()
+            self._channels = None
+
+    async def _run(self) -> None:
+        while True:
+            self._told.clear()
+            if self._master is not None:
+                await self.fetch(self._master)
+            try:
+                async with asyncio.timeout(EVERY):
+                    await self._told.wait()
+            except TimeoutError:
+                pass
+
+    async def fetch(self, master: str) -> None:
+        """Fetch all tables once; one that fails is left as it is."""
+        for fetch_one in (self._fetch_topics, self._fetch_offsets, self._fetch_delays, self._fetch_groups):
+            await self._try(fetch_one, master)
+
+    async def _try(self, fetch_one: Callable[[str], Awaitable[None]], master: str) -> None:
+        try:
+            await fetch_one(master)
+        except (RemotingError, Refused, ProtocolError, OSError) as fault:
+            log.warning("table_not_fetched", table=fetch_one.__name__[7:], master=master, fault=str(fault))
+
+    async def _ask(self, address: str, endpoint: api.Endpoint[Empty, Empty]) -> bytes:
+        self._channels = self._channels or Channels()
+        return (await self._channels.call(address, endpoint, timeout=TIMEOUT)).body
+
+    async def _fetch_topics(self, master: str) -> None:
+        host, _, port = master.rpartition(":")
+        body = await self._ask(f"{host}:{int(port) + VIP}", api.GET_ALL_TOPIC_CONFIG)
+        self._topics.take_over(TopicConfigSerializeWrapper.decode(body))
+        await self._topics.saved()
+
+    async def _fetch_offsets(self, master: str) -> None:
+        body = await self._ask(master, api.GET_ALL_CONSUMER_OFFSET)
+        self._offsets.take_over(bodies.ConsumerOffsets.decode(body))
+        await self._offsets.saved()
+
+    async def _fetch_delays(self, master: str) -> None:
+        body = await self._ask(master, api.GET_ALL_DELAY_OFFSET)
+        self._delays.take_over(bodies.DelayOffsets.decode(body))
+        await self._delays.saved()
+
+    async def _fetch_groups(self, master: str) -> None:
+        body = await self._ask(master, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        self._groups.take_over(SubscriptionGroupWrapper.decode(body))
+        await self._groups.saved()

@@ -1,0 +1,186 @@
+"""The log as bytes: what a master hands out to its slaves, and what a slave takes in.
+
+Owns the way between raw bytes of the log and its files, and on a slave the place up to which they were read as
+records. Knows no socket. Invariant: the bytes taken in are those of the master's log at the same offsets; each whole
+record among them is dispatched once, in order; a slave's log never goes on behind bytes of another file size.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from eruca.broker.store.appending import Appending
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.dispatch import Dispatch
+from eruca.broker.store.flush import Flush
+from eruca.broker.store.queue_table import QueueTable
+from eruca.broker.store.results import Damage
+from eruca.broker.store.scan import Scanned, find_record, sound_record
+from eruca.broker.store.segment import Segment
+from eruca.protocol.message import TRANSACTION_ROLLBACK
+from eruca.protocol.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT, peek
+
+_LOOK_AGAIN = 1 << 20
+"""Bytes that must come until a sound record is looked for again behind damage."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class CopyRefused(Exception):
+    """Bytes that do not continue this log; the text says why and what to do."""
+
+
+class Copying:
+    """Raw bytes out of the log and into it; ``sync`` counts only what is on the disk as here."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        dispatch: Dispatch,
+        appending: Appending,
+        flush: Flush,
+        *,
+        sync: bool,
+    ) -> None:
+        self.damages: list[Damage] = []
+        """What was taken in and holds no record."""
+        self._log = log
+        self._queues = queues
+        self._dispatch = dispatch
+        self._appending = appending
+        self._flush = flush
+        self._sync = sync
+        self._scanned = 0
+        self._look_at = 0
+
+    def begin(self) -> None:
+        """To be called when the log was recovered: its records up to the end are dispatched."""
+        self._scanned = self._log.position
+
+    # ---- out of the log
+
+    @property
+    def begin_offset(self) -> int:
+        """Offset of the log's oldest byte."""
+        return self._log.min_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends."""
+        return self._log.position
+
+    @property
+    def safe_offset(self) -> int:
+        """Up to where the log can be relied on: its end, under SYNC_FLUSH what is on the disk."""
+        return min(self._flush.flushed, self._log.position) if self._sync else self._log.position
+
+    @property
+    def last_file(self) -> int:
+        """Where the file begins that the log's end lies in."""
+        return self._log.position - self._log.position % self._log.segment_size
+
+    def take(self, offset: int, most: int, *, wait: bool = False) -> memoryview | bytes | None:
+        """Up to ``most`` bytes of one file from ``offset`` on; None when there are none (yet, or any more).
+
+        Raises:
+            NotInMemory: they have to come from the disk, and ``wait`` is False.
+        """
+        segment = self._log.segment_of(offset)
+        if segment is None:
+            return None
+        return self._log.bytes_at(offset, min(segment.end, self.safe_offset, offset + most) - offset, wait=wait)
+
+    # ---- into the log
+
+    def append(self, offset: int, data: bytes | memoryview) -> None:
+        """Take in the bytes of a master's log from ``offset`` on, and dispatch the records that became whole.
+
+        Raises:
+            CopyRefused: they do not continue this log.
+            OSError: the disk is full or fails.
+        """
+        if self._flush.fault is not None:
+            raise self._flush.fault
+        if offset != self._log.position:
+            self._start_at(offset)
+        self._log.extend(memoryview(data))
+        while self._scanned < self._log.position and (step := self._step()):
+            self._scanned += step
+
+    def _start_at(self, offset: int) -> None:
+        if self._log.position:
+            raise CopyRefused(f"the log ends at {self._log.position}, but bytes for {offset} came")
+        if offset % self._log.segment_size:
+            raise CopyRefused(
+                f"the master's log begins at {offset}, which is no multiple of mappedFileSizeCommitLog "
+                f"({self._log.segment_size}): set the same size as the master has"
+            )
+        self._log.restart_at(offset)
+        self._dispatch.log_begins_later = True
+        self._scanned = self._dispatch.position = offset
+
+    def _step(self) -> int:
+        """Read on by one record; returns how many bytes are done, 0 when more must come first."""
+        segment = self._log.segment_of(self._scanned)
+        assert segment is not None
+        at = self._scanned - segment.start
+        room = segment.size - at
+        come = min(segment.end, self._log.position) - self._scanned
+        if come < BLANK_SIZE:
+            return room if come == room else 0
+        size, magic = peek(segment.view, at)
+        if magic == MAGIC_BLANK and size == room:
+            return room if come == room else 0
+        self._check_size(segment, at, size, magic)
+        if magic in (MAGIC_V1, MAGIC_V2) and come < size <= room:
+            return 0
+        record = sound_record(segment.view[at : at + come], 0, self._scanned)
+        if record is not None:
+            self._add(record)
+            return record.size
+        return self._pass_damage(come, room)
+
+    def _check_size(self, segment: Segment, at: int, size: int, magic: int) -> None:
+        """Find out by a record or an end of file in the wrong place that the master's files are not as large."""
+        room = segment.size - at
+        own = segment.view[at + PHYSICAL_OFFSET_AT : at + PHYSICAL_OFFSET_AT + 8] == self._scanned.to_bytes(8, "big")
+        crosses = magic in (MAGIC_V1, MAGIC_V2) and size > room and own
+        if crosses or (magic == MAGIC_BLANK and size != room):
+            raise CopyRefused(
+                f"the master's files end elsewhere than those here (at {self._scanned}): set the same "
+                f"mappedFileSizeCommitLog ({segment.size} here) as the master has, and empty this store"
+            )
+
+    def _pass_damage(self, come: int, room: int) -> int:
+        """Go on behind bytes that hold no record: at the next sound one, else at the end of the file."""
+        if come < room and self._log.position < self._look_at:
+            return 0
+        following = find_record(self._log, self._scanned + 4)
+        if following is None and come < room:
+            self._look_at = self._log.position + _LOOK_AGAIN
+            return 0
+        end = self._scanned + room if following is None else following
+        self.damages.append(Damage(self._scanned, end, "no record in what the master sent"))
+        log.error("copied_damage", start=self._scanned, end=end)
+        self._look_at = 0
+        return end - self._scanned
+
+    def _add(self, record: Scanned) -> None:
+        offset, size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = record
+        appending = self._appending
+        appending.last_time = max(appending.last_time, store_timestamp)
+        appending.puts += 1
+        appending.put_bytes += size
+        if sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
+            return
+        try:
+            queue = self._queues.queue(topic, queue_id)
+        except ValueError as fault:
+            log.error("copied_record_left_out", offset=offset, reason=str(fault))
+            return
+        if not sys_flag & 4:
+            queue.next_offset = queue_offset + 1
+        if not self._dispatch.pending:
+            appending.wake()
+        self._dispatch.pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))

@@ -1,0 +1,75 @@
+"""A master and its slave in this process, and what their disks hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from eruca.broker.config import BrokerRole, FlushDiskType
+from tests.support.desk import Desk
+
+FILE = 16 << 10
+
+
+def master_of(folder: Path, role: BrokerRole = BrokerRole.ASYNC_MASTER, *, file_size: int = FILE) -> Desk:
+    """A master with small files, not started."""
+    desk = Desk(folder)
+    _make_small(desk, file_size)
+    desk.config.store.broker_role = role
+    return desk
+
+
+def slave_of(folder: Path, ha_address: str, *, file_size: int = FILE, sync_flush: bool = False) -> Desk:
+    """A slave that follows ``ha_address``, not started."""
+    desk = Desk(folder)
+    _make_small(desk, file_size)
+    desk.config.broker_id = 1
+    desk.config.store.broker_role = BrokerRole.SLAVE
+    desk.config.store.ha_master_address = ha_address
+    if sync_flush:
+        desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    return desk
+
+
+def _make_small(desk: Desk, file_size: int) -> None:
+    settings = desk.config.store
+    settings.mapped_file_size_commit_log = file_size
+    settings.mapped_file_size_consume_queue = 100 * 20
+    settings.ha_send_heartbeat_interval = 200
+    settings.ha_transfer_batch_size = 1000
+    settings.disk_space_warning_level_ratio = settings.disk_space_clean_forcibly_ratio = 0.999
+
+
+async def until(true: Callable[[], bool], *, within: float = 8.0) -> None:
+    """Wait until something is true."""
+    async with asyncio.timeout(within):
+        while not true():
+            await asyncio.sleep(0.005)  # the condition has no event of its own
+
+
+def end(desk: Desk) -> int:
+    """Where a broker's log ends."""
+    return desk.broker.store.copying.end_offset
+
+
+async def caught_up(master: Desk, slave: Desk) -> None:
+    """Wait until the slave has all of the master's log, and serves it."""
+    await until(lambda: end(slave) == end(master) and not slave.broker.store.figures().dispatch_behind_bytes)
+
+
+def log_bytes(desk: Desk) -> dict[str, bytes]:
+    """The commit log files."""
+    return {path.name: path.read_bytes() for path in sorted((desk.folder / "store" / "commitlog").iterdir())}
+
+
+def filled(desk: Desk, count: int, *, first: int = 0, topic: str = "T", queues: int = 2) -> None:
+    """Messages of many sizes, with tags and keys."""
+    for number in range(first, first + count):
+        desk.store(
+            topic,
+            number % queues,
+            number,
+            body=b"%d;" % number * (1 + number * 37 % 200),
+            properties=b"KEYS\x01k%d\x02TAGS\x01%s" % (number, b"odd" if number % 2 else b"even"),
+        )

@@ -1,0 +1,172 @@
+"""A slave's log equals its master's: byte by byte, whatever happens in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
+from tests.support.desk import Desk
+from tests.support.proxy import Proxy
+from tests.support.stores import bodies, index_contents, queue_units
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = master_of(tmp_path / "master")
+    await desk.start()
+    yield desk
+    await desk.stop()
+
+
+@pytest.fixture
+async def proxy(master: Desk) -> AsyncIterator[Proxy]:
+    proxy = await Proxy(master.broker.ha_address).start()
+    yield proxy
+    await proxy.stop()
+
+
+async def test_the_slave_has_the_same_log_queues_and_index(tmp_path: Path, master: Desk) -> None:
+    filled(master, 30)
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await slave.start()
+    assert end(master) < 2 * (16 << 10)
+    filled(master, 300, first=30)
+    await caught_up(master, slave)
+    assert bodies(slave.broker.store, "T", 0) == bodies(master.broker.store, "T", 0)
+    assert [len(slave.broker.store.query("T", f"k{number}", 9, 0, 2**62).records) for number in (0, 329)] == [1, 1]
+    await slave.stop()
+    assert log_bytes(slave) == log_bytes(master) and len(log_bytes(master)) > 8
+    master.broker.store.persist()
+    assert queue_units(tmp_path / "slave" / "store") == queue_units(tmp_path / "master" / "store")
+    assert index_contents(tmp_path / "slave" / "store") == index_contents(tmp_path / "master" / "store")
+
+
+@pytest.mark.parametrize("cut_after", [1, 11, 12, 13, 700, 1012, 5000, 20_000, 40_000])
+async def test_a_cut_in_the_middle_of_a_frame_loses_and_doubles_nothing(
+    tmp_path: Path, master: Desk, proxy: Proxy, cut_after: int
+) -> None:
+    slave = slave_of(tmp_path / "slave", proxy.address)
+    await slave.start()
+    filled(master, 1)
+    await caught_up(master, slave)
+    proxy.cut_after, proxy.piece = proxy.forwarded + cut_after, 611
+    filled(master, 120, first=1)
+    await caught_up(master, slave)
+    assert proxy.connections == 2
+    assert bodies(slave.broker.store, "T", 1) == bodies(master.broker.store, "T", 1)
+    await slave.stop()
+    assert log_bytes(slave) == log_bytes(master)
+
+
+async def test_an_empty_slave_begins_with_the_masters_newest_file(tmp_path: Path, master: Desk) -> None:
+    filled(master, 120)
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await slave.start()
+    await caught_up(master, slave)
+    newest = max(log_bytes(master))
+    assert list(log_bytes(slave)) == [newest] and int(newest) > 0
+    store = slave.broker.store
+    first = store.min_offset("T", 0)
+    assert first > 0 and store.max_offset("T", 0) == master.broker.store.max_offset("T", 0)
+    assert bodies(store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
+    await slave.restart()
+    assert slave.broker.store.min_offset("T", 0) == first and slave.broker.store.recovery.damages == []
+    filled(master, 60, first=120)
+    await caught_up(master, slave)
+    assert bodies(slave.broker.store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
+    await slave.stop()
+
+
+@pytest.mark.parametrize("lost", [0, 1, 50, 3000])
+async def test_a_slave_that_was_killed_goes_on_where_its_sound_records_end(
+    tmp_path: Path, master: Desk, lost: int
+) -> None:
+    """The tail of its log did not reach the disk, and its queues and index are those of an earlier time."""
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await slave.start()
+    filled(master, 200)
+    await caught_up(master, slave)
+    at = end(slave)
+    await slave.stop()
+    (tmp_path / "slave" / "store" / "abort").touch()
+    newest = tmp_path / "slave" / "store" / "commitlog" / max(log_bytes(slave))
+    with newest.open("r+b") as file:
+        file.seek(max(at - int(newest.name) - lost, 0))
+        file.write(bytes(lost))
+    filled(master, 50, first=200)
+    await slave.start()
+    await caught_up(master, slave)
+    assert bodies(slave.broker.store, "T", 1) == bodies(master.broker.store, "T", 1)
+    await slave.stop()
+    assert log_bytes(slave) == log_bytes(master)
+
+
+async def test_a_master_that_restarts_is_followed_again(tmp_path: Path, master: Desk) -> None:
+    port = int(master.app.address.rpartition(":")[2])
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await slave.start()
+    filled(master, 20)
+    await caught_up(master, slave)
+    await master.stop()
+    master.config.server.listen_port = port
+    await master.start()
+    filled(master, 20, first=20)
+    await caught_up(master, slave)
+    await slave.stop()
+    assert log_bytes(slave) == log_bytes(master)
+
+
+async def test_heartbeats_keep_an_idle_connection_and_silence_ends_it(
+    tmp_path: Path, master: Desk, proxy: Proxy
+) -> None:
+    master.config.store.ha_housekeeping_interval = 600
+    slave = slave_of(tmp_path / "slave", proxy.address)
+    slave.config.store.ha_housekeeping_interval = 600
+    await slave.start()
+    filled(master, 1)
+    await caught_up(master, slave)
+    before = proxy.forwarded
+    await until(lambda: proxy.forwarded >= before + 5 * 12)  # five heartbeats take longer than the silence allowed
+    assert proxy.connections == 1
+    proxy.delay = 2.0
+    await until(lambda: proxy.connections == 2)
+    proxy.delay = 0.0
+    filled(master, 1, first=1)
+    await caught_up(master, slave)
+    await slave.stop()
+
+
+async def test_a_slave_that_is_ahead_of_its_master_is_turned_away(tmp_path: Path, master: Desk) -> None:
+    other = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await other.start()
+    filled(master, 20)
+    await caught_up(master, other)
+    await other.stop()
+    young = master_of(tmp_path / "young")
+    await young.start()
+    filled(young, 2)
+    slave = slave_of(tmp_path / "slave", young.broker.ha_address)
+    await slave.start()
+    await until(lambda: bool(young.broker.slaves.connected))
+    await until(lambda: not young.broker.slaves.connected)
+    assert young.broker.slaves.confirmed == 0 and log_bytes(slave) == log_bytes(master)
+    await slave.stop()
+    await young.stop()
+
+
+async def test_files_of_another_size_are_refused(tmp_path: Path, master: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address, file_size=8 << 10)
+    await slave.start()
+    filled(master, 60)
+    said = ""
+
+    def refused() -> bool:
+        nonlocal said
+        said += capsys.readouterr().out
+        return "set the same mappedFileSizeCommitLog" in said
+
+    await until(refused)
+    await slave.stop()

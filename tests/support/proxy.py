@@ -1,0 +1,102 @@
+"""A TCP proxy between two ends that a test can delay, split, cut in the middle of a frame, and stop.
+
+Owns the sockets in between; knows no protocol. A cut closes both sides at once; while it is ``blocked`` nobody gets in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+
+class Proxy:
+    """Forwards connections to ``target`` (``host:port``).
+
+    ``cut_after`` counts bytes from the target to the client over all connections; the one that reaches it is cut
+    there. ``piece`` splits what goes to the client into parts of so many bytes; ``delay`` (seconds) holds each part.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.address = ""
+        self.cut_after: int | None = None
+        self.piece: int | None = None
+        self.delay = 0.0
+        self.blocked = False
+        self.forwarded = 0
+        self.connections = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> Proxy:
+        """Listen on a free port of the loopback address."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = f"{host}:{port}"
+        return self
+
+    async def stop(self) -> None:
+        """Cut everything and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Cut every connection now."""
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.blocked:
+            writer.transport.abort()
+            return
+        host, _, port = self.target.rpartition(":")
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        self._writers |= {writer, far_writer}
+        for work in (self._forward(reader, far_writer, writer), self._forward_shaped(far_reader, writer, far_writer)):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forward(
+        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                to.write(data)
+                await to.drain()
+        self._end(to, back)
+
+    async def _forward_shaped(
+        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(self.piece or 65536):
+                if self.delay:
+                    await asyncio.sleep(self.delay)
+                if self.cut_after is not None and self.forwarded + len(data) >= self.cut_after:
+                    data = data[: self.cut_after - self.forwarded]
+                    self.cut_after = None
+                    self.forwarded += len(data)
+                    to.write(data)
+                    await to.drain()
+                    break
+                self.forwarded += len(data)
+                to.write(data)
+                await to.drain()
+        self._end(to, back)
+
+    def _end(self, *writers: asyncio.StreamWriter) -> None:
+        for writer in writers:
+            writer.close()
+            self._writers.discard(writer)
