@@ -241,6 +241,8 @@ class Store:
 
     def drain(self) -> int:
         """Dispatch what may be seen; returns the number of messages."""
+        if self.on_written is not None:
+            self.on_written()
         limit = self._flush.flushed if self.config.sync_flush else None
         if self.visible_limit is not None:
             limit = self.visible_limit if limit is None else min(limit, self.visible_limit)
@@ -250,8 +252,6 @@ class Store:
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
-        if self.on_written is not None:
-            self.on_written()
     ) -> Got | Awaitable[Got]:
         """Messages of a queue from ``offset`` on, by RocketMQ's rules (at most 32 a call).
 

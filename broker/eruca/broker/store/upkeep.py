@@ -57,11 +57,11 @@ class Upkeep:
         self._flush = flush
         self._appending = appending
         self._clock = clock
+        self._full: str | None = None
 
     # ---- writing out
 
     def begin(self) -> tuple[Covered, int]:
-        self._full: str | None = None
         """What a write-out begun now covers, and the store time of the newest message."""
         units = sum(queue.max_offset for queue in self._queues.queues.values())
         return (self._dispatch.position, units), self._appending.last_time
