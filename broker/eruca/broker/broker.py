@@ -13,7 +13,7 @@ from collections.abc import Callable
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.checkbacks import CheckBacks
 from eruca.broker.services.configuration import Configuration
-from eruca.broker.services.delays import Delays
+from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.intake import Intake
@@ -23,6 +23,7 @@ from eruca.broker.services.replication.following import Following
 from eruca.broker.services.replication.slaves import Slaves
 from eruca.broker.services.replication.tables import Tables
 from eruca.broker.state.clients import Clients
+from eruca.broker.state.delay_mark import DelayMark
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
@@ -43,6 +44,8 @@ from eruca.remoting import Connection
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
+SHORTEST_STAY = 600_000
+"""Milliseconds that a waiting message stays in its part of the log at least."""
 
 
 def wall_clock() -> int:
@@ -83,8 +86,14 @@ class Broker:
             self.store,
             self.statistics,
             DelayOffsets(folder / "delayOffset.json"),
+            DelayMark(folder.parent / "eruca.delays"),
             parse_delay_levels(config.store.message_delay_level),
-            clock,
+            Rules(
+                clock,
+                lambda: config.store.timer_max_delay_sec * 1000,
+                lambda: max(config.store.file_reserved_time * 3_600_000 * 3 // 4, SHORTEST_STAY),
+                lambda topic: self.topics.create_if_absent(topic, 1),
+            ),
         )
         self.registration = Registration(config, self.topics)
         self.intake = Intake(config, self.topics, self.groups, self.registration)
@@ -155,7 +164,7 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         self.filters.load()
-        self.delays.offsets.load()
+        self.delays.load()
 
     def _settle_template(self) -> None:
         """Let the template of new topics hand on its settings only while that is enabled; it may be in topics.json."""

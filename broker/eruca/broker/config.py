@@ -123,6 +123,8 @@ class StoreSettings:
     ha_slave_fallbehind_max: int = 268_435_456
     slave_timeout: int = 3000
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
+    timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)
+    """Seconds: the longest delay that a message may have of its own; 40 days."""
     offset_check_in_slave: bool = False
     message_index_safe: bool = False
     duplication_enable: bool = False

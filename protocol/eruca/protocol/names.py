@@ -108,6 +108,8 @@ TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_ORIGIN: Final = "TIMER_ORIGIN"
+"""Eruca's own: the waiting record of which a delivered one was made."""
 TIMER_WISHES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """How 5.x clients ask for a delay of their own, in the order in which one is taken for the other's lack."""
 

@@ -30,7 +30,7 @@ def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.day_figures(figures, broker.statistics),
         **runtime.broker_figures(broker.config, broker.pulse.waited, broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
-        **broker.delays.levels.figures(),
+        **broker.delays.figures(),
         "earliestMessageTimeStamp": str(earliest_time(broker.store)),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())

@@ -9,63 +9,110 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
+from eruca.broker.services.catching_up import delivered
 from eruca.broker.services.intake import Destination
 from eruca.broker.services.levels import Levels
-from eruca.broker.services.postponing import at_level
+from eruca.broker.services.postponing import at_level, until, wished_time
 from eruca.broker.services.redelivery import Redelivery
+from eruca.broker.services.timers import Timers
+from eruca.broker.state.delay_mark import DelayMark, Mark
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.store import Store
+from eruca.protocol.names import TIMER_TOPIC
 
 LOOK_EVERY = 20
 """Milliseconds between two looks for messages, at most."""
-FLUSH_LOOK = 0.1
-"""Seconds between two looks whether the log is on disk as far as positions that shall be saved."""
 AFTER_A_FAULT = 1.0
 """Seconds until delivery goes on after an error that nobody expected."""
 
 log = structlog.get_logger("eruca.broker")
 
 
+class Rules(NamedTuple):
+    """What the broker's configuration and clock say; all times in ms."""
+
+    clock: Callable[[], int]
+    longest: Callable[[], int]
+    """The longest delay that a message may have of its own."""
+    keep_for: Callable[[], int]
+    """How long a waiting message may lie in the same part of the log."""
+    make_topic: Callable[[str], object]
+    """Makes a topic with one queue where it is not there."""
+
+
+class Moment(NamedTuple):
+    """What was delivered at one time, and the commit log offsets from which on waiting messages are needed.
+
+    The first is that of the messages with a delay of their own, the second that of the levels.
+    """
+
+    mark: Mark
+    needed: tuple[int, int]
+
+
 class Delays:
-    """All waiting messages; ``delays`` are those of the levels in ms, ``clock`` gives ms."""
+    """All waiting messages; ``levels`` are the delays of the levels in ms."""
 
     def __init__(
         self,
         store: Store,
         statistics: Statistics,
         offsets: DelayOffsets,
-        delays: tuple[int, ...],
-        clock: Callable[[], int],
+        mark: DelayMark,
+        levels: tuple[int, ...],
+        rules: Rules,
     ) -> None:
         self.offsets = offsets
-        self.levels = Levels(store, offsets, Redelivery(store, statistics), delays)
+        redelivery = Redelivery(store, statistics)
+        self.levels = Levels(store, offsets, redelivery, levels)
+        self.timers = Timers(store, redelivery, rules.keep_for)
+        self._mark = mark
         self._store = store
-        self._clock = clock
+        self._rules = rules
+        self._needed = (0, 0)
 
     def postponed(self, values: dict[str, str], to: Destination, level: int, now: int) -> Destination | None:
-        """Where a message with these properties waits, None for one that does not; ``values`` gets what is stored."""
+        """Where a message with these properties waits, None for one that does not; ``values`` gets what is stored.
+
+        Raises Refused(13) for a delay that cannot be.
+        """
         if level > 0 and self.levels.delays:
             return at_level(values, to, level, len(self.levels.delays))
-        return None
+        due = wished_time(values, now, self._rules.longest())
+        if due is None or due <= now:
+            return None
+        self._rules.make_topic(TIMER_TOPIC)
+        return until(values, to, due)
 
     # ------------------------------------------------------------------ in time
 
+    def load(self) -> None:
+        """Read what was kept. Raises StateUnreadable or OSError."""
+        self.offsets.load()
+        self._mark.load()
+
     def start(self) -> None:
-        """To be called when the store was opened."""
+        """Find out where to go on, and keep that; after the store was opened. Raises OSError."""
+        found = delivered(self._store, self._mark.kept, self.offsets.table, len(self.levels.delays))
+        self.offsets.table = found.levels
         self.levels.settle()
+        self.timers.begin(found.settled)
+        self._store.hold(self._kept_from)
+        self.save()
 
     def deliver(self, now: int) -> int:
         """Deliver what is due at ``now``, in one turn; returns when to go on (ms)."""
-        return self.levels.deliver(now)
+        return min(self.levels.deliver(now), self.timers.deliver(now))
 
     async def run(self) -> None:
         """Deliver, for ever."""
         while True:
-            now = self._clock()
+            now = self._rules.clock()
             try:
                 again = self.deliver(now)
             except Exception:
@@ -74,15 +121,41 @@ class Delays:
             else:
                 await asyncio.sleep(min(max(again - now, 0), LOOK_EVERY) / 1000)
 
+    def figures(self) -> dict[str, str]:
+        """How far delivery is, as the runtime information names it."""
+        return {**self.levels.figures(), **self.timers.figures()}
+
     # ------------------------------------------------------------------ keeping
+
+    def _kept_from(self, crowded: bool) -> int:
+        """From which commit log offset on waiting messages are needed, now or by what is on disk.
+
+        For a crowded disk those of levels go, as in RocketMQ; those with a delay of their own move.
+        """
+        needed = (self._needed, self._held())
+        return min(min(each[: 1 if crowded else 2]) for each in needed)
+
+    def _moment(self) -> Moment:
+        position = self._store.figures().max_offset
+        mark = Mark(position, dict(self.offsets.table), *self.timers.settled.contents())
+        return Moment(mark, self._held())
+
+    def _held(self) -> tuple[int, int]:
+        return self.timers.held(), self.levels.held()
+
+    def _keep(self, moment: Moment) -> None:
+        self.offsets.keep(moment.mark.levels)
+        self._mark.keep(moment.mark)
 
     async def saved(self) -> None:
         """Bring the positions of this moment to the disk, after the log. Raises OSError."""
-        table = dict(self.offsets.table)
-        waiter = self._store.on_disk(self._store.figures().max_offset)
+        moment = self._moment()
+        waiter = self._store.on_disk(moment.mark.position)
         if waiter is None or await waiter:
-            self.offsets.keep(table)
+            self._keep(moment)
             await self.offsets.saved()
+            await self._mark.saved()
+            self._needed = moment.needed
 
     def save(self) -> None:
         """Bring the log and then the positions to the disk now; the log's disk failing, they stay as they were.
@@ -94,5 +167,8 @@ class Delays:
         except OSError as error:
             log.error("delay_offsets_not_saved", reason=f"the log cannot be flushed: {error.strerror}")
             return
-        self.offsets.keep(self.offsets.table)
+        moment = self._moment()
+        self._keep(moment)
         self.offsets.save()
+        self._mark.save()
+        self._needed = moment.needed

@@ -78,6 +78,11 @@ class Levels:
         record = waiting.record
         return self._redelivery.put(record, waiting.topic, waiting.queue_id, record.properties_text)
 
+    def held(self) -> int:
+        """Commit log offset of the first message that waits, over all levels; NEVER when none does."""
+        units = (self._store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in self._offsets.table.items())
+        return min((unit[0] for unit in units if unit is not None), default=NEVER)
+
     def figures(self) -> dict[str, str]:
         """How far each level is and where it ends, as the runtime information names it."""
         return {

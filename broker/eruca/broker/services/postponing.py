@@ -11,6 +11,10 @@ from eruca.broker.services.intake import Destination
 from eruca.protocol import names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
+from eruca.protocol.message import PROPERTIES_MAX_LENGTH
+
+ROOM = 128
+"""Bytes of properties that a waiting message leaves free."""
 
 
 def at_level(values: dict[str, str], to: Destination, level: int, levels: int) -> Destination:
@@ -52,8 +56,18 @@ def wished_time(values: dict[str, str], now: int, longest: int) -> int | None:
 
 
 def until(values: dict[str, str], to: Destination, due: int) -> Destination:
-    """Let a message wait for the time ``due`` (ms); ``values`` gets what is stored."""
+    """Let a message wait for the time ``due`` (ms); ``values`` gets what is stored.
+
+    Raises Refused(13) for properties that leave no room for what is noted when it moves.
+    """
     values[names.TIMER_OUT_MS] = str(due)
     values[names.REAL_TOPIC] = to.topic
     values[names.REAL_QUEUE_ID] = str(to.queue_id)
+    for name in (names.TIMER_ORIGIN, names.TIMER_ROLL_TIMES):
+        values.pop(name, None)
+    if sum(len(name) + len(value.encode()) + 2 for name, value in values.items()) > PROPERTIES_MAX_LENGTH - ROOM:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a message that is delayed may have {PROPERTIES_MAX_LENGTH - ROOM} bytes of properties: send fewer",
+        )
     return Destination(names.TIMER_TOPIC, 0, to.sys_flag)

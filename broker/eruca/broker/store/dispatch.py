@@ -16,12 +16,14 @@ from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.index import Index, IndexEntry, index_hash
 from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, ascii_hash, java_hash
-from eruca.protocol.names import SCHEDULE_TOPIC
+from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
 
 _KEPT: Final = 4096
+_TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+"""Topics whose tag codes are times."""
 
 
 def _pairs(power: int) -> list[int]:
@@ -131,6 +133,10 @@ class Dispatch:
             if level.isdigit() and int(level) > 0:
                 number = min(int(level), len(self._delay_levels))
                 return store_timestamp + (self._delay_levels[number - 1] if number else 1000)
+        elif topic == TIMER_TOPIC:
+            due = find_property(properties, b"TIMER_OUT_MS\x01")
+            if due.isdigit() and len(due) < 16:
+                return int(due)
         tags = find_property(properties, b"TAGS\x01")
         code = self._tags.get(tags)
         if code is None:
@@ -169,7 +175,7 @@ class Dispatch:
         for queue, offset, size, properties, queue_offset, store_timestamp, sys_flag in work:
             if sys_flag & 4:  # prepared and rollback (bits 4 and 12) have no unit
                 continue
-            if queue.topic == SCHEDULE_TOPIC:
+            if queue.topic in _TIMED:
                 code = self.tags_code(queue.topic, properties, store_timestamp)
             else:
                 at = properties.rfind(b"TAGS\x01")

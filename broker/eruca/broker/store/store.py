@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from eruca.broker.store.reading import Limits, Reading
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.results import Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.rhythm import Rhythm
-from eruca.broker.store.scan import sound_record
+from eruca.broker.store.scan import Scan, Scanned, sound_record
 from eruca.broker.store.segment import NotInMemory
 from eruca.broker.store.upkeep import Upkeep
 from eruca.protocol.message import java_hash, property_bytes
@@ -198,6 +198,15 @@ class Store:
         return self._appending.refusal or self._appending.no_room
 
     @property
+    def held_back(self) -> int:
+        """Commit log offset below which retention would delete files, did ``hold`` not keep them; 0 without any."""
+        return self._upkeep.held_back
+
+    def hold(self, needed: Callable[[bool], int]) -> None:
+        """Let retention ask from which commit log offset on to keep all; with True when the disk is too full."""
+        self._upkeep.needed = needed
+
+    @property
     def on_arrival(self) -> Arrival | None:
         """Called once per queue and dispatch round with topic, queue id, the new max offset and the
         tag codes of the messages that came."""
@@ -281,6 +290,17 @@ class Store:
         """Commit log offset, size and tag code of a slot of a queue; None without one."""
         queue = self._queues.queues.get((topic, queue_id))
         return self._queues.unit(queue, offset) if queue is not None else None
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """As ``unit``, of several slots from ``offset`` on; fewer where the queue or one of its files ends."""
+        queue = self._queues.queues.get((topic, queue_id))
+        if queue is None or not 0 <= offset < queue.max_offset:
+            return []
+        return list(UNIT_FORM.iter_unpack(self._queues.units(queue, offset, count)))
+
+    def records_since(self, position: int) -> Iterator[Scanned]:
+        """The sound records of the log from ``position``, where a record begins or the log ends; bodies unchecked."""
+        return Scan(self._log, check_crc=False).records(max(position, self._log.min_offset))
 
     def record(self, physical_offset: int) -> bytes | None:
         """The whole record that begins at a commit log offset; None when none does, or it is damaged."""

@@ -49,6 +49,10 @@ class Upkeep:
         self.mark = Mark(0, 0, 0, 0, -1)
         self.disk: Disk | None = None
         """How full the disk was when it was last looked at."""
+        self.needed: Callable[[bool], int] | None = None
+        """Tells from which commit log offset on everything is kept; asked with True when files must go."""
+        self.held_back = 0
+        """Commit log offset up to which files would have gone in the last round, had they not been kept."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -131,7 +135,7 @@ class Upkeep:
         for segment in self._log.segments:
             stat = os.fstat(segment.fd)
             files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
-        count = expendable(files, self._config, self.disk, now, hour, by_hand=by_hand)
+        count = self._released(expendable(files, self._config, self.disk, now, hour, by_hand=by_hand))
         for _ in range(count):
             self._log.drop_oldest()
         if count:
@@ -141,6 +145,20 @@ class Upkeep:
                 self._index.drop_below(self._log.min_offset)
             self.check_disk()
         return count
+
+    def _released(self, count: int) -> int:
+        """How many of the ``count`` oldest files nobody needs any more."""
+        self.held_back = 0
+        if not count or self.needed is None:
+            return count
+        assert self.disk is not None
+        kept_from = self.needed(self.disk.ratio > self._config.disk_space_clean_forcibly_ratio)
+        ends = [segment.end for segment in self._log.segments[:count]]
+        free = sum(end <= kept_from for end in ends)
+        if free < count:
+            self.held_back = ends[-1]
+            log.info("files_kept", files=count - free, reason="messages in them wait to be delivered")
+        return free
 
     def move_min_offsets(self) -> None:
         """Let each queue begin at its first message that the log still holds; older files go."""

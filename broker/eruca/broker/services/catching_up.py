@@ -1,0 +1,108 @@
+"""What was delivered since the last mark, read from the log itself.
+
+Owns how a delivered copy is recognized. With it, no crash makes a message come twice or not at all: what the log holds
+was delivered, what it does not hold was not. Must not know when anything is due. Invariant: only a copy of the very
+record that waits in a slot makes that slot count as delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from eruca.broker.services.redelivery import Waiting, waiting_at
+from eruca.broker.services.timers import origin_of
+from eruca.broker.state.delay_mark import Mark
+from eruca.broker.state.settled import Settled
+from eruca.broker.store import Store
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.message import property_bytes
+from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from eruca.protocol.record import decode_record
+
+ANOTHER_WROTE = 256 << 20
+"""Bytes behind a mark from which on a log that was closed in order is not read: RocketMQ has written it."""
+
+
+class Delivered(NamedTuple):
+    """How far the levels are, and which slots of the timer queue are done with."""
+
+    levels: dict[int, int]
+    settled: Settled
+
+
+def delivered(store: Store, mark: Mark | None, told: Mapping[int, int], levels: int) -> Delivered:
+    """What was delivered of so many levels, by the mark, by ``delayOffset.json``, and by the log after the mark.
+
+    Where the file is behind the mark somebody has set it back, and it holds; where it is ahead (RocketMQ has delivered
+    meanwhile), it holds too. Without a mark, the levels are as the file says, and the timer queue as the log does.
+    """
+    if mark is None:
+        settled = Settled(store.min_offset(TIMER_TOPIC, 0))
+        first = store.unit(TIMER_TOPIC, 0, settled.first)
+        if first is not None:
+            _read(store, first[0], {}, settled)
+        return Delivered(dict(told), settled)
+    settled = Settled(mark.base, mark.bits)
+    settled.cut(store.max_offset(TIMER_TOPIC, 0))
+    counted = {}
+    for level in range(1, levels + 1):
+        offset = mark.levels.get(level, 0)
+        if told.get(level, offset) >= offset:
+            counted[level] = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1))
+    if not (store.recovery.clean and store.figures().max_offset - mark.position > ANOTHER_WROTE):
+        _read(store, mark.position, counted, settled)
+    known = [level for level in range(1, levels + 1) if level in told or store.max_offset(SCHEDULE_TOPIC, level - 1)]
+    return Delivered({level: max(told.get(level, 0), counted.get(level, 0)) for level in known}, settled)
+
+
+def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:
+    for copy in store.records_since(position):
+        if b"DELAY\x01" in copy.properties and copy.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
+            level = property_bytes(copy.properties, b"DELAY") or b""
+            if level.isdigit() and len(level) < 10 and int(level) in levels:
+                _count(store, int(level), copy.offset, levels)
+        if b"TIMER_ORIGIN\x01" in copy.properties:
+            _settle(store, property_bytes(copy.properties, b"TIMER_ORIGIN") or b"", settled)
+
+
+def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -> None:
+    """Move a level on when the record at ``copy_offset`` is the copy of its next message."""
+    waiting: Waiting | None = None
+    while waiting is None:
+        unit = store.unit(SCHEDULE_TOPIC, level - 1, levels[level])
+        if unit is None or unit[0] > copy_offset:
+            return
+        waiting = waiting_at(store, SCHEDULE_TOPIC, level - 1, levels[level], unit[0])
+        if waiting is None:
+            levels[level] += 1  # never delivered
+    data = store.record(copy_offset)
+    try:
+        copy = decode_record(data) if data is not None else None
+    except ProtocolError:
+        return
+    record = waiting.record
+    if copy is not None and copy == record._replace(
+        size=copy.size,
+        topic=waiting.topic,
+        queue_id=waiting.queue_id,
+        queue_offset=copy.queue_offset,
+        physical_offset=copy.physical_offset,
+        store_timestamp=copy.store_timestamp,
+    ):
+        levels[level] += 1
+
+
+def _settle(store: Store, origin: bytes, settled: Settled) -> None:
+    """Settle the slot that a copy names, if what waits there is what it was made of."""
+    number = origin.partition(b"@")[0]
+    if not (number.isdigit() and len(number) < 13) or int(number) in settled:
+        return
+    unit = store.unit(TIMER_TOPIC, 0, int(number))
+    data = store.record(unit[0]) if unit is not None else None
+    try:
+        record = decode_record(data) if data is not None else None
+    except ProtocolError:
+        return
+    if record is not None and record.topic == TIMER_TOPIC and origin_of(record).encode() == origin:
+        settled.add(int(number))

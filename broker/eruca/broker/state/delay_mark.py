@@ -1,0 +1,97 @@
+"""``eruca.delays``: what was delivered of the waiting messages when the log had a certain length.
+
+Owns the file's bytes and when they are written; it lies in the store's folder, beside RocketMQ's files, which have no
+place for this. Must not know messages. Invariant: a mark that cannot be trusted reads as None; what was delivered after
+it, the log itself tells.
+
+The bytes, big-endian: 8 of name; 8 commit log offset; 4 number of levels, for each 4 level and 8 offset; 8 slot from
+which the bits count; 4 length of the bits as zlib packs them, and those; 4 CRC-32 of all before.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from eruca.broker.state.jsonfile import Saver
+
+_NAME = b"ERUCA\0D\1"
+_HEAD = struct.Struct(">8sqI")
+_LEVEL = struct.Struct(">Iq")
+_BITS = struct.Struct(">qI")
+
+
+class Mark(NamedTuple):
+    """What was delivered when the commit log ended at ``position``."""
+
+    position: int
+    levels: Mapping[int, int]
+    """Offset of the first message of each delay level that was not delivered."""
+    base: int = 0
+    """Slot of the timer queue from which ``bits`` counts; all before are delivered."""
+    bits: bytes = b""
+    """Which slots are delivered, the lowest bit of a byte first."""
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """The bytes of a mark."""
+    packed = zlib.compress(mark.bits, 1)
+    data = b"".join(
+        (
+            _HEAD.pack(_NAME, mark.position, len(mark.levels)),
+            *(_LEVEL.pack(level, offset) for level, offset in sorted(mark.levels.items())),
+            _BITS.pack(mark.base, len(packed)),
+            packed,
+        )
+    )
+    return data + zlib.crc32(data).to_bytes(4, "big")
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """The mark of these bytes; None when they are not whole."""
+    if len(data) < _HEAD.size + 4 or zlib.crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
+        return None
+    name, position, count = _HEAD.unpack_from(data)
+    if name != _NAME:
+        return None
+    at = _HEAD.size + count * _LEVEL.size
+    levels = dict(_LEVEL.iter_unpack(data[_HEAD.size : at]))
+    base, _ = _BITS.unpack_from(data, at)
+    return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]))
+
+
+class DelayMark:
+    """The file; ``path`` is ``…/eruca.delays``."""
+
+    def __init__(self, path: Path) -> None:
+        self.kept: Mark | None = None
+        """The mark that was read, or was kept last."""
+        self._saver = Saver(path, self._encode)
+
+    def load(self) -> None:
+        """Read the file; one that is missing or broken counts as none. Raises OSError."""
+        try:
+            self.kept = decode_mark(self._saver.path.read_bytes())
+        except FileNotFoundError:
+            self.kept = None
+
+    def keep(self, mark: Mark) -> None:
+        """Let ``mark`` be what is saved next."""
+        if mark != self.kept:
+            self.kept = mark
+            self._saver.changed()
+
+    async def saved(self) -> None:
+        """Wait until what was to be kept is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    def save(self) -> None:
+        """Write now if what is to be kept changed. Raises OSError."""
+        self._saver.save()
+
+    def _encode(self) -> bytes:
+        assert self.kept is not None
+        return encode_mark(self.kept)
