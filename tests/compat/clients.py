@@ -116,7 +116,9 @@ class Member(Protocol):
 
 class Puller(Protocol):
     def queues(self, topic: str) -> list[Queue]: ...
-    def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32) -> Pulled: ...
+    def pull(
+        self, queue: Queue, offset: int, expression: str = "*", most: int = 32, *, sql: bool = False
+    ) -> Pulled: ...
     def offset(self, queue: Queue, which: str, timestamp: int = 0) -> int: ...
 
 
@@ -127,7 +129,7 @@ class Clients(Protocol):
 
     def producer(self, group: str, name_server: str) -> contextlib.AbstractContextManager[Producer]: ...
     def member(
-        self, group: str, name_server: str, topics: Mapping[str, str]
+        self, group: str, name_server: str, topics: Mapping[str, str], *, sql: bool = False
     ) -> contextlib.AbstractContextManager[Member]: ...
     def puller(self, group: str, name_server: str) -> contextlib.AbstractContextManager[Puller]: ...
 
@@ -166,9 +168,11 @@ class JavaClients:
             self.judge.call("stop", name=name)
 
     @contextlib.contextmanager
-    def member(self, group: str, name_server: str, topics: Mapping[str, str], **options: Any) -> Iterator[JavaMember]:
+    def member(
+        self, group: str, name_server: str, topics: Mapping[str, str], *, sql: bool = False, **options: Any
+    ) -> Iterator[JavaMember]:
         name = self._name("member")
-        self.judge.call("push", name=name, group=group, namesrv=name_server, topics=dict(topics), **options)
+        self.judge.call("push", name=name, group=group, namesrv=name_server, topics=dict(topics), sql=sql, **options)
         try:
             yield JavaMember(self.judge, name)
         finally:
@@ -238,9 +242,10 @@ class JavaPuller:
     def queues(self, topic: str) -> list[Queue]:
         return [_queue_of(each) for each in self._judge.call("queues", name=self._name, topic=topic)]
 
-    def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32) -> Pulled:
+    def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32, *, sql: bool = False) -> Pulled:
+        where = _queue_json(queue)
         answer = self._judge.call(
-            "pull", name=self._name, queue=_queue_json(queue), offset=offset, expression=expression, max=most
+            "pull", name=self._name, queue=where, offset=offset, expression=expression, max=most, sql=sql
         )
         return Pulled(
             answer["status"],
@@ -337,11 +342,13 @@ class PythonClients:
             self.run(producer.stop())
 
     @contextlib.contextmanager
-    def member(self, group: str, name_server: str, topics: Mapping[str, str]) -> Iterator[PythonMember]:
+    def member(
+        self, group: str, name_server: str, topics: Mapping[str, str], *, sql: bool = False
+    ) -> Iterator[PythonMember]:
         member = PythonMember(self)
         consumer = PushConsumer(group, member.take, nameserver=name_server, start_from="first")
         for topic, expression in topics.items():
-            consumer.subscribe(topic, expression)
+            consumer.subscribe(topic, expression, expression_type="SQL92" if sql else "TAG")
         member.consumer = consumer
         self.run(consumer.start())
         try:
@@ -453,9 +460,12 @@ class PythonPuller:
         found = self._clients.run(self._consumer.fetch_queues(topic))
         return [Queue(each.topic, each.broker_name, each.queue_id) for each in sorted(found)]
 
-    def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32) -> Pulled:
+    def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32, *, sql: bool = False) -> Pulled:
         where = MessageQueue(queue.topic, queue.broker, queue.number)
-        got = self._clients.run(self._consumer.pull(where, offset, expression=expression, max_messages=most))
+        kind = "SQL92" if sql else "TAG"
+        got = self._clients.run(
+            self._consumer.pull(where, offset, expression=expression, expression_type=kind, max_messages=most)
+        )
         messages = [ReceivedMessage(each, where) for each in got.records]
         return Pulled(
             _STATUS[got.status.name],

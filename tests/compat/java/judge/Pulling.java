@@ -7,7 +7,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -42,9 +44,14 @@ final class Pulling {
         String expression = Named.text(request, "expression", "*");
         long from = request.get("offset").getAsLong();
         int most = (int) Named.number(request, "max", 32);
-        PullResult result = Named.flag(request, "wait", false)
-            ? consumer.pullBlockIfNotFound(queue, expression, from, most)
-            : consumer.pull(queue, expression, from, most);
+        PullResult result;
+        if (Named.flag(request, "sql", false)) {
+            result = pullBySql(consumer, queue, MessageSelector.bySql(expression), from, most);
+        } else if (Named.flag(request, "wait", false)) {
+            result = consumer.pullBlockIfNotFound(queue, expression, from, most);
+        } else {
+            result = consumer.pull(queue, expression, from, most);
+        }
         List<Object> messages = new ArrayList<>();
         if (result.getMsgFoundList() != null) {
             for (MessageExt message : result.getMsgFoundList()) {
@@ -58,6 +65,25 @@ final class Pulling {
         all.put("maxOffset", result.getMaxOffset());
         all.put("messages", messages);
         return all;
+    }
+
+    /** A pull consumer sends no SQL to a broker whose version it does not know, and it learns that by a heartbeat only. */
+    private static PullResult pullBySql(
+        DefaultMQPullConsumer consumer, MessageQueue queue, MessageSelector selector, long from, int most)
+        throws Exception {
+        consumer.pull(queue, "*", 0, 1);
+        for (int tries = 1; ; tries++) {
+            consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
+                .sendHeartbeatToAllBrokerWithLock();
+            try {
+                return consumer.pull(queue, selector, from, most);
+            } catch (MQClientException unknown) {
+                if (tries == 50 || !unknown.getMessage().contains("does not upgrade")) {
+                    throw unknown;
+                }
+                Thread.sleep(100);
+            }
+        }
     }
 
     static Object offset(JsonObject request) throws Exception {
