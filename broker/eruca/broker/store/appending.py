@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Final
 from zlib import crc32
 
+import structlog
+
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.dispatch import Request
@@ -29,6 +31,8 @@ _ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
 _PROPERTIES: Final = Put(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 _REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
 _new_put = tuple.__new__
+
+log = structlog.get_logger("eruca.broker")
 
 
 class Appending:
@@ -286,8 +290,12 @@ class Appending:
             self._log.make_room(size)
         except OSError as fault:
             self.failed += 1
+            if self.no_room is None:
+                log.error("no_room_in_commit_log", fault=fault.strerror, advice="free space, or lower fileReservedTime")
             self.no_room = f"no room in the commit log: {fault.strerror}"
             self._retry_at = time.monotonic() + _RETRY_AFTER
             return _REFUSED
+        if self.no_room is not None:
+            log.info("room_in_commit_log")
         self.no_room = None
         return None

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from eruca.broker.store.segment import flush_directory
+
 _TIMES = struct.Struct(">qqq")
 _MARK = struct.Struct(">8sqqqqqqqq")
 _MARK_NAME = b"ERUCA\0\0\2"
@@ -108,8 +110,13 @@ def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint) -> None:
 
 
 def set_abort(root: Path) -> None:
-    """Leave the sign that the store is open."""
+    """Leave the sign that the store is open, on the disk before a message is taken.
+
+    Raises:
+        OSError: the disk fails.
+    """
     (root / "abort").touch()
+    flush_directory(root)
 
 
 def clear_abort(root: Path) -> None:

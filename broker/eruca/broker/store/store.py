@@ -177,7 +177,7 @@ class Store:
             if self._dispatch.settled:
                 clear_abort(root)
         except OSError as fault:
-            self.recovery.notes.append(f"the store could not be closed in order: {fault}")
+            log.error("store_not_closed_in_order", fault=str(fault), consequence="the next start recovers it")
         finally:
             self._let_go()
 

@@ -1,0 +1,65 @@
+"""A disk without room: what is refused, what is said, and how it goes on when there is room again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from eruca.broker.store import PutStatus, Store, appending
+from tests.support.stores import HOST, Clock, bodies, small_config
+
+
+def put(store: Store, body: bytes) -> PutStatus:
+    return store.put("T", 0, body, b"", born_timestamp=1, born_host=HOST, store_host=HOST).status
+
+
+def full(*_: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "_RETRY_AFTER", 0.0)
+    store = Store(small_config(tmp_path), Clock())
+    store.open()
+    stored = [b"%04d" % number + bytes(1000) for number in range(3)]
+    assert {put(store, body) for body in stored} == {PutStatus.OK}
+
+    with capture_logs() as said:
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "posix_fallocate", full)
+            statuses = [put(store, bytes(1000)) for _ in range(12)]
+            taken = statuses.count(PutStatus.OK)
+            assert taken < 8192 // 1000 and set(statuses[taken:]) == {PutStatus.SERVICE_NOT_AVAILABLE}
+            assert store.refusal == "no room in the commit log: No space left on device"
+            store.drain()
+            assert bodies(store, "T", 0) == stored + [bytes(1000)] * taken
+        assert put(store, b"there is room again") is PutStatus.OK
+    assert store.refusal is None
+    assert [line["event"] for line in said] == ["no_room_in_commit_log", "room_in_commit_log"]
+
+    store.close()
+    again = Store(small_config(tmp_path), Clock())
+    assert again.open().clean
+    assert bodies(again, "T", 0) == stored + [bytes(1000)] * taken + [b"there is room again"]
+    again.close()
+
+
+def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(small_config(tmp_path), Clock())
+    store.open()
+    assert put(store, b"kept") is PutStatus.OK
+    with capture_logs() as said, monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", full)
+        store.close()
+    assert [line["event"] for line in said] == ["store_not_closed_in_order"]
+
+    again = Store(small_config(tmp_path), Clock())
+    assert not again.open().clean
+    assert bodies(again, "T", 0) == [b"kept"]
+    again.close()
