@@ -112,7 +112,7 @@ async def test_when_every_attempt_failed_the_sentence_tells_all(lab: Lab) -> Non
         await producer.send(HELLO)
     error = raised.value
     sentence = r"Send \[4\] times, still failed, cost \[\d+\]ms, Topic: T, BrokersSent: \[broker-., broker-., .*\]"
-    assert re.fullmatch(sentence, str(error))
+    assert re.fullmatch(sentence + r"; the last time: .*broker-. says 1.*", str(error))
     assert error.attempts == 4 and error.retriable and isinstance(error.__cause__, BrokerRefused)
     assert error.brokers in (("broker-a", "broker-b") * 2, ("broker-b", "broker-a") * 2)
 

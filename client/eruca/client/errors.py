@@ -121,16 +121,17 @@ class BadAnswer(ClientError):
 class SendFailed(ClientError):
     """Every attempt of a send failed. ``__cause__`` is the error of the last one.
 
-    ``attempts`` were made within ``seconds``, at ``brokers`` in this order.
+    ``attempts`` were made within ``seconds``, at ``brokers`` in this order; the sentence ends with that error.
     """
 
     retriable = True
 
-    def __init__(self, topic: str, attempts: int, seconds: float, brokers: Sequence[str]) -> None:
+    def __init__(self, topic: str, attempts: int, seconds: float, brokers: Sequence[str], last: ClientError) -> None:
         super().__init__(
             f"Send [{attempts}] times, still failed, cost [{round(seconds * 1000)}]ms, "
-            f"Topic: {topic}, BrokersSent: [{', '.join(brokers)}]"
+            f"Topic: {topic}, BrokersSent: [{', '.join(brokers)}]; the last time: {last}"
         )
+        self.__cause__ = last
         self.topic = topic
         self.attempts = attempts
         self.seconds = seconds

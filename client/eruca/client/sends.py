@@ -226,9 +226,7 @@ class Send:
             self.fail(error)
         else:
             seconds = self.session.loop.time() - self.start
-            failed = SendFailed(self.header.topic, self.tries, seconds, self.brokers)
-            failed.__cause__ = error
-            self.fail(failed)
+            self.fail(SendFailed(self.header.topic, self.tries, seconds, self.brokers, error))
 
     def fail(self, error: Exception) -> None:
         """Give up."""
