@@ -1,6 +1,7 @@
 """SQL92 expressions: what Apache RocketMQ's own filter answered, the limits, and texts nobody would write."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,20 @@ def test_any_order_of_words_is_an_expression_or_an_error(text: str, properties: 
     except Sql92Error:
         return
     assert expression.matches(properties) in (True, False)
+
+
+# ---------------------------------------------------------------------- the page
+
+
+def rows_of_the_page() -> list[tuple[str, dict[str, str], bool]]:
+    """The table of examples: expression, properties, whether it matches."""
+    page = Path(__file__).parents[2] / "docs" / "filters.md"
+    rows = re.findall(r"^\| `([^|]*)` \| ([^|]*) ?\| (yes|no) \|$", page.read_text(), flags=re.MULTILINE)
+    return [(text, dict(re.findall(r"(\w+)=([^ ,]+)", given)), found == "yes") for text, given, found in rows]
+
+
+def test_the_examples_of_the_page() -> None:
+    rows = rows_of_the_page()
+    assert len(rows) == 15
+    for text, properties, matches in rows:
+        assert compile_sql(text).matches(properties) is matches, text
