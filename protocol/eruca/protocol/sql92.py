@@ -57,12 +57,13 @@ class Sql92Error(ValueError):
 
 
 class Expression:
-    """A compiled expression; ``text`` is what it was made of."""
+    """A compiled expression; ``text`` is what it was made of, ``parts`` the number of its properties and constants."""
 
-    __slots__ = ("_evaluate", "text")
+    __slots__ = ("_evaluate", "parts", "text")
 
-    def __init__(self, text: str, evaluate: Evaluate) -> None:
+    def __init__(self, text: str, evaluate: Evaluate, parts: int) -> None:
         self.text = text
+        self.parts = parts
         self._evaluate = evaluate
 
     def __repr__(self) -> str:
@@ -97,7 +98,8 @@ def _too_long(text: str) -> str:
 def _compiled(text: str) -> Expression | str:
     """The expression, or why there is none."""
     try:
-        return Expression(text, _Reader(text).whole().evaluate)
+        reader = _Reader(text)
+        return Expression(text, reader.whole().evaluate, reader.parts)
     except _Fault as fault:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         return f"The SQL92 expression '{shown}' is wrong at position {fault.position}: {fault}."
@@ -121,7 +123,7 @@ class _Reader:
         self._next = 0
         self._start = 0
         self._depth = 0
-        self._parts = 0
+        self.parts = 0
         self._token = ""
         self._raw = ""
         self._advance()
@@ -269,8 +271,8 @@ class _Reader:
             node = self._any()
             self._take(")", "a closing bracket")
             return node
-        self._parts += 1
-        if self._parts > MAX_PARTS:
+        self.parts += 1
+        if self.parts > MAX_PARTS:
             raise _Fault(start + 1, f"it has more than {MAX_PARTS} properties and constants")
         if self._token == "text":
             return nodes.constant(Kind.TEXT, self._string())

@@ -249,3 +249,11 @@ async def test_messages_that_come_again_are_filtered_where_that_is_wanted(prepar
     assert len(bodies(await desk.ask(PULL, fields))) == 2
     desk.config.filter_support_retry = False
     assert len(bodies(await desk.ask(PULL, fields))) == 3
+
+
+async def test_a_pull_by_a_large_expression_looks_at_fewer_messages(filtering: Desk) -> None:
+    for number in range(6, 100):
+        put(filtering, number)
+    never = " OR ".join(["a = 1000"] * 1000)
+    assert place(await filtering.ask(PULL, sql(never))) == (20, "NO_MATCHED_MESSAGE", "32", "0", "100")
+    assert place(await filtering.ask(PULL, sql("a = 1000"))) == (20, "NO_MATCHED_MESSAGE", "100", "0", "100")

@@ -2,7 +2,8 @@
 
 Owns the meaning of tags, SQL92 expressions and filtered retry topics (ExpressionMessageFilter and
 ExpressionForRetryMessageFilter in 4.9.7). Must not know requests. Invariant: a matcher never raises: a message whose
-properties cannot be tested is not wanted.
+properties cannot be tested is not wanted. A read looks at fewer messages the more an expression has to test, so that
+none holds up the broker for long.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from eruca.broker.state.filters import Filter
-from eruca.broker.store.results import Matcher
+from eruca.broker.store.results import FILTER_REACH, Matcher
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.message import decode_properties
@@ -20,6 +21,8 @@ from eruca.protocol.sql92 import Expression
 from eruca.protocol.subscription import ALL
 
 EVERYTHING = Matcher()
+_MOST_WORK = 32_000
+_LEAST_REACH = 32
 FilterOf = Callable[[str, str], Filter | None]
 """Gives the filter of a group in a topic."""
 
@@ -39,7 +42,7 @@ def by_expression(expression: Expression) -> Matcher:
     def wanted(record: memoryview | bytes) -> bool:
         return matches(decode_properties(properties_of(record)))
 
-    return Matcher(record=wanted)
+    return Matcher(record=wanted, reach=max(_LEAST_REACH, min(FILTER_REACH, _MOST_WORK // expression.parts)))
 
 
 def of_retry_topic(topic: str, plain: Matcher, filter_of: FilterOf) -> Matcher:

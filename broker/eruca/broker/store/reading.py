@@ -15,10 +15,9 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.results import GetStatus, Got, Matcher
+from eruca.broker.store.results import FILTER_REACH, GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
 
-_FILTER_UNITS = 800
 _CODE = struct.Struct(">q")
 _NOTHING = memoryview(b"")
 _new_got = tuple.__new__
@@ -29,7 +28,7 @@ def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(">" + "qi8x" * count).unpack
 
 
-@lru_cache(maxsize=_FILTER_UNITS + 1)
+@lru_cache(maxsize=FILTER_REACH + 1)
 def _codes(count: int) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(">" + "12xq" * count).unpack
 
@@ -87,10 +86,10 @@ class Reading:
         if not low <= offset < high:
             self.missed += 1
             return _outside(offset, low, high)
-        filtered = match is not None and (match.codes is not None or match.record is not None)
+        reach = match.reach if match is not None and (match.codes is not None or match.record is not None) else 0
         limits = self.limits
         count = max(min(max_messages, limits.memory_count), 1)
-        units = self._queues.units(queue, offset, max(count, _FILTER_UNITS) if filtered else count, wait=wait)
+        units = self._queues.units(queue, offset, max(count, reach), wait=wait)
         total = len(units) // 20
         if not total:
             self.missed += 1
@@ -98,7 +97,7 @@ class Reading:
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         first = int.from_bytes(units[:8], "big")
         slow = self._log.position - first > limits.memory
-        if not filtered and not slow and offset >= queue.checked_from and not queue.lost:
+        if not reach and not slow and offset >= queue.checked_from and not queue.lost:
             flat = _unpacker(total)(units)
             span = flat[-2] + flat[-1] - first
             whole = self._log.bytes_at(first, span, wait=wait) if span == sum(flat[1::2]) else None

@@ -84,13 +84,19 @@ class Found(NamedTuple):
     index_last_update_physical_offset: int = 0
 
 
+FILTER_REACH = 800
+"""How many messages one filtered read looks at (16000 bytes of a consume queue in 4.9.7)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """Which messages a reader wants. ``codes``: tag hashes (signed 32 bit), None for all;
-    ``record``: asked with the whole record where the codes let it pass, None for no further test."""
+    ``record``: asked with the whole record where the codes let it pass, None for no further test;
+    ``reach``: how many messages one read looks at."""
 
     codes: frozenset[int] | None = None
     record: Callable[[memoryview | bytes], bool] | None = None
+    reach: int = FILTER_REACH
 
 
 class Damage(NamedTuple):
