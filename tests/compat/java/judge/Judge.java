@@ -69,6 +69,11 @@ public final class Judge {
         OPERATIONS.put("commit", Pulling::commit);
         OPERATIONS.put("lite", LitePulling::start);
         OPERATIONS.put("poll", LitePulling::poll);
+        OPERATIONS.put("transactional", Transacting::start);
+        OPERATIONS.put("transact", Transacting::send);
+        OPERATIONS.put("asked", Transacting::asked);
+        OPERATIONS.put("replier", Requesting::start);
+        OPERATIONS.put("request", Requesting::request);
         OPERATIONS.put("stop", Named::stop);
         OPERATIONS.put("load", Load::run);
     }

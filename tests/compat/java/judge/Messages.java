@@ -31,12 +31,26 @@ final class Messages {
         if (from.has("delay")) {
             message.setDelayTimeLevel(from.get("delay").getAsInt());
         }
+        if (from.has("delayMs")) {
+            delayInMillis(message, from.get("delayMs").getAsLong());
+        }
         if (from.has("properties")) {
             for (Map.Entry<String, JsonElement> property : from.getAsJsonObject("properties").entrySet()) {
                 message.putUserProperty(property.getKey(), property.getValue().getAsString());
             }
         }
         return message;
+    }
+
+    /** Clients from 5.0 on have a method for this, found by name; what it does is set a property. */
+    private static void delayInMillis(Message message, long delay) {
+        try {
+            Message.class.getMethod("setDelayTimeMs", long.class).invoke(message, delay);
+        } catch (NoSuchMethodException none) {
+            message.putUserProperty("TIMER_DELAY_MS", Long.toString(delay));
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalStateException(failure);
+        }
     }
 
     static Map<String, Object> describe(MessageExt message) {

@@ -121,7 +121,7 @@ final class Producing {
         return results;
     }
 
-    private static Map<String, Object> describe(SendResult result) {
+    static Map<String, Object> describe(SendResult result) {
         Map<String, Object> all = new LinkedHashMap<>();
         all.put("status", result.getSendStatus().name());
         all.put("msgId", result.getMsgId());

@@ -62,6 +62,7 @@ final class Pushing {
         consumer.setConsumeThreadMax((int) Named.number(request, "threads", 2));
         consumer.setPullBatchSize((int) Named.number(request, "pullBatch", 32));
         consumer.setConsumeMessageBatchMaxSize((int) Named.number(request, "consumeBatch", 1));
+        consumer.setMaxReconsumeTimes((int) Named.number(request, "maxReconsumeTimes", -1));
         consumer.setPersistConsumerOffsetInterval((int) Named.number(request, "persistMs", 5000));
         for (Map.Entry<String, JsonElement> topic : request.getAsJsonObject("topics").entrySet()) {
             if (Named.flag(request, "sql", false)) {

@@ -1,0 +1,62 @@
+package judge;
+
+import com.google.gson.JsonObject;
+import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Request-reply, both ends: a consumer that answers each message, and a producer that waits for answers. */
+final class Requesting {
+    private Requesting() {
+    }
+
+    /** Starts a consumer that answers every message with "re: " and its body, repeated as often as "repeat" says. */
+    static Object start(JsonObject request) throws Exception {
+        DefaultMQPushConsumer consumer = Pushing.open(request);
+        // Of one instance with the consumer, a 5.x producer keeps that from its first rebalance.
+        JsonObject answering = request.deepCopy();
+        answering.addProperty("instance", request.get("name").getAsString() + "-answers");
+        DefaultMQProducer sender = Producing.open(answering);
+        int repeat = (int) Named.number(request, "repeat", 1);
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            try {
+                for (MessageExt message : messages) {
+                    String text = new String(message.getBody(), StandardCharsets.UTF_8);
+                    String answer = String.join("", java.util.Collections.nCopies(repeat, "re: " + text));
+                    sender.send(MessageUtil.createReplyMessage(message, answer.getBytes(StandardCharsets.UTF_8)), 15_000);
+                }
+            } catch (Exception failure) {
+                failure.printStackTrace();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        Named.add(request.get("name").getAsString(), consumer, () -> {
+            consumer.shutdown();
+            sender.shutdown();
+        });
+        return consumer.buildMQClientId();
+    }
+
+    /** Sends a message and waits for its answer. */
+    static Object request(JsonObject request) throws Exception {
+        DefaultMQProducer producer = Named.get(request, DefaultMQProducer.class);
+        Message message = Messages.read(request.getAsJsonObject("message"));
+        Message answer = producer.request(message, Named.number(request, "timeoutMs", 10_000));
+        Map<String, Object> all = new LinkedHashMap<>();
+        all.put("topic", answer.getTopic());
+        all.put("body", Base64.getEncoder().encodeToString(answer.getBody()));
+        all.put("asked", new TreeMap<>(message.getProperties()));
+        all.put("properties", new TreeMap<>(answer.getProperties()));
+        return all;
+    }
+}

@@ -1,0 +1,69 @@
+"""Request-reply between Apache's Java clients, on Apache's broker as the measure and on Eruca's.
+
+Of 4.9.7 alone: a 5.3.3 client does not find the request of an answer that a 4.9.7 broker pushes, Apache's either.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tests.compat.clients import JavaClients, drain
+from tests.compat.conftest import Cluster
+from tests.support.java import Judge, JudgeError
+
+MakeTopic = Callable[[Cluster, Judge, int], str]
+
+
+def asked(topic: str, text: str) -> dict[str, Any]:
+    return {"topic": topic, "body": base64.b64encode(text.encode()).decode()}
+
+
+@pytest.mark.parametrize("repeat", [1, 2000], ids=["short", "compressed"])
+def test_a_request_is_answered(
+    cluster: Cluster, judge: Judge, repeat: int, topic: MakeTopic, fresh: Callable[[str], str]
+) -> None:
+    name, replier, asker = topic(cluster, judge, 2), fresh("replier"), fresh("asker")
+    address = cluster.address
+    judge.call("replier", name=replier, group=fresh("repliers"), namesrv=address, topics={name: "*"}, repeat=repeat)
+    client_id = judge.call("producer", name=asker, group=fresh("askers"), namesrv=address)
+    try:
+        # The first request of a client is also the one that makes it known to the broker.
+        answers = [judge.call("request", name=asker, message=asked(name, "question 0"))]
+        calls: list[Future[Any]] = [
+            judge.begin("request", name=asker, message=asked(name, f"question {n}")) for n in range(1, 20)
+        ]
+        answers += [call.result(60) for call in calls]
+    finally:
+        judge.call("stop", name=asker)
+        judge.call("stop", name=replier)
+
+    for n, answer in enumerate(answers):
+        assert base64.b64decode(answer["body"]).decode() == f"re: question {n}" * repeat
+        properties, before = answer["properties"], answer["asked"]
+        assert properties["CORRELATION_ID"] == before["CORRELATION_ID"]
+        assert properties["REPLY_TO_CLIENT"] == before["REPLY_TO_CLIENT"] == client_id
+        assert properties["MSG_TYPE"] == "reply"
+        assert int(properties["PUSH_REPLY_TIME"]) > 0
+    with JavaClients(judge).puller(fresh("readers"), cluster.address) as puller:
+        kept = drain(puller, "JudgeCluster_REPLY_TOPIC")
+    ids = {answer["asked"]["CORRELATION_ID"] for answer in answers}
+    assert len([each for each in kept if each.properties["CORRELATION_ID"] in ids]) == 20
+
+
+def test_a_request_without_an_answer_ends(
+    cluster: Cluster, judge: Judge, topic: MakeTopic, fresh: Callable[[str], str]
+) -> None:
+    name, asker = topic(cluster, judge, 1), fresh("asker")
+    judge.call("producer", name=asker, group=fresh("askers"), namesrv=cluster.address)
+    try:
+        with pytest.raises(JudgeError) as refused:
+            judge.call("request", name=asker, message=asked(name, "anybody?"), timeoutMs=500)
+    finally:
+        judge.call("stop", name=asker)
+
+    assert refused.value.type == "RequestTimeoutException"
