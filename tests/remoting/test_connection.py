@@ -353,3 +353,34 @@ async def test_codes_left_out_and_guards() -> None:
     assert (await connection.call(api.GET_MAX_OFFSET, of(6))).header.offset == 6
     await channels.close()
     await server.stop()
+
+
+async def test_an_answer_that_comes_after_the_end_of_a_connection_is_dropped_in_silence() -> None:
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    pieces = [bytes(1_000_000)] * 8  # more than goes out while the peer does not read
+    calls: list[Call[QueueOf]] = []
+    both = asyncio.Event()
+    slow: Routes[None] = Routes()
+
+    @slow.on(api.GET_MAX_OFFSET)
+    def keep(_: None, call: Call[QueueOf]) -> None:
+        calls.append(call)
+        if len(calls) == 2:
+            both.set()
+
+    server = Server(Router(None, [slow]))
+    await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"".join(frame.encode(frame.JSON, 30, opaque, 0, of(opaque)) for opaque in (1, 2)))
+    await both.wait()
+    connection = calls[0].connection
+    connection.reply(calls[0], Reply(header=OffsetReply(offset=1), body=pieces))
+    connection.close()
+    assert not connection.closed
+    connection.reply(calls[1], Reply(header=OffsetReply(offset=2), body=pieces))
+    whole = await reader.read()
+    assert frame.split(whole, 0) is not None and len(whole) < 9_000_000
+    writer.close()
+    await server.stop()
+    assert faults == []

@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(out[0])
         elif size <= _JOIN_UP_TO or size <= len(out) * 512:
             self._transport.write(b"".join(out))
-        else:
+        elif not self._transport.is_closing():  # asyncio's own transport fails here then, from Python 3.12 on
             self._transport.writelines(out)
 
     # ------------------------------------------------------------------ reading

@@ -92,6 +92,9 @@ class Supply(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
     def _give_up(self, reason: str, **what: object) -> None:
         log.warning("slave_turned_away", remote=self.remote, reason=reason, **what)
         self.close()
@@ -102,7 +105,7 @@ class Supply(asyncio.Protocol):
         self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
         if now - self._heard_at > self._silence:
             self._give_up("it has not reported for longer than haHousekeepingInterval")
-        elif self._next >= 0 and now - self._sent_at > self._heartbeat and not self._paused:
+        elif self._next >= 0 and now - self._sent_at > self._heartbeat and not self._paused and not self._is_closing():
             self._send(b"")
 
     # ------------------------------------------------------------------ reports
@@ -153,7 +156,7 @@ class Supply(asyncio.Protocol):
     def pump(self) -> None:
         """Send what is there."""
         for _ in range(FRAMES_A_TURN):
-            if self._next < 0 or self._paused or self._turn_over or self._reading is not None or not self._transport:
+            if self._next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
                 return
             try:
                 data = self._copying.take(self._next, self._batch)
@@ -189,7 +192,7 @@ class Supply(asyncio.Protocol):
 
     def _came(self, reading: asyncio.Future[memoryview | bytes | None]) -> None:
         self._reading = None
-        if self._transport is None or reading.cancelled():
+        if self._is_closing() or reading.cancelled():
             return
         fault = reading.exception()
         if fault is not None:
