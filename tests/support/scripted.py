@@ -41,6 +41,8 @@ class Scripted:
         """The answers to 31, 30 and 29."""
         self.pulls: list[Any] = []
         self.sent_back: list[Any] = []
+        self.ends: list[Any] = []
+        """The ends of transactions (37)."""
         self.refused_codes: set[int] = set()
         """Requests that are refused with code 1, beside those of sending."""
         self.topics: dict[str, TopicRouteData] = {}
@@ -129,6 +131,12 @@ async def send(server: Scripted, call: Call[Any]) -> Reply | None:
         raise Refused(code, f"{server.name} says {code}")
     number = len(server.sends) - 1
     return Reply(code, SendReply(msg_id=f"{number:032X}", queue_id=max(call.header.queue_id, 0), queue_offset=number))
+
+
+@routes.on(api.END_TRANSACTION)
+def end_transaction(server: Scripted, call: Call[Any]) -> None:
+    server.ends.append(call.header)
+    assert call.oneway
 
 
 @routes.on(api.UPDATE_CONSUMER_OFFSET)

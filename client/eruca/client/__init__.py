@@ -10,6 +10,7 @@ from eruca.client.message import Message, ReceivedMessage
 from eruca.client.producer import Producer
 from eruca.client.pull_consumer import PullConsumer, PullResult, PullStatus
 from eruca.client.sends import SendResult, SendStatus
+from eruca.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
@@ -29,5 +30,8 @@ __all__ = [
     "Record",
     "SendResult",
     "SendStatus",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "split_batch",
 ]

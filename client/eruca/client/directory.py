@@ -17,7 +17,7 @@ from eruca.client.log import log
 from eruca.client.nameservers import Nameservers
 from eruca.client.routes import MASTER, Route, address_to_read, build_provisional_route, build_route
 from eruca.protocol import api
-from eruca.protocol.bodies import TopicRouteData
+from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import RouteOf
@@ -55,6 +55,11 @@ class Directory:
                 if with_slaves or number == MASTER
             }
         )
+
+    def learn(self, cluster: ClusterInfo) -> None:
+        """Keep the addresses of all brokers of a cluster."""
+        for name, broker in cluster.broker_addr_table.items():
+            self._brokers[name] = dict(broker.broker_addrs)
 
     async def close(self) -> None:
         """Ask for nothing more."""

@@ -1,4 +1,4 @@
-"""What brokers ask of this client, on its own connections: 40, 220, 221, 307, 309.
+"""What brokers ask of this client, on its own connections: 39, 40, 220, 221, 307, 309.
 
 Owns the requests and the form of the answers; a ``Reachable`` consumer knows what is true and does the work.
 Facts: ClientRemotingProcessor in 4.9.7.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from eruca.client.log import log
-from eruca.protocol import api
+from eruca.protocol import api, names
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -20,9 +20,10 @@ from eruca.protocol.bodies import (
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers import clients, offsets
+from eruca.protocol.headers.send import CheckTransactionState
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record
-from eruca.remoting import Call, Reply, Routes
+from eruca.remoting import Call, Connection, Reply, Routes
 
 if TYPE_CHECKING:
     from eruca.client.session import Session
@@ -47,6 +48,13 @@ class Reachable(Protocol):
         """Let the listener have one message, outside all queues."""
 
 
+class Questioned(Protocol):
+    """A producer that knows what became of its transactions."""
+
+    def ask(self, header: CheckTransactionState, half: Record, connection: Connection) -> None:
+        """A broker asks about this half message and awaits the answer on this connection."""
+
+
 routes: Routes[Session] = Routes()
 
 
@@ -55,6 +63,18 @@ def _member(session: Session, group: str) -> Reachable:
     if member is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
     return member
+
+
+@routes.on(api.CHECK_TRANSACTION_STATE)
+def check_transaction(session: Session, call: Call[CheckTransactionState]) -> None:
+    """39: what became of a transaction; the answer is a request of its own (37)."""
+    half = decode_record(call.body)
+    group = half.properties.get(names.PRODUCER_GROUP, "")
+    producers = session.transactional.get(group)
+    if producers:
+        producers[-1].ask(call.header, half, call.connection)
+    else:
+        log.warning("%s asks about a transaction of group %s, which is not here", call.connection.remote, group)
 
 
 @routes.on(api.NOTIFY_CONSUMER_IDS_CHANGED)

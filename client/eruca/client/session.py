@@ -79,6 +79,8 @@ class Session:
         )
         self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
         self.consumers: dict[str, ConsumerMember] = {}
+        self.transactional: dict[str, list[pushed.Questioned]] = {}
+        """Who answers questions about transactions, by producer group; the newest does."""
         self.forks = identity.fork_count()
         self._producers: dict[str, int] = {}
         self._greeted: set[Connection] = set()
@@ -200,6 +202,11 @@ class Session:
         if self._producers or self.consumers:
             addresses = self.directory.addresses(with_slaves=bool(self.consumers))
             await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
+
+    async def meet_all(self) -> None:
+        """Tell all brokers of the cluster, also those of topics that are not used yet. Raises ClientError."""
+        self.directory.learn(await self.cluster())
+        await self.beat()
 
     async def _greet(self, address: str) -> None:
         connection = await self.channels.get(address, timeout=self.settings.connect_timeout)

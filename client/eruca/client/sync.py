@@ -16,12 +16,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from eruca.client import consumer, identity, producer, pull_consumer
+from eruca.client import consumer, identity, producer, pull_consumer, transactions
 from eruca.client.errors import ForkedClient, StateError
 from eruca.client.mailbox import Delivery
 from eruca.remoting.loop import new_loop
 
-__all__ = ["Producer", "PullConsumer", "PushConsumer"]
+__all__ = ["Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
 
 
 class _Client(Protocol):
@@ -29,7 +29,7 @@ class _Client(Protocol):
     async def stop(self) -> None: ...
 
 
-C = TypeVar("C", bound=_Client)
+C = TypeVar("C", bound=_Client, covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="_Blocking[Any]")
@@ -177,6 +177,20 @@ class Producer(_Blocking[producer.Producer]):
     start_send = _submitting(producer.Producer.send)
     send_batch = _waiting(producer.Producer.send_batch)
     send_oneway = _waiting(producer.Producer.send_oneway)
+
+
+class TransactionProducer(_Blocking[transactions.TransactionProducer]):
+    """Sends in transactions, too; see ``eruca.client.TransactionProducer``."""
+
+    @_made_as(transactions.TransactionProducer)
+    def __init__(self, client: transactions.TransactionProducer) -> None:
+        self._client = client
+
+    send = _waiting(transactions.TransactionProducer.send)
+    start_send = _submitting(transactions.TransactionProducer.send)
+    send_batch = _waiting(transactions.TransactionProducer.send_batch)
+    send_oneway = _waiting(transactions.TransactionProducer.send_oneway)
+    send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
 
 
 class PullConsumer(_Blocking[pull_consumer.PullConsumer]):

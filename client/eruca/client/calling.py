@@ -1,0 +1,34 @@
+"""Calling what a user gave: a coroutine function in the event loop, another function in a thread.
+
+Knows nothing of messages. Invariant: a function that blocks never holds up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from eruca.client.errors import UsageError
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether calling this gives a coroutine; objects with an asynchronous ``__call__`` count."""
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(target)
+
+
+def check_callable(function: object, what: str) -> None:
+    """Raise UsageError unless ``function``, named ``what`` in the sentence, can be called."""
+    if not callable(function):
+        raise UsageError(
+            f"{what} is of type {type(function).__name__}: a function or a coroutine function is expected."
+        )
+
+
+async def call(function: Any, *args: object) -> Any:
+    """The result of ``function(*args)``, whichever kind it is; raises what it raises."""
+    if is_coroutine_function(function):
+        return await function(*args)
+    result = await asyncio.to_thread(function, *args)
+    return await result if inspect.isawaitable(result) else result
