@@ -16,7 +16,7 @@ from eruca.protocol.names import SCHEDULE_TOPIC
 
 NEVER: Final = 1 << 62
 """A time that does not come."""
-AT_ONCE = 64
+AT_ONCE = 32
 """How many messages of a level are delivered in one turn."""
 AGAIN_AFTER = 1000
 """Milliseconds until a store that takes nothing is tried again."""

@@ -25,7 +25,7 @@ from eruca.protocol.record import Record
 
 WAITING_ONLY: Final = (names.REAL_TOPIC, names.REAL_QUEUE_ID)
 """Properties of a message that waits, which it loses when it is delivered."""
-AT_ONCE = 64
+AT_ONCE = 32
 """How many messages are delivered, or put to the end of the queue, in one turn."""
 READ_AT_ONCE = 4096
 """How many slots are read in one turn."""
