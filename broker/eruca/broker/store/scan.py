@@ -1,8 +1,9 @@
 """Reading the commit log record by record, over damage too.
 
 Owns what counts as a sound record and where reading goes on after an unsound one: at the next
-record that stores its own offset. Decides only; repairs nothing. Invariant: every byte from the
-start to ``end`` belongs to a record yielded, to a blank record or to one of ``damages``.
+record that stores its own offset. Decides only; repairs nothing. Reads files, never their mapping: a
+disk that fails shows as OSError then, and not as SIGBUS. Invariant: every byte from the start to
+``end`` belongs to a record yielded, to a blank record or to one of ``damages``.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ class Scan:
         check = self._check_crc
         stripe = _STRIPE
         while True:
-            data = bytes(segment.view[at : at + stripe])
+            data = _bytes_of(segment, at, at + stripe)
             done = 0
             while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
-                if record.properties.endswith(b"\0") and not any(segment.view[at + done + record.size :][:8]):
+                if record.properties.endswith(b"\0") and not any(_bytes_of(segment, at + done + record.size, at + done + record.size + 8)):
                     return  # the log's last record, its end not written: no CRC covers the properties
                 yield record
                 done += record.size
@@ -145,13 +146,13 @@ class Scan:
         rest = segment.size - at
         if rest < 8:
             return True
-        return segment.view[at : at + 8] == rest.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
+        return _bytes_of(segment, at, at + 8) == rest.to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big")
 
     def _following(self, segment: Segment, at: int) -> int | None:
         """Where the next sound record or the blank one begins after an unsound one at ``at``."""
-        view = segment.view
-        if segment.size - at >= MIN_RECORD_SIZE and view[at + 28 : at + 36] == (segment.start + at).to_bytes(8, "big"):
-            jump = at + int.from_bytes(view[at : at + 4], "big")
+        head = _bytes_of(segment, at, at + 36)
+        if segment.size - at >= MIN_RECORD_SIZE and head[28:36] == (segment.start + at).to_bytes(8, "big"):
+            jump = at + int.from_bytes(head[:4], "big")
             if jump > at and jump <= segment.size and self._begins(segment, jump):
                 return jump
         candidates = (candidate for candidate in magics(segment, at + 4) if candidate > at)
@@ -160,11 +161,11 @@ class Scan:
     def _begins(self, segment: Segment, at: int) -> bool:
         if segment.size - at >= 8 and self._is_blank(segment, at):
             return True
-        return sound_record(segment.view, at, segment.start + at, check_crc=self._check_crc) is not None
+        return _sound_at(segment, at, check_crc=self._check_crc)
 
     @staticmethod
     def _reason(segment: Segment, at: int) -> str:
-        head = segment.view[at : at + 36]
+        head = _bytes_of(segment, at, at + 36)
         magic = int.from_bytes(head[4:8], "big")
         if not any(head):
             return "zeros where a record belongs"
@@ -175,12 +176,24 @@ class Scan:
         return "the record's lengths or its body's CRC are wrong"
 
 
+def _bytes_of(segment: Segment, start: int, stop: int) -> bytes:
+    return segment.read(start, min(stop, segment.size) - start, wait=True)
+
+
+def _sound_at(segment: Segment, at: int, *, check_crc: bool = True) -> bool:
+    size = int.from_bytes(_bytes_of(segment, at, at + 4), "big")
+    if not MIN_RECORD_SIZE <= size <= min(_LARGEST, segment.size - at):
+        return False
+    data = _bytes_of(segment, at, at + size)
+    return sound_record(data, 0, segment.start + at, check_crc=check_crc) is not None
+
+
 def magics(segment: Segment, at: int) -> Iterator[int]:
     """Where a record or a blank one would begin by the magics that lie at or after ``at``, in order."""
     for start, stop in segment.extents(at):
         for begin in range(max(start, at), stop, _STRIPE):
             end = min(begin + _STRIPE, stop)
-            data = bytes(segment.view[begin : min(end + 3, segment.size)])
+            data = _bytes_of(segment, begin, end + 3)
             if data == _ZEROS[: len(data)]:
                 continue
             hits = []
@@ -199,7 +212,7 @@ def data_end(segment: Segment, at: int) -> int:
         position = stop
         while position > max(start, at):
             begin = max(position - _STRIPE, start, at)
-            data = bytes(segment.view[begin:position])
+            data = _bytes_of(segment, begin, position)
             if data != _ZEROS[: position - begin]:
                 return begin + len(data.rstrip(b"\0"))
             position = begin
@@ -213,6 +226,6 @@ def find_record(log: CommitLog, offset: int) -> int | None:
         return None
     at = offset - segment.start
     for candidate in magics(segment, at):
-        if candidate >= at and sound_record(segment.view, candidate, segment.start + candidate) is not None:
+        if candidate >= at and _sound_at(segment, candidate):
             return segment.start + candidate
     return None
