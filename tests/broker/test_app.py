@@ -350,4 +350,19 @@ def test_known_java_keys_start_without_a_warning(tmp_path: Path, command: Callab
     with (tmp_path / "broker.conf").open("a") as conf:
         conf.write("sendMessageThreadPoolNums=16\nuseEpollNativeSelector=true\ntransientStorePoolEnable=false\n")
     _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
-    assert errors == ""
+    (only,) = errors.splitlines()
+    assert "noSuchKey" in only
+
+
+def test_a_promise_that_cannot_be_kept_is_warned_about(
+    tmp_path: Path, command: Callable[..., subprocess.Popen[str]]
+) -> None:
+    with (tmp_path / "broker.conf").open("a") as conf:
+        conf.write("aclEnable=true\nenableDLegerCommitLog=true\nuseTLS=true\n")
+    _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
+    for words in (
+        "aclEnable=true has no effect",
+        "enableDLegerCommitLog=true has no effect",
+        "useTLS=true has no effect",
+    ):
+        assert words in errors

@@ -110,6 +110,18 @@ def test_unknown_keys_are_warned_about_by_name_with_the_nearest_known_one() -> N
     assert start.config == BrokerConfig()
 
 
+def test_a_value_that_has_no_effect_is_warned_about_and_its_default_is_not() -> None:
+    @dataclass(kw_only=True)
+    class Promising:
+        acl_enable: bool = setting(False, unmet="everybody may do everything")
+
+    assert read(Promising, text="aclEnable=false").warnings == []
+    assert read(Promising, given={"aclEnable": "false"}, text="aclEnable=true").warnings == []
+    assert read(Promising, text="aclEnable = true").warnings == [
+        "aclEnable=true has no effect: everybody may do everything"
+    ]
+
+
 def test_a_blank_at_the_end_of_a_text_is_kept_as_java_keeps_it_and_warned_about() -> None:
     start = read(BrokerConfig, text="brokerClusterName=east \n")
 

@@ -252,11 +252,11 @@ def main() -> None:
     log_to_stderr()
     try:
         start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
+        for warning in start.warnings:
+            log.warning("configuration", warning=warning)
         if start.shown is not None:
             print(start.shown, end="")
             return
-        for warning in start.warnings:
-            log.warning("configuration", warning=warning)
         run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None)))
     except (BadSetting, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
         sys.exit(f"mqbroker: {fault}")

@@ -74,7 +74,7 @@ class ClientSettings:
     client_socket_rcv_buf_size: int = 0
     client_pooled_byte_buf_allocator_enable: bool = False
     client_close_socket_if_timeout: bool = True
-    use_tls: bool = setting(False, key="useTLS")
+    use_tls: bool = setting(False, key="useTLS", unmet="this broker speaks no TLS, everything goes in plain text")
 
 
 @dataclass(kw_only=True)
@@ -151,15 +151,17 @@ class StoreSettings:
     transient_store_pool_enable: bool = False
     transient_store_pool_size: int = 5
     fast_fail_if_no_buffer_in_store_pool: bool = False
-    enable_d_leger_commit_log: bool = setting(False, key="enableDLegerCommitLog")
+    enable_d_leger_commit_log: bool = setting(
+        False, key="enableDLegerCommitLog", unmet="there is no DLedger here, this broker runs by its brokerRole"
+    )
     d_leger_group: str | None = setting(None, key="dLegerGroup")
     d_leger_peers: str | None = setting(None, key="dLegerPeers")
     d_leger_self_id: str | None = setting(None, key="dLegerSelfId")
     preferred_leader_id: str | None = None
     enable_batch_push: bool = False
     enable_schedule_message_stats: bool = True
-    enable_lmq: bool = False
-    enable_multi_dispatch: bool = False
+    enable_lmq: bool = setting(False, unmet="light queues are not dispatched")
+    enable_multi_dispatch: bool = setting(False, unmet="messages come to their own queue only")
     max_lmq_consume_queue_num: int = 20_000
     enable_schedule_async_deliver: bool = False
     schedule_async_deliver_max_pending_limit: int = 2000
@@ -218,16 +220,16 @@ class BrokerConfig:
     register_broker_timeout_mills: int = setting(6000, at_least=1)
     register_name_server_period: int = 30_000
     """Taken between 10000 and 60000."""
-    fetch_namesrv_addr_by_address_server: bool = False
+    fetch_namesrv_addr_by_address_server: bool = setting(False, unmet="name the nameservers in namesrvAddr")
     transaction_time_out: int = setting(6000, at_least=0, live=True)
     transaction_check_max: int = setting(15, at_least=0, live=True)
     transaction_check_interval: int = setting(60_000, at_least=1, live=True)
     store_reply_message_enable: bool = setting(True, live=True)
-    acl_enable: bool = False
+    acl_enable: bool = setting(False, unmet="there is no access control yet, everybody who connects may do everything")
     rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")
     max_delay_time: int = 40
     # Java's tuning, without effect here.
-    message_store_plug_in: str = ""
+    message_store_plug_in: str = setting("", unmet="this broker knows no store but its own")
     send_message_thread_pool_nums: int = 4
     put_message_future_thread_pool_nums: int = 4
     pull_message_thread_pool_nums: int = 20

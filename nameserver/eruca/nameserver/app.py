@@ -118,11 +118,11 @@ def main() -> None:
     log_to_stderr()
     try:
         start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
+        for warning in start.warnings:
+            log.warning("configuration", warning=warning)
         if start.shown is not None:
             print(start.shown, end="")
             return
-        for warning in start.warnings:
-            log.warning("configuration", warning=warning)
         if start.file is not None and not start.config.config_store_path:
             start.config.config_store_path = str(start.file)
         run(serve(Nameserver(start.config)))

@@ -93,6 +93,7 @@ class _Rules:
     pattern: str | None = None
     words: str = "text"
     environment: str | None = None
+    unmet: str | None = None
 
 
 def setting(
@@ -109,6 +110,7 @@ def setting(
     pattern: str | None = None,
     words: str = "text",
     environment: str | None = None,
+    unmet: str | None = None,
 ) -> Any:
     """A dataclass field with its rules; a plain ``name: type = default`` is a setting as well.
 
@@ -117,11 +119,15 @@ def setting(
     ``secret``: never shown, never live. ``path``: names a file or directory, never live.
     ``at_least``, ``at_most``: bounds of a number, both included. ``one_of``: the only texts that a
     str may be. ``pattern``: a regular expression that the whole text must match, said in ``words``
-    to who wrote something else. ``environment``: a variable that replaces the default.
+    to who wrote something else. ``environment``: a variable that replaces the default. ``unmet``:
+    what follows from it that another value than the default is taken and has no effect; who sets
+    one is warned with these words.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
-    rules = _Rules(key, live, important, secret, path, at_least, at_most, tuple(one_of), pattern, words, environment)
+    rules = _Rules(
+        key, live, important, secret, path, at_least, at_most, tuple(one_of), pattern, words, environment, unmet
+    )
     return dataclasses.field(default=default, metadata={_MARK: rules})
 
 
@@ -242,7 +248,7 @@ def read(
         ("the environment", _prefixed_variables(known, environment or {})),
         ("the command line", dict(given or {})),
     ]
-    config = kind()
+    config, plain = kind(), kind()
     for place, texts in layers:
         for key, value in texts.items():
             if key in known:
@@ -250,6 +256,11 @@ def read(
                 known[key].put(config, known[key].value(value))
             else:
                 warnings.append(f"{_unknown(key, known)} in {place}; it is ignored")
+    warnings.extend(
+        f"{item.key}={item.text(config)} has no effect: {item.rules.unmet}"
+        for item in known.values()
+        if item.rules.unmet is not None and item.get(config) != item.get(plain)
+    )
     return Start(config, warnings)
 
 
