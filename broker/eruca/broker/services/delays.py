@@ -97,13 +97,16 @@ class Delays:
         self._mark.load()
 
     def start(self) -> None:
-        """Find out where to go on, and keep that; after the store was opened. Raises OSError."""
+        """Find out where to go on, and keep that, later when the disk has no room now; after the store was opened."""
         found = delivered(self._store, self._mark.kept, self.offsets.table, len(self.levels.delays))
         self.offsets.table = found.levels
         self.levels.settle()
         self.timers.begin(found.settled)
         self._store.hold(self._kept_from)
-        self.save()
+        try:
+            self.save()
+        except OSError as error:  # a full disk must not keep anybody from reading
+            log.error("delay_offsets_not_saved", reason=str(error))
 
     def deliver(self, now: int) -> int:
         """Deliver what is due at ``now``, in one turn; returns when to go on (ms)."""

@@ -1,0 +1,73 @@
+"""SIGTERM and SIGSTOP under load: a stop in order loses nothing and needs no recovery, a pause is survived."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.history import History, judge
+from tests.support.load import Load, read
+from tests.support.lone import LoneBroker
+from tests.support.programme import LONG, chance, rounds
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
+    random = chance("sigterm")
+    history = History()
+    store = tmp_path / "store"
+    slowest = 0.0
+    broker = await LoneBroker.start(tmp_path, store)
+    try:
+        for _ in rounds(4, 50, seconds=15):
+            async with Load(broker.address, history, padding=random.randrange(400)) as load:
+                await load.until(random.randrange(1, 1500 if LONG else 700))
+                begin = time.monotonic()
+                broker.signal(signal.SIGTERM)
+                assert await asyncio.to_thread(broker.wait) == 0, broker.output
+                slowest = max(slowest, time.monotonic() - begin)
+            assert not (store / "abort").exists()
+            broker = await LoneBroker.start(tmp_path, store)
+            assert "clean=True" in next(line for line in broker.output.splitlines() if "store_opened" in line)
+            assert "store_recovery" not in broker.output and "store_damaged" not in broker.output
+            found = await read(broker.address, history)
+            assert judge(history, found) == []
+            history.settle(found)
+    finally:
+        broker.kill()
+    print(f"{history.acknowledged} acknowledged, 0 lost, slowest stop {slowest:.2f} s")
+    assert history.acknowledged > 0
+    assert slowest <= 5
+
+
+async def test_a_broker_that_is_paused(tmp_path: Path) -> None:
+    random = chance("sigstop")
+    history = History()
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"flushDiskType": "SYNC_FLUSH"})
+    slowest = 0.0
+    try:
+        async with Load(broker.address, history) as load:
+            for _ in rounds(3, 50, seconds=12):
+                await load.until(load.answers[0] + random.randrange(1, 200))
+                broker.signal(signal.SIGSTOP)
+                await asyncio.sleep(random.uniform(0.3, 1.5))  # the fault itself: for so long it stands
+                before = load.answers[0]
+                begin = time.monotonic()
+                broker.signal(signal.SIGCONT)
+                await load.until(before + 100)
+                slowest = max(slowest, time.monotonic() - begin)
+            await load.drained()
+        assert set(load.answers) == {0}
+        found = await read(broker.address)
+        assert judge(history, found) == []
+        assert sum(map(len, found.values())) == history.acknowledged
+    finally:
+        broker.signal(signal.SIGCONT)
+        broker.kill()
+    print(f"{history.acknowledged} acknowledged, 0 lost, works again within {slowest:.2f} s")
+    assert slowest <= 5

@@ -1,0 +1,73 @@
+"""The disk whose power fails does fail: what was synced is there afterwards, and nothing else is sure."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.disks import LossyDisk, needs_lossy_disk
+
+pytestmark = needs_lossy_disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[LossyDisk]:
+    with LossyDisk(tmp_path / "disk") as disk:
+        yield disk
+
+
+def sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def test_only_what_was_synced_stays(disk: LossyDisk) -> None:
+    for name in ("kept", "unsynced", "no entry"):
+        (disk.folder / name).write_bytes(b"before")
+    sync(disk.folder / "kept")
+    (disk.folder / "kept").rename(disk.folder / "renamed")
+    sync(disk.folder)
+    (disk.folder / "late").write_bytes(b"late")
+    sync(disk.folder / "late")
+    disk.tell("off", 1, "drop")
+    disk.come_back()
+    assert sorted(path.name for path in disk.folder.iterdir()) == ["no entry", "renamed", "unsynced"]
+    assert (disk.folder / "renamed").read_bytes() == b"before"
+    assert (disk.folder / "unsynced").read_bytes() == b""
+
+
+@pytest.mark.parametrize("how", ["drop", "torn"])
+def test_a_mapped_file(disk: LossyDisk, how: str) -> None:
+    path = disk.folder / "mapped"
+    path.write_bytes(bytes(1 << 16))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 1 << 16) as mapped:
+        mapped[:4096] = b"s" * 4096
+        os.fdatasync(file.fileno())
+        sync(disk.folder)
+        mapped[4096:] = b"u" * (len(mapped) - 4096)
+        disk.tell("off", 1, how)
+    disk.come_back()
+    data = path.read_bytes()
+    assert data[:4096] == b"s" * 4096 and len(data) == 1 << 16
+    sectors = {data[at : at + 512] for at in range(4096, 1 << 16, 512)}
+    assert sectors == ({bytes(512)} if how == "drop" else {bytes(512), b"u" * 512})
+
+
+def test_a_failed_sync_says_so_once_and_keeps_nothing(disk: LossyDisk) -> None:
+    path = disk.folder / "file"
+    path.write_bytes(b"one")
+    disk.tell("fail", "fsync", 1, "file")
+    with pytest.raises(OSError, match="Input/output"):
+        sync(path)
+    sync(path)
+    sync(disk.folder)
+    disk.tell("off", 1, "drop")
+    disk.come_back()
+    assert path.read_bytes() == b""

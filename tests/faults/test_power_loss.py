@@ -1,0 +1,134 @@
+"""The power fails under load: with SYNC_FLUSH nothing acknowledged is lost, with ASYNC_FLUSH the last flush interval.
+
+The disk below the broker loses what was not synced, or keeps a random half of its sectors ("torn"). What an operator was
+told to be done is never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.disks import LossyDisk, needs_lossy_disk
+from tests.support.history import History, Told, holes, judge
+from tests.support.load import TOPIC, Load, read
+from tests.support.lone import LoneBroker
+from tests.support.peers import Peer
+from tests.support.programme import chance, rounds
+
+pytestmark = [needs_lossy_disk, pytest.mark.timeout(3600)]
+CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE = 17, 21, 200, 201, 15, 43, 314
+ASYNC = {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "100", "flushCommitLogLeastPages": "0"}
+
+
+class Operator:
+    """Who creates a topic, a group and offsets each round, and remembers what was acknowledged."""
+
+    def __init__(self) -> None:
+        self.done: set[str] = set()
+
+    async def work(self, address: str, number: int) -> None:
+        """Each of these answers promises that it is on disk."""
+        peer = await Peer().connect(address)
+        topic, group = f"topic-{number}", f"group-{number}"
+        fields = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
+        fields |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
+        assert (await peer.ask(CREATE_TOPIC, fields)).code == 0
+        self.done.add(f"topic {topic}")
+        body = json.dumps({"groupName": group, "retryMaxTimes": number}).encode()
+        assert (await peer.ask(CREATE_GROUP, {}, body)).code == 0
+        self.done.add(f"group {group} {number}")
+        place = {"consumerGroup": "source", "topic": TOPIC, "queueId": 0, "commitOffset": number}
+        assert (await peer.ask(COMMIT, place)).code == 0
+        clone = {"srcGroup": "source", "destGroup": group, "topic": TOPIC, "offline": "false"}
+        assert (await peer.ask(CLONE, clone)).code == 0
+        self.done.add(f"offset {group} {number}")
+        await peer.close()
+
+    async def missing(self, address: str) -> set[str]:
+        """What was acknowledged and is not there."""
+        peer = await Peer().connect(address)
+        topics = json.loads((await peer.ask(ALL_TOPICS)).body)["topicConfigTable"]
+        groups = json.loads((await peer.ask(ALL_GROUPS)).body)["subscriptionGroupTable"]
+        offsets = json.loads(_quoted((await peer.ask(OFFSETS)).body))["offsetTable"]
+        await peer.close()
+        there = {f"topic {name}" for name in topics}
+        there |= {f"group {name} {group['retryMaxTimes']}" for name, group in groups.items()}
+        there |= {
+            f"offset {key.partition('@')[2]} {offset}" for key, queues in offsets.items() for offset in queues.values()
+        }
+        return self.done - there
+
+
+def _quoted(body: bytes) -> bytes:
+    """fastjson writes numbers as keys without quotes."""
+    return body.replace(b"{0:", b'{"0":')
+
+
+@pytest.mark.parametrize("how", ["drop", "torn"])
+async def test_nothing_is_lost_with_sync_flush(tmp_path: Path, how: str) -> None:
+    random = chance(f"power/sync/{how}")
+    history, operator = History(), Operator()
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, {"flushDiskType": "SYNC_FLUSH"})
+        try:
+            for number in rounds(10, 100, seconds=12):
+                async with Load(broker.address, history, padding=random.randrange(300)) as load:
+                    await operator.work(broker.address, number)
+                    await load.until(random.randrange(1, 250))
+                    disk.tell("off", random.randrange(1 << 30), how)
+                    await asyncio.to_thread(broker.kill)
+                disk.come_back()
+                broker = await LoneBroker.start(tmp_path, store, {"flushDiskType": "SYNC_FLUSH"})
+                found = await read(broker.address, history)
+                assert judge(history, found) == []
+                assert await operator.missing(broker.address) == set()
+                history.settle(found)
+            print(f"{how}: {history.acknowledged} acknowledged, 0 lost")
+            operator.done.add("topic never-made")
+            assert await operator.missing(broker.address) == {"topic never-made"}
+        finally:
+            broker.kill()
+    assert history.acknowledged > 0
+
+
+@pytest.mark.parametrize("how", ["drop", "torn"])
+async def test_only_the_last_interval_is_lost_with_async_flush(tmp_path: Path, how: str) -> None:
+    random = chance(f"power/async/{how}")
+    history, operator = History(), Operator()
+    lost = middle = 0
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, ASYNC)
+        try:
+            for number in rounds(3, 25, seconds=8):
+                async with Load(broker.address, history, padding=random.randrange(300)) as load:
+                    await operator.work(broker.address, number)
+                    await load.until(random.randrange(500, 1000))
+                    disk.tell("off", random.randrange(1 << 30), how)
+                    synced = [float(word) for word in disk.tell("syncs", "/commitlog/0").split()]
+                    await asyncio.to_thread(broker.kill)
+                disk.come_back()
+                broker = await LoneBroker.start(tmp_path, store, ASYNC)
+                found = await read(broker.address, history)
+
+                def lately(told: Told, since: float = min(synced)) -> bool:
+                    """A flush that began before the newest one began holds all that was there at its beginning."""
+                    return told.moment >= since
+
+                assert judge(history, found, lately) == []
+                assert await operator.missing(broker.address) == set()
+                lost += len(judge(history, found))
+                gone = holes(history, found)
+                middle += len(gone)
+                assert how == "torn" or gone == []
+                assert not gone or "store_damaged" in broker.output
+                history.settle(found)
+            print(f"{how}: {history.acknowledged} acknowledged, {lost} of the last interval lost, {middle} as holes")
+        finally:
+            broker.kill()
+    assert history.acknowledged > lost > 0

@@ -1,0 +1,120 @@
+"""Disks for tests: one whose power fails, one that is small. Both are skipped where the machine has not what they need.
+
+Owns mounting and unmounting; nothing stays mounted after the ``with`` block.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+_PROGRAM = Path(__file__).with_name("lossy.py")
+_UNMOUNT = shutil.which("fusermount3") or shutil.which("fusermount")
+
+
+def _why_no_lossy_disk() -> str | None:
+    if importlib.util.find_spec("mfusepy") is None:
+        return "mfusepy is not installed: pip install -e .[test]"
+    if _UNMOUNT is None:
+        return "fusermount3 is not installed: it comes with the system's package fuse3"
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return "/dev/fuse cannot be opened: load the module fuse, or give the container that device"
+    return None
+
+
+_WHY_NOT = _why_no_lossy_disk()
+needs_lossy_disk = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
+
+
+class LossyDisk:
+    """The file system of ``lossy`` at ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self._log = (folder.parent / "lossy.out").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, str(_PROGRAM), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        if self._answer() != "mounted":
+            self._log.flush()
+            said = Path(self._log.name).read_text()
+            self._close()
+            pytest.skip(f"this machine lets nobody mount a file system of his own: {said.strip()[-200:]}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.tell("end")
+        self._unmount()
+        self._close()
+
+    def tell(self, *words: object) -> str:
+        """Give a command; its answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def come_back(self) -> None:
+        """After ``off`` and the end of all who used it: mount again what was durable."""
+        self._unmount()
+        assert self._answer() == "mounted"
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def _unmount(self) -> None:
+        assert _UNMOUNT is not None
+        end = time.monotonic() + 10
+        while (done := subprocess.run([_UNMOUNT, "-u", self.folder], capture_output=True, text=True)).returncode:
+            assert time.monotonic() < end, done.stderr
+            time.sleep(0.02)
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+        self._log.close()
+
+
+class SmallDisk:
+    """A tmpfs of ``size`` bytes at ``folder``; skips the test where nothing may be mounted."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        mount = shutil.which("mount")
+        if mount is None:
+            pytest.skip("there is no mount command")
+        done = subprocess.run(
+            [mount, "-t", "tmpfs", "-o", f"size={size}", "small", folder], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        subprocess.run(["umount", self.folder], check=True)
