@@ -253,6 +253,32 @@ async def test_a_missing_field_is_named(desk: Desk) -> None:
     assert answer.code == 1 and answer.remark is not None and "<e>" in answer.remark
 
 
+# ---------------------------------------------------------------------- traces
+
+
+async def test_traces_of_messages_have_a_topic_like_any_other(prepared: Prepared) -> None:
+    def traced(desk: Desk) -> None:
+        desk.config.trace_topic_enable = True
+        desk.config.auto_create_topic_enable = False
+
+    desk = await prepared(traced)
+    answer = await desk.ask(SEND_V2, message("RMQ_SYS_TRACE_TOPIC", i="KEYS\x01AC11 k1"), b"Pub\x01...\x02")
+
+    assert (answer.code, answer.fields["queueOffset"]) == (0, "0")
+    assert stored(desk, "RMQ_SYS_TRACE_TOPIC").body == b"Pub\x01...\x02"
+    found = desk.broker.store.query("RMQ_SYS_TRACE_TOPIC", "AC11", 32, 0, 1 << 62)
+    assert len(found.records) == 1
+
+
+async def test_without_traces_their_topic_is_not_there(prepared: Prepared) -> None:
+    def bare(desk: Desk) -> None:
+        desk.config.auto_create_topic_enable = False
+
+    desk = await prepared(bare)
+
+    assert (await desk.ask(SEND_V2, message("RMQ_SYS_TRACE_TOPIC"), b"x")).code == 17
+
+
 # ---------------------------------------------------------------------- topics that come by sending
 
 

@@ -199,3 +199,15 @@ def test_many_queues_are_sampled_at_little_cost(run: Run) -> None:
     started = time.perf_counter()
     run.seconds(1)
     assert time.perf_counter() - started < 0.5
+
+
+def test_pulls_that_waited_for_the_disk_have_a_latency(run: Run) -> None:
+    for _ in range(4):
+        run.statistics.got("G", "T", 1, 10, 100)
+    run.statistics.get_took("G", "T", 1, 60)
+    run.seconds(10)
+
+    assert run.minute("GROUP_GET_LATENCY", "1@T@G") == Span(60, 6.0, 15.0)
+    assert run.statistics.slowest_get == 60
+    assert run.statistics.spans("GROUP_GET_LATENCY", "0@T@G") is None
+    assert run.statistics.spans("GROUP_GET_LATENCY", "T") is None

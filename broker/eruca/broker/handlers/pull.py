@@ -84,7 +84,9 @@ async def _first_of_cold(
 ) -> Reply | None:
     since = monotonic()
     got = await reading
-    broker.statistics.get_took(int((monotonic() - since) * 1000))
+    ask = call.header
+    took = int((monotonic() - since) * 1000)
+    broker.statistics.get_took(ask.consumer_group, ask.topic, ask.queue_id, took)
     result = _first(broker, call, admitted, got)
     return result if result is None or isinstance(result, Reply) else await result
 
@@ -252,7 +254,7 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
     code = _code(ask, got)
     reply = PullReply(
         suggest_which_broker_id=_suggestion(broker, admitted.group, got),
-        next_begin_offset=got.next_begin_offset,
+        next_begin_offset=_next(broker, ask, got),
         min_offset=got.min_offset,
         max_offset=got.max_offset,
     )
@@ -262,6 +264,12 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
     if code == ResponseCode.PULL_OFFSET_MOVED:
         code = _offset_moved(broker, ask, admitted.group, got, reply)
     return Reply(code, reply, b"", got.status.name)
+
+
+def _next(broker: Broker, ask: PullMessage, got: Got) -> int:
+    """Where to go on; a slave corrects no offset, since it may only be behind (offsetCheckInSlave)."""
+    corrects = not broker.config.is_slave or broker.config.store.offset_check_in_slave
+    return got.next_begin_offset if corrects or got.status in _READ else ask.queue_offset
 
 
 def _suggestion(broker: Broker, group: SubscriptionGroupConfig, got: Got) -> int:
@@ -276,7 +284,6 @@ def _offset_moved(
     """A group asks for what is not there: a master tells of it in OFFSET_MOVED_EVENT, a slave corrects nothing."""
     if broker.config.is_slave and not broker.config.store.offset_check_in_slave:
         reply.suggest_which_broker_id = group.broker_id
-        reply.next_begin_offset = ask.queue_offset
         return ResponseCode.PULL_RETRY_IMMEDIATELY
     log.warning(
         "offset_moved",

@@ -32,33 +32,36 @@ _SLOW_NAMES = (
 
 
 class Tally(NamedTuple):
-    """Messages, their bytes, and the requests that brought or took them."""
+    """Messages, their bytes, the requests that brought or took them, and the ms that these waited for the disk."""
 
     messages: int = 0
     size: int = 0
     times: int = 0
+    waited: int = 0
 
 
 class Counter:
     """A running tally; who holds one adds to its fields directly."""
 
-    __slots__ = ("messages", "size", "times")
+    __slots__ = ("messages", "size", "times", "waited")
 
     def __init__(self) -> None:
         self.messages = 0
         self.size = 0
         self.times = 0
+        self.waited = 0
 
     def add(self, other: Counter) -> None:
         """Add another tally to this one."""
         self.messages += other.messages
         self.size += other.size
         self.times += other.times
+        self.waited += other.waited
 
     @property
     def tally(self) -> Tally:
         """The values of this moment."""
-        return Tally(self.messages, self.size, self.times)
+        return Tally(self.messages, self.size, self.times, self.waited)
 
 
 class Span(NamedTuple):
@@ -152,9 +155,10 @@ class Statistics:
             self._slow[millis] = self._slow.get(millis, 0) + 1
             self.slowest_put = max(self.slowest_put, millis)
 
-    def get_took(self, millis: int) -> None:
-        """Note how long a read took that had to wait."""
+    def get_took(self, group: str, topic: str, queue_id: int, millis: int) -> None:
+        """Note how long a read took that had to wait; all others count as quicker than a millisecond."""
         self.slowest_get = max(self.slowest_get, millis)
+        self._gets.setdefault((group, topic, queue_id), Counter()).waited += millis
 
     def forget_topic(self, topic: str) -> None:
         """Drop what was counted of a topic that was deleted."""
@@ -224,13 +228,21 @@ class Statistics:
         ``name`` and ``key`` as in BrokerStatsManager: ``TOPIC_PUT_NUMS`` by topic, ``GROUP_GET_NUMS`` and
         ``SNDBCK_PUT_NUMS`` by ``topic@group``, ``QUEUE_PUT_NUMS`` by ``topic@queue``, ``QUEUE_GET_NUMS`` by
         ``topic@queue@group``, ``BROKER_PUT_NUMS`` and ``BROKER_GET_NUMS`` by the cluster; ``…_SIZE`` likewise, but not
-        of the broker or of what was sent back.
+        of the broker or of what was sent back. ``GROUP_GET_LATENCY`` by ``queue@topic@group``: ms, and ms per pull.
         """
+        if name == "GROUP_GET_LATENCY":
+            queue, _, rest = key.partition("@")
+            topic, _, group = rest.partition("@")
+            return self._spans("QUEUE_GET", f"{topic}@{queue}@{group}", 3)
         table, _, unit = name.rpartition("_")
         sized = not table.startswith(("BROKER", "SNDBCK"))
-        if unit not in ("NUMS", "SIZE") or (unit == "SIZE" and not sized) or not self._counted(table, key):
+        if unit not in ("NUMS", "SIZE") or (unit == "SIZE" and not sized):
             return None
-        field = 0 if unit == "NUMS" else 1
+        return self._spans(table, key, 0 if unit == "NUMS" else 1)
+
+    def _spans(self, table: str, key: str, field: int) -> tuple[Span, Span, Span] | None:
+        if not self._counted(table, key):
+            return None
         return (
             _span(self._minute, table, key, field),
             _span(self._hour, table, key, field),
@@ -302,8 +314,8 @@ def _frozen(last: _Table | None, counters: Iterable[tuple[str, Counter]]) -> _Ta
     table: _Table = {}
     for key, counter in counters:
         before = last.get(key) if last else None
-        still = before is not None and before.messages == counter.messages and before.times == counter.times
-        table[key] = before if still and before is not None else counter.tally
+        tally = counter.tally
+        table[key] = before if before is not None and before == tally else tally
     return table
 
 
