@@ -139,6 +139,7 @@ class BrokerApp:
         broker = self.broker
         if self.config.is_slave:
             broker.registration.on_master = self._follow
+            broker.store.on_arrival = self._copied
             broker.following.start()
             broker.tables.start()
         else:
@@ -147,6 +148,10 @@ class BrokerApp:
     def _follow(self, master: str | None, ha_address: str | None) -> None:
         self.broker.tables.follow(master)
         self.broker.following.follow(ha_address)
+
+    def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
+        self.broker.tables.met(topic)
+        self.broker.holds.arrived(topic, queue_id, max_offset, codes)
 
     def _totals(self, now: int) -> Moment:
         return moment(self.broker.store.figures(), now)
@@ -194,7 +199,8 @@ class BrokerApp:
         await broker.slaves.stop()
         await broker.following.stop()
         await broker.tables.stop()
-        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, broker.delays):
+        delays = broker.delays.offsets if self.config.is_slave else broker.delays
+        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, delays):
             try:
                 kept.save()
             except OSError as error:

@@ -283,12 +283,17 @@ class BrokerConfig:
 
 
 def complete(config: BrokerConfig) -> BrokerConfig:
-    """Fill in what depends on the machine: name and addresses. A master has the id 0, as in BrokerStartup."""
+    """Fill in what depends on the machine: name and addresses. A master has the id 0, as in BrokerStartup.
+
+    Raises ValueError for a slave with that id.
+    """
     config.broker_name = config.broker_name or socket.gethostname() or "DEFAULT_BROKER"
     config.broker_ip1 = config.broker_ip1 or local_address()
     config.broker_ip2 = config.broker_ip2 or config.broker_ip1
     if not config.is_slave:
         config.broker_id = 0
+    elif config.broker_id == 0:
+        raise ValueError("a slave's brokerId must be above 0: set brokerId=1, or another brokerRole than SLAVE")
     return config
 
 

@@ -18,7 +18,7 @@ from eruca.broker.store.results import Damage
 from eruca.broker.store.scan import Scanned, find_record, sound_record
 from eruca.broker.store.segment import Segment
 from eruca.protocol.message import TRANSACTION_ROLLBACK
-from eruca.protocol.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT, peek
+from eruca.protocol.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PHYSICAL_OFFSET_AT, peek
 
 _LOOK_AGAIN = 1 << 20
 """Bytes that must come until a sound record is looked for again behind damage."""
@@ -127,30 +127,33 @@ class Copying:
         at = self._scanned - segment.start
         room = segment.size - at
         come = min(segment.end, self._log.position) - self._scanned
-        if come < BLANK_SIZE:
-            return room if come == room else 0
-        size, magic = peek(segment.view, at)
-        if magic == MAGIC_BLANK and size == room:
-            return room if come == room else 0
-        self._check_size(segment, at, size, magic)
-        if magic in (MAGIC_V1, MAGIC_V2) and come < size <= room:
+        if come < min(BLANK_SIZE, room):
             return 0
+        if room < BLANK_SIZE:  # a log leaves room for the blank record that ends a file
+            raise self._other_size(segment)
+        size, magic = peek(segment.view, at)
+        if magic == MAGIC_BLANK:
+            if size != room:
+                raise self._other_size(segment)
+            return room if come == room else 0
+        if magic in (MAGIC_V1, MAGIC_V2) and come < size:
+            if size <= room:
+                return 0
+            own = bytes(segment.view[at + PHYSICAL_OFFSET_AT : at + PHYSICAL_OFFSET_AT + 8])
+            if self._scanned.to_bytes(8, "big").startswith(own) and come >= min(room, MIN_RECORD_SIZE):
+                raise self._other_size(segment)
         record = sound_record(segment.view[at : at + come], 0, self._scanned)
         if record is not None:
             self._add(record)
             return record.size
         return self._pass_damage(come, room)
 
-    def _check_size(self, segment: Segment, at: int, size: int, magic: int) -> None:
-        """Find out by a record or an end of file in the wrong place that the master's files are not as large."""
-        room = segment.size - at
-        own = segment.view[at + PHYSICAL_OFFSET_AT : at + PHYSICAL_OFFSET_AT + 8] == self._scanned.to_bytes(8, "big")
-        crosses = magic in (MAGIC_V1, MAGIC_V2) and size > room and own
-        if crosses or (magic == MAGIC_BLANK and size != room):
-            raise CopyRefused(
-                f"the master's files end elsewhere than those here (at {self._scanned}): set the same "
-                f"mappedFileSizeCommitLog ({segment.size} here) as the master has, and empty this store"
-            )
+    def _other_size(self, segment: Segment) -> CopyRefused:
+        """The refusal when a record, or the end of a file, is where none can be."""
+        return CopyRefused(
+            f"the master's files end elsewhere than those here (at {self._scanned}): set the same "
+            f"mappedFileSizeCommitLog ({segment.size} here) as the master has, and empty this store"
+        )
 
     def _pass_damage(self, come: int, room: int) -> int:
         """Go on behind bytes that hold no record: at the next sound one, else at the end of the file."""

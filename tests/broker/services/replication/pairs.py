@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def _make_small(desk: Desk, file_size: int) -> None:
 async def until(true: Callable[[], bool], *, within: float = 8.0) -> None:
     """Wait until something is true."""
     async with asyncio.timeout(within):
-        while not true():
+        while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.005)  # the condition has no event of its own
 
 
@@ -73,3 +74,67 @@ def filled(desk: Desk, count: int, *, first: int = 0, topic: str = "T", queues: 
             body=b"%d;" % number * (1 + number * 37 % 200),
             properties=b"KEYS\x01k%d\x02TAGS\x01%s" % (number, b"odd" if number % 2 else b"even"),
         )
+
+
+class HandSlave:
+    """A slave by hand: it reports what the test says, and keeps what comes."""
+
+    async def connect(self, ha_address: str) -> HandSlave:
+        host, _, port = ha_address.rpartition(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port))
+        return self
+
+    def report(self, offset: int) -> None:
+        self.writer.write(struct.pack(">q", offset))
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The next frame that is no heartbeat."""
+        while True:
+            offset, data = await self.any_frame()
+            if data:
+                return offset, data
+
+    async def any_frame(self) -> tuple[int, bytes]:
+        async with asyncio.timeout(5):
+            offset, size = struct.unpack(">qi", await self.reader.readexactly(12))
+            return offset, await self.reader.readexactly(size)
+
+    async def log_to(self, end: int) -> bytes:
+        """What comes until the log ends at ``end``."""
+        parts = []
+        while True:
+            offset, data = await self.frame()
+            parts.append(data)
+            if offset + len(data) == end:
+                return b"".join(parts)
+
+    async def closed(self) -> bool:
+        """Wait until the master has closed the connection."""
+        async with asyncio.timeout(5):
+            try:
+                while await self.reader.read(4096):
+                    pass
+            except ConnectionError:
+                pass
+        return True
+
+    async def close(self) -> None:
+        self.writer.transport.abort()
+
+
+def send_fields(number: int, *, topic: str = "T", properties: str = "") -> dict[str, str]:
+    """The header of a 310."""
+    return {
+        "a": "PG",
+        "b": topic,
+        "c": "TBW102",
+        "d": "1",
+        "e": "0",
+        "f": "0",
+        "g": str(1_700_000_000_000 + number),
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }

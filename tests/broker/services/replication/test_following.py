@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
 from tests.support.desk import Desk
+from tests.support.ports import free_broker_port
 from tests.support.proxy import Proxy
 from tests.support.stores import bodies, index_contents, queue_units
 
@@ -104,18 +105,19 @@ async def test_a_slave_that_was_killed_goes_on_where_its_sound_records_end(
     assert log_bytes(slave) == log_bytes(master)
 
 
-async def test_a_master_that_restarts_is_followed_again(tmp_path: Path, master: Desk) -> None:
-    port = int(master.app.address.rpartition(":")[2])
+async def test_a_master_that_restarts_is_followed_again(tmp_path: Path) -> None:
+    master = master_of(tmp_path / "master")
+    master.config.server.listen_port = free_broker_port()
+    await master.start()
     slave = slave_of(tmp_path / "slave", master.broker.ha_address)
     await slave.start()
     filled(master, 20)
     await caught_up(master, slave)
-    await master.stop()
-    master.config.server.listen_port = port
-    await master.start()
+    await master.restart()
     filled(master, 20, first=20)
     await caught_up(master, slave)
     await slave.stop()
+    await master.stop()
     assert log_bytes(slave) == log_bytes(master)
 
 
@@ -157,10 +159,13 @@ async def test_a_slave_that_is_ahead_of_its_master_is_turned_away(tmp_path: Path
     await young.stop()
 
 
-async def test_files_of_another_size_are_refused(tmp_path: Path, master: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    slave = slave_of(tmp_path / "slave", master.broker.ha_address, file_size=8 << 10)
+@pytest.mark.parametrize("size", [4 << 10, 8 << 10, 32 << 10])
+async def test_files_of_another_size_are_refused(
+    tmp_path: Path, master: Desk, capsys: pytest.CaptureFixture[str], size: int
+) -> None:
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address, file_size=size)
     await slave.start()
-    filled(master, 60)
+    filled(master, 120)
     said = ""
 
     def refused() -> bool:
@@ -169,4 +174,5 @@ async def test_files_of_another_size_are_refused(tmp_path: Path, master: Desk, c
         return "set the same mappedFileSizeCommitLog" in said
 
     await until(refused)
+    assert slave.broker.store.figures().damaged_records == 0
     await slave.stop()

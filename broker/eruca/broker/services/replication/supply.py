@@ -91,6 +91,7 @@ class Supply(asyncio.Protocol):
         """End the connection."""
         if self._transport is not None:
             self._transport.abort()
+            self._transport = None
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()

@@ -1,4 +1,5 @@
-"""The slave's copies of its master's tables: topics, offsets, delay offsets, groups; fetched every 10 s.
+"""The slave's copies of its master's tables: topics, offsets, delay offsets, groups; fetched every 10 s and for a
+new topic.
 
 Owns when they are fetched and from where (SlaveSynchronize in 4.9.7: topics from the master's VIP port). Names that
 no topic or group may have are not taken over. Invariant: a table is taken over whole and is on disk before the next is
@@ -25,6 +26,8 @@ from eruca.remoting import Channels, RemotingError
 
 EVERY = 10.0
 """Seconds between two fetches."""
+MISSED = 10_000
+"""How many unknown topics are remembered."""
 TIMEOUT = 3.0
 """Seconds for each request."""
 
@@ -40,6 +43,8 @@ class Tables:
         self._offsets = offsets
         self._delays = delays
         self._master: str | None = None
+        self._missed: set[str] = set()
+        """Topics that were fetched for; a deleted one is not there either."""
         self._told = asyncio.Event()
         self._channels: Channels | None = None
         self._task: asyncio.Task[None] | None = None
@@ -48,6 +53,14 @@ class Tables:
         """Learn the master's address from a nameserver; None while it is not registered."""
         if master != self._master:
             self._master = master
+            self._told.set()
+
+    def met(self, topic: str) -> None:
+        """Fetch soon for a topic that messages came for and that is not known yet."""
+        if topic not in self._topics and topic not in self._missed:
+            if len(self._missed) >= MISSED:
+                self._missed.clear()
+            self._missed.add(topic)
             self._told.set()
 
     def start(self) -> None:

@@ -1,0 +1,140 @@
+"""What a master sends to a slave that reports by hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import FlushDiskType
+from eruca.broker.services.replication import supply
+from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, master_of, until
+from tests.support.desk import Desk
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = master_of(tmp_path / "master")
+    desk.config.store.ha_transfer_batch_size = 4096
+    await desk.start()
+    yield desk
+    await desk.stop()
+
+
+@pytest.fixture
+async def slave(master: Desk) -> AsyncIterator[HandSlave]:
+    slave = await HandSlave().connect(master.broker.ha_address)
+    yield slave
+    await slave.close()
+
+
+async def test_the_log_goes_out_in_frames_that_know_no_records(master: Desk, slave: HandSlave) -> None:
+    filled(master, 20)
+    assert end(master) > 5000
+    slave.report(0)
+    offset, data = await slave.frame()
+    assert (offset, len(data)) == (0, 4096)
+    offset, more = await slave.frame()
+    assert (offset, len(more)) == (4096, end(master) - 4096)
+    assert data + more == log_bytes(master)[f"{0:020d}"][: end(master)]
+
+
+async def test_it_begins_at_the_offset_that_is_reported_be_it_within_a_record(master: Desk, slave: HandSlave) -> None:
+    filled(master, 20)
+    slave.report(4000)
+    offset, data = await slave.frame()
+    assert offset == 4000 and data == log_bytes(master)[f"{0:020d}"][4000 : end(master)]
+
+
+async def test_an_empty_slave_gets_the_newest_file_and_no_frame_crosses_two(master: Desk, slave: HandSlave) -> None:
+    filled(master, 70)
+    begin = end(master) - end(master) % FILE
+    assert begin > 0
+    slave.report(0)
+    offset, data = await slave.frame()
+    assert offset == begin
+    filled(master, 150, first=70)
+    sizes = []
+    at = begin + len(data)
+    while at < end(master):
+        offset, data = await slave.frame()
+        assert offset == at and offset // FILE == (offset + len(data) - 1) // FILE
+        at += len(data)
+        sizes.append(len(data))
+    assert max(sizes) == 4096
+
+
+async def test_heartbeats_carry_the_offset_that_comes_next(master: Desk, slave: HandSlave) -> None:
+    filled(master, 2)
+    slave.report(end(master))
+    assert await slave.any_frame() == (end(master), b"")
+
+
+async def test_reports_may_come_in_pieces(master: Desk, slave: HandSlave) -> None:
+    filled(master, 1)
+    slave.writer.write(bytes(5))
+    await slave.writer.drain()
+    slave.writer.write(bytes(3))
+    assert (await slave.frame())[0] == 0
+
+
+async def test_a_slave_that_reports_more_than_there_is_is_closed(master: Desk, slave: HandSlave) -> None:
+    filled(master, 2)
+    slave.report(0)
+    await slave.frame()
+    slave.report(end(master) + 1)
+    assert await slave.closed()
+    assert master.broker.slaves.confirmed == 0
+
+
+async def test_a_slave_that_asks_for_what_was_deleted_is_closed(master: Desk, slave: HandSlave) -> None:
+    filled(master, 200)
+    master.broker.store._log.drop_oldest()
+    assert master.broker.store.copying.begin_offset > 0
+    slave.report(100)
+    assert await slave.closed()
+
+
+async def test_a_slave_that_does_not_read_costs_little_memory(master: Desk, slave: HandSlave) -> None:
+    slave.report(0)
+    await until(lambda: master.broker.slaves.in_reach)
+    body = bytes(10_000)
+    slave.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    for _ in range(2000):
+        master.store("T", 0, 1, body=body)
+    (connection,) = master.broker.slaves.connected
+    await until(lambda: connection._paused)
+    assert connection._transport is not None
+    assert connection._transport.get_write_buffer_size() < supply._UNSENT + supply.FRAMES_A_TURN * 4200
+    slave.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    await slave.log_to(end(master))
+
+
+async def test_what_is_no_longer_in_memory_goes_out_too(master: Desk, slave: HandSlave) -> None:
+    filled(master, 60)
+    assert end(master) < 2 * FILE
+    master.broker.store._log.hot_bytes = 0
+    slave.report(1)
+    taken = await slave.log_to(end(master))
+    files = b"".join(log_bytes(master).values())
+    assert taken == files[1 : end(master)]
+
+
+async def test_under_sync_flush_only_what_is_on_the_disk_goes_out(tmp_path: Path) -> None:
+    master = master_of(tmp_path / "flushing")
+    master.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+    await master.start()
+    slave = await HandSlave().connect(master.broker.ha_address)
+    filled(master, 3)
+    copying = master.broker.store.copying
+    await until(lambda: copying.safe_offset == copying.end_offset)
+    slave.report(0)
+    await slave.log_to(end(master))
+    before = end(master)
+    filled(master, 1)
+    assert (copying.safe_offset, copying.take(before, 100)) == (before, None)
+    await slave.log_to(end(master))
+    assert copying.safe_offset == end(master)
+    await slave.close()
+    await master.stop()
