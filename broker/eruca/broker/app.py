@@ -113,6 +113,8 @@ class BrokerApp:
             log.warning("store_recovery", note=note)
         for damage in report.damages:
             log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
+        if not self.config.is_slave:
+            broker.halves.rebuild()  # while nothing holds back what can be read
         broker.store.start()
         await self._replicate(ports)
         broker.pulse.start()
@@ -124,7 +126,6 @@ class BrokerApp:
             self._every(DROP_EVERY, self._drop_silent),
         ]
         if not self.config.is_slave:
-            broker.halves.rebuild()
             self._tasks.append(self._every(self._check_every, broker.check_backs.keep))
             broker.delays.start()
             self._tasks.append(asyncio.create_task(broker.delays.run()))
