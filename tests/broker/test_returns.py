@@ -227,7 +227,9 @@ async def test_under_sync_flush_the_answer_comes_after_the_disk(
     assert desk.broker.store.figures().flush_behind_bytes == 0
     late: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     late.set_result(False)
-    monkeypatch.setattr(desk.broker.store, "durable", lambda end: late)
+    monkeypatch.setattr(desk.broker, "kept", lambda end: late)
+    assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0  # stored, and the disk is only slow
+    monkeypatch.setattr(type(desk.broker.store), "refusal", "the commit log could not be flushed")
     answer = await desk.ask(SEND_BACK, back(put, 1))
     assert (answer.code, answer.remark) == (1, "FLUSH_DISK_TIMEOUT")
 
