@@ -12,10 +12,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from eruca.protocol import api
-from eruca.protocol.bodies import BrokerData, ConsumerIdList, HeartbeatData, QueueData, TopicRouteData
+from eruca.protocol.bodies import (
+    BrokerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchAnswer,
+    LockBatchRequest,
+    QueueData,
+    TopicRouteData,
+)
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import OffsetReply
 from eruca.protocol.headers.send import SendReply
+from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Connection, Reply, Router, Routes, Server
 
 SILENT = -1
@@ -43,6 +52,10 @@ class Scripted:
         self.sent_back: list[Any] = []
         self.ends: list[Any] = []
         """The ends of transactions (37)."""
+        self.locked: list[list[MessageQueue]] = []
+        """The queues of each question for locks (41), and of each return of them (42)."""
+        self.unlocked: list[list[MessageQueue]] = []
+        self.not_granted: set[MessageQueue] = set()
         self.refused_codes: set[int] = set()
         """Requests that are refused with code 1, beside those of sending."""
         self.topics: dict[str, TopicRouteData] = {}
@@ -131,6 +144,21 @@ async def send(server: Scripted, call: Call[Any]) -> Reply | None:
         raise Refused(code, f"{server.name} says {code}")
     number = len(server.sends) - 1
     return Reply(code, SendReply(msg_id=f"{number:032X}", queue_id=max(call.header.queue_id, 0), queue_offset=number))
+
+
+@routes.on(api.LOCK_BATCH_MQ)
+def lock(server: Scripted, call: Call[Any]) -> Reply:
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
+    ask = LockBatchRequest.decode(call.body)
+    server.locked.append(sorted(ask.mq_set))
+    return Reply(body=LockBatchAnswer(locked=[each for each in ask.mq_set if each not in server.not_granted]).encode())
+
+
+@routes.on(api.UNLOCK_BATCH_MQ)
+def unlock(server: Scripted, call: Call[Any]) -> Reply:
+    server.unlocked.append(sorted(LockBatchRequest.decode(call.body).mq_set))
+    return Reply()
 
 
 @routes.on(api.END_TRANSACTION)

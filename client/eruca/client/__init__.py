@@ -4,7 +4,7 @@ from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
 from eruca.client.consumer import PushConsumer
 from eruca.client.inflight import Limits
-from eruca.client.listeners import Later
+from eruca.client.listeners import Decision, Later, Suspend
 from eruca.client.mailbox import Delivery
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.producer import Producer
@@ -16,6 +16,7 @@ from eruca.protocol.record import Record
 
 __all__ = [
     "ClientSettings",
+    "Decision",
     "Delivery",
     "Later",
     "Limits",
@@ -30,6 +31,7 @@ __all__ = [
     "Record",
     "SendResult",
     "SendStatus",
+    "Suspend",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

@@ -1,30 +1,34 @@
 """Consuming as a member of a group: messages come by themselves, and what was consumed is remembered by the broker.
 
 Owns a consumer's settings, its subscriptions, and its life: start, the work that repeats, an orderly stop. Which queues
-it has is the matter of ``ownership``, what runs a listener that of ``listeners`` and ``mailbox``.
-Facts: DefaultMQPushConsumer in 4.9.7, clustering and concurrent.
+it has is the matter of ``ownership``, what becomes of their messages that of ``concurrent`` and ``orderly``, and what
+runs a listener that of ``listeners`` and ``mailbox``. Facts: DefaultMQPushConsumer in 4.9.7.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self
 
-from eruca.client import brokers, report
+from eruca.client import brokers, calling, report
+from eruca.client import orderly as ordered
 from eruca.client.assign import Strategy, averagely
+from eruca.client.concurrent import Concurrent, Handling
 from eruca.client.config import ClientSettings, check_group, check_topic, find_nameservers
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.listeners import Listener, Runner, Work, run_listener
+from eruca.client.locks import RENEW_AFTER, QueueLocks
 from eruca.client.log import log
 from eruca.client.mailbox import Mailbox, Messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.ownership import Ownership, Reading
+from eruca.client.positions import BrokerPositions
 from eruca.client.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.session import Session, now_ms
 from eruca.protocol import names
@@ -50,7 +54,7 @@ AGAIN_SOON = 1.0
 
 
 class PushConsumer:
-    """A member of a consumer group (clustering: each message goes to one member).
+    """A member of a consumer group: each message goes to one member.
 
     With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
     with ``async with``, or call ``start`` and ``stop``.
@@ -67,7 +71,11 @@ class PushConsumer:
         batch: None gives one message to a listener; a number gives a list of up to so many.
         pull_batch: messages to ask for in one pull.
         limits: how much of one queue may wait here.
-        max_reconsume_times: returns after which a message goes to the dead letters.
+        max_reconsume_times: returns after which a message goes to the dead letters; default 16, without end if orderly.
+        orderly: the messages of a queue are consumed in their order, one piece at a time by one member. Raising or
+            returning ``Suspend()`` lets a message come again before all others of its queue.
+        suspend_time: seconds until then, from 0.01 to 30.
+        auto_commit: False lets an orderly listener say when its messages count as consumed, by ``Decision``.
         offset_interval: seconds between two storings of the positions.
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for listeners at work.
@@ -88,20 +96,24 @@ class PushConsumer:
         batch: int | None = None,
         pull_batch: int = 32,
         limits: Limits = Limits(),  # noqa: B008
-        max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
+        max_reconsume_times: int | None = None,
+        orderly: bool = False,
+        suspend_time: float = 1.0,
+        auto_commit: bool = True,
         offset_interval: float = 5.0,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        if listener is not None and not callable(listener):
-            raise UsageError(
-                f"The listener is of type {type(listener).__name__}: a function or a coroutine function is expected."
-            )
+        if listener is not None:
+            calling.check_callable(listener, "The listener")
         _check_range(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
-        _check_range(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
+        _check_range(offset_interval=offset_interval, rebalance_interval=rebalance_interval, suspend_time=suspend_time)
+        if not auto_commit and not orderly:
+            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         self.group = group
+        self.orderly = orderly
         self.concurrency = concurrency
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
@@ -110,15 +122,18 @@ class PushConsumer:
         self._batch = batch
         self._reading = Reading(start_from=_start(start_from), strategy=strategy, limits=limits, pull_batch=pull_batch)
         self._limits = limits
+        if max_reconsume_times is None:
+            max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
         self._max_reconsume_times = max_reconsume_times
+        self._suspend_time = suspend_time
+        self._auto_commit = auto_commit
         self._offset_interval = offset_interval
         self._rebalance_interval = rebalance_interval
         self._stop_timeout = stop_timeout
         self._settings = ClientSettings.choose(settings, nameserver)
         self._session: Session | None = None
         self._ownership: Ownership | None = None
-        self._runner: Runner | None = None
-        self._returns: Returns | None = None
+        self._processing: Concurrent | ordered.Orderly | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._ended = False
@@ -170,9 +185,8 @@ class PushConsumer:
         self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
         session = self._session = Session.join(self._settings, self.group, self)
         self.started_at = now_ms()
-        self._runner = self._make_runner()
-        self._returns = Returns(session, self.group, self._max_reconsume_times, self._again)
-        self._ownership = Ownership(session, self.group, self.subscriptions, self._reading, self._deliver)
+        self._prepare(session)
+        assert self._ownership is not None
         try:
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
@@ -182,16 +196,44 @@ class PushConsumer:
         except BaseException:
             await self._leave()
             raise
-        self._tasks = [
-            session.spawn(work) for work in (self._keep_balanced(), self._keep_stored(), self._keep_looking())
-        ]
+        repeated = [self._keep_balanced(), self._keep_stored(), self._keep_looking()]
+        if self.orderly:
+            repeated.append(self._keep_locked())
+        self._tasks = [session.spawn(work) for work in repeated]
 
-    def _make_runner(self) -> Runner:
-        if self._listener is None:
-            return Mailbox(self._finished)
-        return run_listener(
-            self._listener, batch=self._batch is not None, concurrency=self.concurrency, finished=self._finished
+    def _prepare(self, session: Session) -> None:
+        """Put the parts together."""
+        group, most = self.group, self._max_reconsume_times
+        returns = Returns(session, group, most, self._again)
+        handling = Handling(group=group, batch=self._batch, limits=self._limits, counts=self.counts, returns=returns)
+        order: ordered.Orderly | None = None
+        if self.orderly:
+            self._processing = order = ordered.Orderly(
+                session,
+                handling,
+                self._make_runner,
+                locks=QueueLocks(session, group, session.loop.time),
+                suspend_time=self._suspend_time,
+                max_reconsume_times=most,
+                auto_commit=self._auto_commit,
+            )
+        else:
+            self._processing = Concurrent(handling, self._make_runner)
+        positions = BrokerPositions(session, group)
+        self._ownership = Ownership(
+            session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
         )
+
+    def _make_runner(self, finished: Callable[[Work], None]) -> Runner:
+        if self._listener is None:
+            return Mailbox(finished)
+        return run_listener(
+            self._listener, batch=self._batch is not None, concurrency=self.concurrency, finished=finished
+        )
+
+    def _again(self, work: Work) -> None:
+        if isinstance(self._processing, Concurrent):
+            self._processing.again(work)
 
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.
@@ -203,14 +245,13 @@ class PushConsumer:
             await self._leave()
 
     async def _leave(self) -> None:
-        session, ownership, runner, returns = self._session, self._ownership, self._runner, self._returns
-        assert session is not None and ownership is not None and runner is not None and returns is not None
+        session, ownership, processing = self._session, self._ownership, self._processing
+        assert session is not None and ownership is not None and processing is not None
         for task in self._tasks:
             task.cancel()
         ownership.stop_reading()
-        if not await runner.halt(self._stop_timeout):
+        if not await processing.halt(self._stop_timeout):
             log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
-        await returns.finish(self._stop_timeout)
         await ownership.release()
         await session.remove_consumer(self.group)
         self._session = None
@@ -260,6 +301,13 @@ class PushConsumer:
                 due = loop.time() + self._offset_interval
             self._ownership.store_positions(only_news=not everything)
 
+    async def _keep_locked(self) -> None:
+        """Renew the locks of an orderly member in time."""
+        assert isinstance(self._processing, ordered.Orderly)
+        while True:
+            await asyncio.sleep(RENEW_AFTER)
+            await self._processing.keep()
+
     # ------------------------------------------------------------------ messages
 
     def messages(self, *, auto_ack: bool = True) -> Messages:
@@ -269,51 +317,15 @@ class PushConsumer:
         A loop that is left by ``break`` or an error leaves its last message unsettled: it comes again, unless
         ``ack()`` was called. Several tasks may iterate at once, each over its own ``messages()``.
         """
-        if not isinstance(self._runner, Mailbox):
+        runner = self._processing.runner if self._processing is not None else None
+        if not isinstance(runner, Mailbox):
             raise StateError(
                 "Messages can be iterated only after start, and only of a consumer that was made without a listener."
             )
-        return Messages(self._runner, auto_ack)
+        return Messages(runner, auto_ack)
 
     def __aiter__(self) -> Messages:
         return self.messages()
-
-    def _deliver(self, run: InFlight, records: list[Record]) -> None:
-        """Pulled messages go to the runner."""
-        assert self._runner is not None
-        queue = run.queue
-        if self._batch is None:
-            works = [Work(run, [ReceivedMessage(record, queue)]) for record in records]
-        else:
-            size = self._batch
-            works = [
-                Work(run, [ReceivedMessage(record, queue) for record in records[start : start + size]])
-                for start in range(0, len(records), size)
-            ]
-        self._runner.give(works)
-
-    def _again(self, work: Work) -> None:
-        if self._runner is not None and not work.run.dropped and not self._ended:
-            self._runner.give([work])
-
-    def _finished(self, work: Work) -> None:
-        """A listener ended: its messages are done, or go back."""
-        run = work.run
-        if run.dropped:
-            return
-        outcome, messages = work.outcome, work.messages
-        if outcome is not None:
-            if work.error is not None:
-                log.error("the listener of %s failed with %s", self.group, messages, exc_info=work.error)
-            assert self._returns is not None
-            self.counts.failed += len(messages) - outcome.consumed
-            self._returns.start(run, messages[outcome.consumed :], outcome.delay_level)
-            messages = messages[: outcome.consumed]
-        self.counts.consumed += len(messages)
-        for message in messages:
-            run.done(message.record.queue_offset)
-        if run.made_room is not None and run.has_room(self._limits):
-            run.made_room()
 
     # ------------------------------------------------------------------ what the session and brokers ask
 
@@ -365,11 +377,11 @@ class PushConsumer:
 
     async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
         """Let the listener have one message, outside all queues (309)."""
-        assert self._runner is not None
+        assert self._processing is not None
         queue = MessageQueue(record.topic, broker, record.queue_id)
-        work = Work(InFlight(queue, record.queue_offset), [ReceivedMessage(record, queue)])
+        work = self._processing.work_of(InFlight(queue, record.queue_offset), ReceivedMessage(record, queue))
         began = now_ms()
-        await self._runner.consume(work)
+        await self._processing.runner.consume(work)
         return report.direct_result(work, now_ms() - began)
 
 

@@ -1,14 +1,14 @@
 """Running a user's listener: coroutines in the event loop, functions in threads.
 
 Owns the messages that wait for a listener, and how many listeners run at once. Each piece of work ends in one call of
-``finished`` on the event loop, unless its run of the queue was dropped before the listener began. Knows nothing of
+``finished`` on the event loop, also when it could not be claimed as its run of the queue was dropped. Knows nothing of
 offsets and brokers. Invariant: no listener begins after ``halt``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import enum
 import queue
 import threading
 from collections import deque
@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from eruca.client import calling
 from eruca.client.errors import UsageError
 from eruca.client.inflight import InFlight
 from eruca.client.message import ReceivedMessage
@@ -37,15 +38,38 @@ class Later:
     consumed: int = 0
 
 
-Outcome = None | Later
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """What an orderly listener returns for messages that shall come again, and before all others of their queue.
+
+    Args:
+        seconds: until then, from 0.01 to 30; None for the suspend_time of the consumer.
+    """
+
+    seconds: float | None = None
+
+
+class Decision(enum.Enum):
+    """What an orderly listener returns when it commits by hand (``auto_commit=False``)."""
+
+    COMMIT = "commit"
+    """All that came of this queue counts as consumed."""
+    ROLLBACK = "rollback"
+    """All that came since the last commit comes again."""
+
+
+Outcome = None | Later | Suspend | Decision
 Listener = Callable[[Any], Outcome | Awaitable[Outcome]]
-"""Takes one ReceivedMessage (or, with ``batch``, a list). Returning None consumes, raising is as returning Later."""
+"""Takes one ReceivedMessage (or, with ``batch``, a list). Returning None consumes, raising is as returning Later, or
+Suspend of an orderly consumer."""
 
 
 class Work:
     """Messages of one run of a queue that a listener gets at once."""
 
     __slots__ = ("error", "messages", "outcome", "run")
+    allowed: tuple[type, ...] = (Later,)
+    """What a listener may return beside None."""
 
     def __init__(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
         self.run = run
@@ -53,13 +77,18 @@ class Work:
         self.outcome: Outcome = None
         self.error: Exception | None = None
 
-    def accept(self, outcome: object) -> None:
+    def claim(self) -> bool:
+        """Whether the listener may begin; asked once, right before, perhaps in another thread."""
+        return not self.run.dropped
+
+    def accept(self, outcome: Any) -> None:
         """Keep what the listener returned."""
         if outcome is not None:
-            if isinstance(outcome, Later):
+            if type(outcome) in self.allowed:
                 self.outcome = outcome
             else:
-                self.fail(UsageError(f"A listener returns None or Later(), not {type(outcome).__name__}."))
+                names = " or ".join(f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in self.allowed)
+                self.fail(UsageError(f"A listener returns None or {names}, not {type(outcome).__name__}."))
 
     def fail(self, error: Exception) -> None:
         """Keep what the listener raised."""
@@ -86,10 +115,8 @@ class Runner(Protocol):
 
 def run_listener(listener: Listener, *, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> Runner:
     """The right runner: in the loop for a coroutine function, in threads for another. Raises UsageError."""
-    if not callable(listener):
-        raise UsageError(f"The listener is of type {type(listener).__name__}: a function or a coroutine is expected.")
-    target = listener if inspect.isroutine(listener) else getattr(listener, "__call__", listener)  # noqa: B004
-    if inspect.iscoroutinefunction(target):
+    calling.check_callable(listener, "The listener")
+    if calling.is_coroutine_function(listener):
         return LoopRunner(listener, batch, concurrency, finished)
     return ThreadRunner(listener, batch, concurrency, finished)
 
@@ -132,7 +159,8 @@ class LoopRunner:
                 await waiter
                 began = now()
             work = waiting.popleft()
-            if work.run.dropped:
+            if not work.claim():
+                finished(work)
                 continue
             self.running += 1
             try:
@@ -213,11 +241,12 @@ class ThreadRunner:
     def _work(self) -> None:
         number = threading.get_ident()
         while (work := self._inbox.get()) is not None:
-            if work.run.dropped or self._halted:
+            if self._halted:
                 continue
-            self._busy.add(number)
-            self._run(work)
-            self._busy.discard(number)
+            if work.claim():
+                self._busy.add(number)
+                self._run(work)
+                self._busy.discard(number)
             self._done.append(work)
             self._drain_soon()
         self._drain_soon()

@@ -82,8 +82,9 @@ class Mailbox:
         while not self._halted:
             while self._waiting:
                 work = self._waiting.popleft()
-                if not work.run.dropped:
+                if work.claim():
                     return Delivery(work, self._finished)
+                self._finished(work)
             asking = asyncio.get_running_loop().create_future()
             self._asking.append(asking)
             try:

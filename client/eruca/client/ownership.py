@@ -17,12 +17,13 @@ from eruca.client.assign import Strategy
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.log import log
+from eruca.client.orderly import Orderly
+from eruca.client.positions import Positions
 from eruca.client.reading import Reader
 from eruca.client.rebalance import plan_change
 from eruca.client.session import Session
-from eruca.protocol import api, names
+from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
-from eruca.protocol.headers.offsets import UpdateConsumerOffset
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
@@ -34,16 +35,24 @@ _CONFIRM_TIMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How queues are read: ``start_from`` is first, last or a time in ms; the others as in PushConsumer."""
+    """How queues are read: ``start_from`` is first, last or a time in ms; the others as in PushConsumer.
+
+    ``broadcast``: this member gets everything, whoever else is in the group.
+    """
 
     start_from: str | int
     strategy: Strategy
     limits: Limits
     pull_batch: int
+    broadcast: bool = False
 
 
 class Ownership:
-    """The queues of one member; ``deliver`` gets the messages of each run."""
+    """The queues of one member.
+
+    ``deliver`` gets the messages of each run; ``order`` says which queues may be read and let go where the order of
+    messages counts.
+    """
 
     def __init__(
         self,
@@ -51,14 +60,18 @@ class Ownership:
         group: str,
         subscriptions: Mapping[str, SubscriptionData],
         reading: Reading,
+        positions: Positions,
         deliver: Callable[[InFlight, list[Record]], None],
+        order: Orderly | None = None,
     ) -> None:
         self.readers: dict[MessageQueue, Reader] = {}
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
         self._reading = reading
+        self._positions = positions
         self._deliver = deliver
+        self._order = order
         self._turn = asyncio.Lock()
         self._stopped = False
         self._resets: dict[MessageQueue, int] = {}
@@ -89,29 +102,47 @@ class Ownership:
         route = await session.directory.route(topic)
         owned = [queue for queue in self.readers if queue.topic == topic]
         try:
-            clients = await session.members(self._group, topic)
+            clients = [session.client_id] if self._reading.broadcast else await session.members(self._group, topic)
         except BrokerRefused as error:
             log.warning("the members of %s are not known yet: %s", self._group, error)
             return False
         change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)
-        await self._give_up(change.give_up)
+        self._stay(set(owned).difference(change.give_up))
+        given_up = await self._give_up(change.give_up)
         if change.take and len(clients) > 1:
             await asyncio.sleep(HAND_OVER)
         taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
         if change.give_up or change.take:
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
-        return all(taken) and session.client_id in clients
+        return given_up and all(taken) and session.client_id in clients
+
+    def _stay(self, queues: Iterable[MessageQueue]) -> None:
+        if self._order is not None:
+            for queue in queues:
+                self._order.stay(queue)
 
     async def give_up_unsubscribed(self) -> None:
         """Give up the queues of topics that are subscribed no more."""
         async with self._turn:
             await self._give_up([queue for queue in self.readers if queue.topic not in self._subscriptions])
 
-    async def _give_up(self, queues: Iterable[MessageQueue]) -> None:
-        """End the runs, their positions stored, so that the next owner goes on from there."""
-        ended = [(queue, self._drop(queue)) for queue in queues]
+    async def _give_up(self, queues: Iterable[MessageQueue], *, at_once: bool = False) -> bool:
+        """End the runs, their positions stored, so that the next owner goes on from there.
+
+        A queue whose order counts is kept while a listener has a part of it: then False, and with ``at_once`` its run
+        ends, but not its lock.
+        """
+        queues = list(queues)
+        free = set(queues)
+        if self._order is not None:
+            left = await asyncio.gather(*(self._order.leave(queue) for queue in queues))
+            free = {queue for queue, idle in zip(queues, left, strict=True) if idle}
+        ended = [(queue, self._drop(queue)) for queue in queues if at_once or queue in free]
         self._leaving.update(queue for queue, _ in ended)
         await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
+        if self._order is not None:
+            await self._order.left(free)
+        return len(free) == len(queues)
 
     async def _let_go(self, queue: MessageQueue, position: int) -> None:
         """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
@@ -129,8 +160,11 @@ class Ownership:
         return position
 
     async def _take(self, queue: MessageQueue) -> bool:
+        if self._order is not None and not await self._order.enter(queue):
+            log.info("%s is locked by another member, trying again soon", queue)
+            return False
         try:
-            stored = await brokers.group_offset(self._session, self._group, queue)
+            stored = await self._positions.load(queue)
             start = stored if stored is not None else await self._first_offset(queue)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
@@ -161,6 +195,8 @@ class Ownership:
             self._reading.pull_batch,
             self._deliver,
             self._moved,
+            commit=self._positions.with_pulls,
+            may_read=None if self._order is None else self._order.held,
         )
 
     # ------------------------------------------------------------------ going on from elsewhere
@@ -197,7 +233,7 @@ class Ownership:
             if not await self._store(queue, offset):
                 return
             try:
-                if await brokers.group_offset(self._session, self._group, queue) == offset:
+                if await self._positions.load(queue) == offset:
                     return
             except ClientError as error:
                 log.warning("the reset of %s to %s could not be confirmed: %s", queue, offset, error)
@@ -220,14 +256,14 @@ class Ownership:
 
     async def _store(self, queue: MessageQueue, offset: int) -> bool:
         try:
-            await brokers.store_group_offset(self._session, self._group, queue, offset)
+            await self._positions.save(queue, offset)
         except ClientError as error:
             log.warning("offset %s of %s could not be stored: %s", offset, queue, error)
             return False
         return True
 
     def store_positions(self, *, only_news: bool = False) -> None:
-        """Tell the brokers the positions, without waiting for them.
+        """Store the positions, without waiting for brokers.
 
         With ``only_news`` those of queues that are consumed to the end of what was pulled, and only once.
         """
@@ -235,19 +271,10 @@ class Ownership:
             position = reader.run.position
             if only_news and (len(reader.run) or reader.told == position):
                 continue
-            address = self._session.directory.master_now(queue.broker_name)
-            connection = None if address is None else self._session.ready(address)
-            if connection is not None and not reader.run.dropped:
+            held = self._order is None or self._order.held(queue)
+            if held and not reader.run.dropped and self._positions.tell(queue, position):
                 reader.told = position
-                connection.oneway(
-                    api.UPDATE_CONSUMER_OFFSET,
-                    UpdateConsumerOffset(
-                        consumer_group=self._group,
-                        topic=queue.topic,
-                        queue_id=queue.queue_id,
-                        commit_offset=position,
-                    ),
-                )
+        self._positions.flush()
 
     def stop_reading(self) -> None:
         """Pull no more, begin no more runs."""
@@ -259,4 +286,4 @@ class Ownership:
         """Give up all queues; returns when the brokers have confirmed the positions."""
         async with self._turn:
             self._stopped = True
-            await self._give_up(tuple(self.readers))
+            await self._give_up(tuple(self.readers), at_once=True)

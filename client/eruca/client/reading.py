@@ -20,6 +20,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull
 from eruca.protocol.message import property_bytes
+from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_records
 from eruca.remoting import Answer
 
@@ -27,6 +28,8 @@ HOLD = 15.0
 """Seconds for which a broker may hold a pull (brokerSuspendMaxTimeMillis)."""
 PULL_TIMEOUT = 30.0
 AFTER_ERROR = 1.0
+UNTIL_LOCKED = 0.1
+"""Seconds between two looks whether a lock that was lost is there again."""
 AFTER_FLOW_CONTROL = 0.02
 _UNKNOWN_HERE = frozenset(
     {
@@ -41,7 +44,7 @@ class Reader:
     """Reads ``run`` until it is dropped.
 
     ``deliver`` gets the messages, ``moved`` the offset to go on from when the broker says that the run is outside the
-    queue.
+    queue. ``commit``: whether pulls carry the position; ``may_read`` says whether the queue may be read now.
     """
 
     def __init__(
@@ -54,6 +57,9 @@ class Reader:
         pull_batch: int,
         deliver: Callable[[InFlight, list[Record]], None],
         moved: Callable[[InFlight, int], None],
+        *,
+        commit: bool = True,
+        may_read: Callable[[MessageQueue], bool] | None = None,
     ) -> None:
         self.run = run
         self.subscription = subscription
@@ -65,6 +71,8 @@ class Reader:
         self._limits = limits
         self._deliver = deliver
         self._moved = moved
+        self._commit = commit
+        self._may_read = may_read
         self._broker_id = MASTER
         self._ask = pull.PullMessage(
             consumer_group=group,
@@ -89,6 +97,9 @@ class Reader:
         while not run.dropped:
             if not run.has_room(self._limits):
                 await self._wait_for_room()
+                continue
+            if self._may_read is not None and not self._may_read(run.queue):
+                await asyncio.sleep(UNTIL_LOCKED)
                 continue
             try:
                 answer = await self._pull()
@@ -115,7 +126,7 @@ class Reader:
         ask.commit_offset = position
         ask.sub_version = self.subscription.sub_version
         ask.sys_flag = pull.SUSPEND
-        if position > 0 and self._broker_id == MASTER:
+        if self._commit and position > 0 and self._broker_id == MASTER:
             ask.sys_flag |= pull.COMMIT_OFFSET
             self.told = position
         self.last_pull = now_ms()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eruca.client.listeners import Work
+from eruca.client.listeners import Decision, Work
 from eruca.client.reading import Reader
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
@@ -44,7 +44,7 @@ def running_info(
         properties={
             "PROP_NAMESERVER_ADDR": ";".join(nameservers),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_CONSUMEORDERLY": "false",
+            "PROP_CONSUMEORDERLY": str(consumer.orderly).lower(),
             "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
             "PROP_CLIENT_VERSION": version_name(VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
@@ -83,6 +83,8 @@ def direct_result(work: Work, spent: int) -> ConsumeMessageDirectlyResult:
     result = ConsumeResult.CR_SUCCESS
     if work.error is not None:
         result = ConsumeResult.CR_THROW_EXCEPTION
+    elif isinstance(work.outcome, Decision):
+        result = ConsumeResult.CR_COMMIT if work.outcome is Decision.COMMIT else ConsumeResult.CR_ROLLBACK
     elif work.outcome is not None:
         result = ConsumeResult.CR_LATER
     return ConsumeMessageDirectlyResult(

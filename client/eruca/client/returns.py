@@ -80,28 +80,43 @@ class Returns:
         else:
             return True
         try:
-            await self._send_anew(message.record, delay_level)
+            await self._send_anew(
+                retry_header(self._group, message.record, delay_level, self._max), message.record.body
+            )
         except ClientError as error:
             log.warning("%s could not be sent anew, keeping it for %s s: %s", message, TRY_AGAIN_AFTER, error)
             return False
         return True
 
-    async def _send_anew(self, record: Record, delay_level: int) -> None:
+    async def bury(self, record: Record) -> None:
+        """Send a message that came as often as it may to the retry topic; the broker makes it a dead letter.
+
+        Raises ClientError.
+        """
+        await self._send_anew(
+            retry_header(self._group, record, 0, self._max, times=record.reconsume_times), record.body
+        )
+
+    async def _send_anew(self, header: SendMessageV2, body: bytes) -> None:
         """Send a message to the retry topic as a new one."""
-        topic = names.retry_topic(self._group)
-        header = retry_header(self._group, record, delay_level, self._max)
+        topic = header.topic
         route = await self._session.directory.route_to_send(topic, 1)
         for queue in route.to_send:
             header.queue_id = queue.queue_id
             address = await self._session.directory.master(queue.broker_name, topic)
-            await self._session.call(address, api.SEND_MESSAGE_V2, header, record.body, timeout=5.0)
+            await self._session.call(address, api.SEND_MESSAGE_V2, header, body, timeout=5.0)
             return
         raise ClientError(f"{topic} has no queue that can be written")
 
 
-def retry_header(group: str, record: Record, delay_level: int, max_reconsume_times: int) -> SendMessageV2:
-    """How a message is sent to the retry topic: its old properties, and what the broker needs to count its returns."""
-    times = record.reconsume_times + 1
+def retry_header(
+    group: str, record: Record, delay_level: int, max_reconsume_times: int, *, times: int | None = None
+) -> SendMessageV2:
+    """How a message is sent to the retry topic: its old properties, and what the broker needs to count its returns.
+
+    ``times`` is how often it came again, by default once more than it says.
+    """
+    times = record.reconsume_times + 1 if times is None else times
     properties: dict[str, str | None] = {
         **record.properties,
         names.TRANSACTION_PREPARED: None,

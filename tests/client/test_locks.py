@@ -1,0 +1,93 @@
+"""The locks of an ordered group: when they are asked for, when they count, when they are given back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from eruca.client.config import ClientSettings
+from eruca.client.locks import QueueLocks
+from eruca.client.session import Session
+from eruca.protocol.codes import RequestCode
+from eruca.protocol.queues import MessageQueue
+from tests.support.scripted import Scripted
+
+A0, A1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Scripted]:
+    async with Scripted() as server:
+        server.knows("T", server, queues=2)
+        yield server
+
+
+@pytest.fixture
+async def session(server: Scripted) -> AsyncIterator[Session]:
+    session = Session.join(ClientSettings(nameserver=server.address))
+    yield session
+    await session.leave()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def locks(session: Session, clock: Clock) -> QueueLocks:
+    return QueueLocks(session, "g", clock)
+
+
+async def test_a_lock_counts_for_30_seconds_and_is_renewed(locks: QueueLocks, clock: Clock, server: Scripted) -> None:
+    assert not locks.held(A0)
+    assert await locks.take(A0) and await locks.take(A1)
+    clock.now += 29.9
+    assert locks.held(A0) and locks.held(A1)
+    clock.now += 0.1
+    assert not locks.held(A0)
+    await locks.renew()
+    assert locks.held(A0) and locks.held(A1)
+    assert server.locked == [[A0], [A1], [A0, A1]]
+
+
+async def test_what_is_not_granted_is_lost_until_it_is(locks: QueueLocks, server: Scripted) -> None:
+    server.not_granted = {A0}
+    assert not await locks.take(A0) and await locks.take(A1)
+    await locks.renew()
+    assert server.locked[-1] == [A1]  # what was never held is not renewed
+    server.not_granted = {A1}
+    await locks.renew()
+    assert not locks.held(A1)
+    server.not_granted = set()
+    await locks.renew()
+    assert locks.held(A1)
+
+
+async def test_a_broker_that_cannot_be_asked_costs_no_lock_before_its_time(
+    locks: QueueLocks, clock: Clock, server: Scripted
+) -> None:
+    await locks.take(A0)
+    server.refused_codes.add(RequestCode.LOCK_BATCH_MQ)
+    clock.now += 20
+    await locks.renew()
+    assert locks.held(A0)
+    clock.now += 10
+    assert not locks.held(A0)
+
+
+async def test_locks_are_given_back_once(locks: QueueLocks, server: Scripted) -> None:
+    await locks.take(A0)
+    await locks.take(A1)
+    await locks.release([A0, A1])
+    await locks.release([A0, A1])
+    assert server.unlocked == [[A0, A1]]
+    assert not locks.held(A0)
