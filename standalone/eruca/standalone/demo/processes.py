@@ -7,10 +7,12 @@ whatever happened meanwhile.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,19 +86,42 @@ async def start_cluster(stack: AsyncExitStack, folder: Path) -> str:
     return address
 
 
+async def outcome(*arguments: str) -> tuple[int, str, str]:
+    """Run a Python program to its end: exit code, output and error output.
+
+    When the wait is cancelled, the program and all that it started in its session are ended and waited for.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, errors = await process.communicate()
+    except BaseException:
+        await _end_session(process)
+        raise
+    return process.returncode or 0, output.decode(), errors.decode()
+
+
+async def _end_session(process: asyncio.subprocess.Process) -> None:
+    """End a session's processes; its output ends with the last of them."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            await asyncio.wait_for(process.communicate(), STOP_WITHIN)
+            return
+        except TimeoutError:
+            continue
+
+
 async def mqadmin(*arguments: str) -> Finished:
     """Run one mqadmin command to its end. Raises Failed with what it said when it fails."""
     loop = asyncio.get_running_loop()
     start = loop.time()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "eruca.admin",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    if process.returncode:
-        raise Failed(f"mqadmin {' '.join(arguments)} failed: {errors.decode().strip()}")
-    return Finished(output.decode(), loop.time() - start)
+    code, output, errors = await outcome("-m", "eruca.admin", *arguments)
+    if code:
+        raise Failed(f"mqadmin {' '.join(arguments)} failed: {errors.strip()}")
+    return Finished(output, loop.time() - start)

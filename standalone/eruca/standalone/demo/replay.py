@@ -6,12 +6,13 @@ come back as one line of JSON.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import os
 import sys
 from collections import Counter
+
+from eruca.standalone.demo.processes import outcome
 
 
 def spark_missing() -> str | None:
@@ -34,14 +35,9 @@ class SparkFailed(Exception):
 
 async def count_with_spark(nameserver: str, topic: str, start: int, end: int) -> Counter[str]:
     """Rows by file, of messages stored in [start, end) (ms since 1970). Raises SparkFailed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "eruca.standalone.demo.replay", nameserver, topic, str(start), str(end)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    if process.returncode:
-        told = [line for line in errors.decode().splitlines() if line.strip() and "SQLSTATE" not in line.split()[0]]
+    code, output, errors = await outcome("-m", "eruca.standalone.demo.replay", nameserver, topic, str(start), str(end))
+    if code:
+        told = [line for line in errors.splitlines() if line.strip() and "SQLSTATE" not in line.split()[0]]
         raise SparkFailed(told[-1].strip() if told else "the Spark process said nothing")
     return Counter(json.loads(output.splitlines()[-1]))
 
