@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit
+from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.store.results import PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -51,11 +52,8 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     reply = Reply(remark=None if commit else NOTHING_TO_SAY)
-    if broker.waits and put.end_offset >= 0 and not call.oneway:
-        waiter = broker.store.durable(put.end_offset)
-        if waiter is not None:
-            return _when_durable(broker, waiter, reply)
-    return reply
+    waiter = None if call.oneway or put.end_offset < 0 else broker.kept(put.end_offset)
+    return reply if waiter is None else _when_safe(broker, waiter, reply)
 
 
 def _half(broker: Broker, ask: EndTransaction) -> Record:
@@ -69,7 +67,8 @@ def _half(broker: Broker, ask: EndTransaction) -> Record:
     return half
 
 
-async def _when_durable(broker: Broker, waiter: Awaitable[bool], reply: Reply) -> Reply:
+async def _when_safe(broker: Broker, waiter: Awaitable[Kept], reply: Reply) -> Reply:
+    """Answer when the end is as safe as is promised; a disk or a slave that is only slow is no failure, as in 4.9.7."""
     if not await waiter and broker.store.refusal is not None:
         raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
     return reply
