@@ -29,8 +29,8 @@ class Load:
         self, address: str, history: History, *, producers: int = PRODUCERS, under_way: int = 4, padding: int = 0
     ) -> None:
         self.answers: Counter[int] = Counter()
-        self.last = 0.0
-        """When the newest promise was made (seconds, monotonic)."""
+        self.refusals: list[str] = []
+        """What those were told that were refused; the first hundred."""
         self._address = address
         self._history = history
         self._producers = producers
@@ -76,8 +76,9 @@ class Load:
             body = self._history.next_body(queue, producer, self._padding)
             answer = await send(peer, queue, body, within=60.0)
             if answer.code == 0:
-                self.last = time.monotonic()
-                self._history.promise(queue, int(answer.fields["queueOffset"]), body, self.last)
+                self._history.promise(queue, int(answer.fields["queueOffset"]), body, time.monotonic())
+            elif len(self.refusals) < 100:
+                self.refusals.append(f"{answer.code}: {answer.remark}")
             async with self._news:
                 self.answers[answer.code] += 1
                 self._news.notify_all()

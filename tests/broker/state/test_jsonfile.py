@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,36 @@ async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypat
     assert saver.dirty
     await saver.saved()
     assert read(saver.path) == {}
+
+
+async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of a waiter who was cancelled still writes; the next write begins after it, and newer content stays."""
+    entered, may_end = threading.Event(), threading.Event()
+    under_way: list[bytes] = []
+    most = 0
+
+    def replace(path: Path, data: bytes) -> None:
+        nonlocal most
+        under_way.append(data)
+        most = max(most, len(under_way))
+        entered.set()
+        assert may_end.wait(10)
+        path.write_bytes(data)
+        under_way.remove(data)
+
+    monkeypatch.setattr(jsonfile, "replace_file", replace)
+    state = {"n": 1}
+    saver = Saver(tmp_path / "x.json", lambda: fastjson.dumps(state))
+    saver.changed()
+    leaves = asyncio.create_task(saver.saved())
+    assert await asyncio.to_thread(entered.wait, 10)
+    leaves.cancel()
+    await asyncio.gather(leaves, return_exceptions=True)
+    state["n"] = 2
+    saver.changed()
+    stays = asyncio.create_task(saver.saved())
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.05, may_end.set)
+    await stays
+    assert most == 1
+    assert read(saver.path) == {"n": 2} and not saver.dirty

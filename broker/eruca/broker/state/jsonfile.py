@@ -7,6 +7,7 @@ Invariant: what ``saved`` has waited for survives a power loss.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -68,7 +69,9 @@ class Saver:
         self._encode = encode
         self._changed = 0
         self._saved = 0
+        self._written = 0
         self._lock = asyncio.Lock()
+        self._writing = threading.Lock()  # who waited may be gone while the thread still writes
 
     @property
     def dirty(self) -> bool:
@@ -86,12 +89,18 @@ class Saver:
             async with self._lock:
                 if self._saved < wanted:
                     saving, data = self._changed, self._encode()
-                    await asyncio.to_thread(replace_file, self.path, data)
+                    await asyncio.to_thread(self._write, saving, data)
                     self._saved = max(self._saved, saving)
 
     def save(self) -> None:
         """Write now, if anything changed. Raises OSError."""
         if self.dirty:
             saving = self._changed
-            replace_file(self.path, self._encode())
+            self._write(saving, self._encode())
             self._saved = saving
+
+    def _write(self, saving: int, data: bytes) -> None:
+        with self._writing:
+            if saving > self._written:  # else newer content is there already
+                replace_file(self.path, data)
+                self._written = saving

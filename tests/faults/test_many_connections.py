@@ -1,0 +1,92 @@
+"""Many connections, connections that send a byte at a time, and readers that do not read: others feel nothing of them."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.faults.test_frames import MEBIBYTE, frame, memory, send_header
+from tests.support.history import History, judge
+from tests.support.load import Load, pull, read, send
+from tests.support.lone import LoneBroker
+from tests.support.peers import Peer
+from tests.support.programme import amount
+
+
+
+@asynccontextmanager
+async def connections(address: str, count: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+    """So many sockets to one server."""
+    least = 2 * count + 500
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < least <= hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))
+    host, _, port = address.rpartition(":")
+    opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    try:
+        while len(opened) < count:
+            opened += await asyncio.gather(
+                *(asyncio.open_connection(host, int(port)) for _ in range(min(200, count - len(opened))))
+            )
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) -> None:
+    count = amount(1000, 8000)
+    settings = {"serverChannelMaxIdleTimeSeconds": "5"}
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", settings)
+    try:
+        before = broker.memory()["rss"]
+        history = History()
+        async with connections(broker.address, count) as opened:
+            for _, writer in opened:
+                writer.write(frame(send_header())[:7])  # half a frame each
+            async with Load(broker.address, history, producers=1) as load:
+                await load.until(200)
+                more = broker.memory()["rss"] - before
+                assert more <= 100 * MEBIBYTE
+                async with asyncio.timeout(60):
+                    assert await asyncio.gather(*(reader.read() for reader, _ in opened)) == [b""] * count
+                await load.drained()
+            assert set(load.answers) == {0}
+        assert judge(history, await read(broker.address)) == []
+        print(f"{count} connections cost {more / MEBIBYTE:.1f} MiB")
+    finally:
+        broker.kill()
+
+
+async def test_readers_that_do_not_read(tmp_path: Path) -> None:
+    """Each asks for far more than fits into a socket and never takes an answer: 1,000 pulls in all in the long run."""
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"mappedFileSizeCommitLog": str(16 << 20)})
+    history = History()
+    try:
+        peer = await Peer().connect(broker.address)
+        for _ in range(60):
+            assert (await send(peer, 0, bytes(8000), topic="Large")).code == 0
+        assert len((await pull(peer, 0, 0, topic="Large")).body) > 200_000
+        await peer.close()
+        fields = {"consumerGroup": "readers", "topic": "Large", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+        fields |= {"sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0, "subscription": "*"}
+        ask = frame(send_header(code=11, extFields={name: str(value) for name, value in fields.items()}))
+        before = broker.memory()["anonymous"]
+        count = amount(10, 20)
+        async with connections(broker.address, count) as opened:
+            for _, writer in opened:
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                writer.write(ask * 50)  # 13 MB of answers
+            async with Load(broker.address, history, producers=1) as load:
+                await load.until(1000)
+                await load.drained()
+            assert set(load.answers) == {0}
+            more = broker.memory()["anonymous"] - before
+        print(f"{count} readers with 50 pulls each cost {more / MEBIBYTE:.1f} MiB")
+        assert more <= 32 * MEBIBYTE
+    finally:
+        broker.kill()
