@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test compat bench lint format types layers check lock clean
+.PHONY: help venv demo test torture compat bench lint format types layers check lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo: venv ## real processes, real text, a rewind that an online consumer feels
 
 test: venv ## every test but those that need Apache RocketMQ
 	@$(PYTEST) tests --ignore=tests/compat
+
+torture: venv ## the durability programme at length, an hour or two (docs/durability.md; ERUCA_SEED=... for another run)
+	@ERUCA_TORTURE=1 ERUCA_KILLS=100 ERUCA_FLIPS=3000 $(PYTEST) tests/faults --timeout 7200 -v -rP
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat

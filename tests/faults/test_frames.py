@@ -1,4 +1,4 @@
-"""Bytes that are no frames, on many sockets: they end their own connection at most; a good client beside sees nothing."""
+"""Bytes that are no frames, on many sockets: they end their own connection at most; a good client sees nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import pytest
 from tests.support.desk import Desk
 from tests.support.history import History, judge
 from tests.support.load import QUEUES, Load, read
-from tests.support.programme import amount, chance, rounds
+from tests.support.programme import chance, rounds
 
 MEBIBYTE = 1 << 20
 MORE_MEMORY = 32 * MEBIBYTE
 
 
-def frame(header: bytes, body: bytes = b"", *, form: int = 0, size: int | None = None, length: int | None = None) -> bytes:
+def frame(
+    header: bytes, body: bytes = b"", *, form: int = 0, size: int | None = None, length: int | None = None
+) -> bytes:
     """A frame, its lengths as they should be or as they are said to be."""
     size = len(header) if size is None else size
     length = 4 + len(header) + len(body) if length is None else length

@@ -1,4 +1,4 @@
-"""Many connections, connections that send a byte at a time, and readers that do not read: others feel nothing of them."""
+"""Many connections, half frames on each, and readers that do not read: others feel nothing of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.faults.test_frames import MEBIBYTE, frame, memory, send_header
+from tests.faults.test_frames import MEBIBYTE, frame, send_header
 from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
 from tests.support.lone import LoneBroker
@@ -16,9 +16,10 @@ from tests.support.peers import Peer
 from tests.support.programme import amount
 
 
-
 @asynccontextmanager
-async def connections(address: str, count: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+async def connections(
+    address: str, count: int
+) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
     """So many sockets to one server."""
     least = 2 * count + 500
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

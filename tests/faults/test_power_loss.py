@@ -1,7 +1,7 @@
 """The power fails under load: with SYNC_FLUSH nothing acknowledged is lost, with ASYNC_FLUSH the last flush interval.
 
-The disk below the broker loses what was not synced, or keeps a random half of its sectors ("torn"). What an operator was
-told to be done is never lost.
+The disk below the broker loses what was not synced, or keeps a random half of its sectors ("torn"). What an
+operator was told to be done is never lost.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ commands come line by line on standard input, each is answered by one line:
     off SEED drop|torn    the power fails: from now on nothing becomes durable; take the folder away to bring it back.
                           ``drop`` loses all that was not synced, ``torn`` keeps a random half of its 512-byte sectors
                           and a random first part of the changes to directories
-    fail OP N PART        the N-th OP (write, fsync, read) from now on of a file whose path has PART fails with EIO; of a
-                          failed fsync the unsynced data is gone, as on Linux
+    fail OP N PART        the N-th OP (write, fsync, read) from now on of a file whose path has PART fails with EIO; the
+                          unsynced data of a failed fsync is gone, as on Linux
     syncs PART            when the last two fsyncs of such files began (seconds, monotonic)
     end                   the last folder that is taken away does not come back
 """
