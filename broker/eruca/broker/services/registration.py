@@ -46,6 +46,7 @@ class Registration:
         self.on_master: Callable[[str | None, str | None], None] | None = None
         """Of a slave: called with its master's address and HA address as a nameserver knows them, None for unknown."""
         self._lacks_master = config.is_slave
+        """Whether no nameserver has told of the master yet: then they are asked more often."""
         self._address = ""
         self._ha_address = ""
         self._channels: Channels | None = None
@@ -168,7 +169,7 @@ class Registration:
 
     def _hear_of_master(self, found: RegisterBrokerReply) -> None:
         if self.on_master is not None:
-            self._lacks_master = not found.master_addr
+            self._lacks_master = self._lacks_master and not found.master_addr
             self.on_master(found.master_addr or None, found.ha_server_addr or None)
 
     async def _is_outdated(self, nameserver: str) -> bool:

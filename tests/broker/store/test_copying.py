@@ -1,0 +1,154 @@
+"""A store that takes in the bytes of another one's log, in any pieces, damaged ones too."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import CopyRefused, PutStatus, Store, verify
+from eruca.broker.store.segment import Segment
+from tests.support.stores import HOST, bodies, index_contents, put, queue_units, small_config
+
+FILE = 8192
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Store:
+    """Messages in two topics over several files, halves and a rollback among them."""
+    store = Store(small_config(tmp_path / "master"))
+    store.open()
+    for number in range(120):
+        properties = b"KEYS\x01k%d\x02TAGS\x01t" % number
+        sys_flag = {7: 4, 11: 12}.get(number % 20, 0)
+        put(
+            store,
+            "T" if number % 3 else "U",
+            number % 2,
+            b"%d;" % number * (1 + number % 60),
+            properties,
+            sys_flag=sys_flag,
+        )
+    store.drain()
+    store.flush()
+    return store
+
+
+def copy_of(tmp_path: Path, name: str = "slave", **changes: object) -> Store:
+    store = Store(small_config(tmp_path / name, **changes), follows=True)
+    store.open()
+    return store
+
+
+def whole_log(store: Store) -> bytes:
+    copying = store.copying
+    found = b""
+    while data := copying.take(copying.begin_offset + len(found), FILE):
+        found += data
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_pieces_make_the_same_store(tmp_path: Path, master: Store, seed: int) -> None:
+    chance = random.Random(seed)
+    log = whole_log(master)
+    assert len(log) == master.copying.end_offset > 3 * FILE
+    slave = copy_of(tmp_path)
+    at = 0
+    while at < len(log):
+        size = chance.choice([1, 3, 50, 700, 3000, 3 * FILE])
+        slave.copying.append(at, log[at : at + size])
+        at = slave.copying.end_offset
+        if chance.random() < 0.1:
+            slave.close()
+            if chance.random() < 0.5:
+                (tmp_path / "slave" / "abort").touch()
+            slave = copy_of(tmp_path)
+            assert slave.recovery.lost_slots == [] and slave.copying.end_offset <= at
+            at = slave.copying.end_offset
+    slave.drain()
+    assert whole_log(slave) == log
+    for topic, queue in (("T", 0), ("T", 1), ("U", 0), ("U", 1)):
+        assert bodies(slave, topic, queue) == bodies(master, topic, queue)
+        assert slave.max_offset(topic, queue) == master.max_offset(topic, queue)
+    slave.close()
+    master.close()
+    assert queue_units(tmp_path / "slave") == queue_units(tmp_path / "master")
+    assert index_contents(tmp_path / "slave") == index_contents(tmp_path / "master")
+    assert verify(tmp_path / "slave", small_config(tmp_path / "slave")).findings == []
+
+
+def test_a_copy_accepts_no_message(tmp_path: Path) -> None:
+    slave = copy_of(tmp_path)
+    refused = slave.put("T", 0, b"no", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    batch = slave.put_batch("T", 0, b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    assert (refused.status, batch.status) == (PutStatus.SERVICE_NOT_AVAILABLE,) * 2
+    slave.check_disk()
+    assert slave.refusal is not None and "send to the master" in slave.refusal
+    slave.close()
+
+
+def test_damage_that_comes_is_copied_passed_over_and_counted(tmp_path: Path, master: Store) -> None:
+    log = bytearray(whole_log(master))
+    unit = master.unit("T", 1, 3)
+    assert unit is not None
+    log[unit[0] + 90 : unit[0] + unit[1]] = b"\xa5" * (unit[1] - 90)
+    slave = copy_of(tmp_path)
+    for at in range(0, len(log), 500):
+        slave.copying.append(at, bytes(log[at : at + 500]))
+    slave.drain()
+    assert whole_log(slave) == log
+    assert slave.figures().damaged_records == 1
+    kept = bodies(master, "T", 1)
+    assert bodies(slave, "T", 1) == kept[:3] + kept[4:]
+    slave.close()
+    master.close()
+
+
+def test_bytes_that_do_not_continue_the_log_are_refused(tmp_path: Path, master: Store) -> None:
+    log = whole_log(master)
+    slave = copy_of(tmp_path)
+    with pytest.raises(CopyRefused, match="no multiple of mappedFileSizeCommitLog"):
+        slave.copying.append(100, log[100:200])
+    slave.copying.append(0, log[:100])
+    for offset in (0, 99, 101):
+        with pytest.raises(CopyRefused, match="the log ends at 100"):
+            slave.copying.append(offset, log[offset : offset + 50])
+    slave.copying.append(100, log[100:])
+    assert whole_log(slave) == log
+    slave.close()
+    master.close()
+
+
+def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(
+    tmp_path: Path, master: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = whole_log(master)
+    slave = copy_of(tmp_path)
+    slave.copying.append(0, log[:FILE])
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr(Segment, "allocate", full)
+        with pytest.raises(OSError, match="No space"):
+            slave.copying.append(FILE, log[FILE : FILE + 100])
+    slave.copying.append(slave.copying.end_offset, log[slave.copying.end_offset :])
+    slave.drain()
+    assert whole_log(slave) == log and bodies(slave, "U", 0) == bodies(master, "U", 0)
+    slave.close()
+    master.close()
+
+
+def test_only_flushed_bytes_are_safe_under_sync_flush(tmp_path: Path, master: Store) -> None:
+    log = whole_log(master)
+    slave = copy_of(tmp_path, flush_disk_type="SYNC_FLUSH")
+    slave.copying.append(0, log)
+    assert (slave.copying.safe_offset, slave.drain(), slave.max_offset("T", 0)) == (0, 0, 0)
+    slave.flush()
+    assert slave.copying.safe_offset == len(log) and slave.max_offset("T", 0) == master.max_offset("T", 0)
+    slave.close()
+    master.close()
