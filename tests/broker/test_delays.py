@@ -10,6 +10,7 @@ import pytest
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.services import levels
+from eruca.broker.store import StoreLocked
 from eruca.protocol.bodies import DelayOffsets, KVTable
 from eruca.protocol.record import Record, decode_record
 from tests.support.desk import START, Desk
@@ -259,11 +260,30 @@ async def test_positions_of_a_log_that_does_not_reach_the_disk_are_not_saved(
     assert not (tmp_path / "store/config/delayOffset.json").exists()
 
 
-async def test_a_slave_delivers_nothing(prepared: Prepared) -> None:
+async def test_a_slave_delivers_nothing_and_notes_nothing(prepared: Prepared, tmp_path: Path) -> None:
+    mark = tmp_path / "store/eruca.delays"
+    mark.parent.mkdir(parents=True)
+    mark.write_bytes(b"of its days as a master")
+
     def prepare(desk: Desk) -> None:
         desk.config.store.broker_role = BrokerRole.SLAVE
         desk.config.broker_id = 1
 
-    await prepared(prepare)
+    desk = await prepared(prepare)
     running = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
     assert "Delays.run" not in running and "_repeat" in running
+    await desk.restart()
+    assert not mark.exists()
+
+
+async def test_a_broker_that_could_not_start_notes_nothing(desk: Desk, tmp_path: Path) -> None:
+    """It has not read what another one, or an earlier run, noted."""
+    mark = tmp_path / "store/eruca.delays"
+    desk.topic("T")
+    await desk.ask(SEND_V2, message(1), b"x")
+    deliver(desk, 1000)
+    await desk.broker.delays.saved()
+    before = mark.read_bytes()
+    with pytest.raises(StoreLocked):
+        await Desk(tmp_path).start()
+    assert mark.read_bytes() == before

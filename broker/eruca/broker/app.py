@@ -113,8 +113,11 @@ class BrokerApp:
             log.warning("store_recovery", note=note)
         for damage in report.damages:
             log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
-        if not self.config.is_slave:
+        if self.config.is_slave:
+            broker.delays.stand_by()
+        else:
             broker.halves.rebuild()  # while nothing holds back what can be read
+            broker.delays.start()
         broker.store.start()
         await self._replicate(ports)
         broker.pulse.start()
@@ -127,7 +130,6 @@ class BrokerApp:
         ]
         if not self.config.is_slave:
             self._tasks.append(self._every(self._check_every, broker.check_backs.keep))
-            broker.delays.start()
             self._tasks.append(asyncio.create_task(broker.delays.run()))
             self._tasks.append(self._every(self.config.store.flush_delay_offset_interval / 1000, broker.delays.saved))
         broker.accepting = not self.config.is_slave

@@ -75,6 +75,7 @@ class Delays:
         self._store = store
         self._rules = rules
         self._needed = (0, 0)
+        self._started = False
 
     def postponed(self, values: dict[str, str], to: Destination, level: int, now: int) -> Destination | None:
         """Where a message with these properties waits, None for one that does not; ``values`` gets what is stored.
@@ -103,10 +104,18 @@ class Delays:
         self.levels.settle()
         self.timers.begin(found.settled)
         self._store.hold(self._kept_from)
+        self._started = True
         try:
             self.save()
         except OSError as error:  # a full disk must not keep anybody from reading
             log.error("delay_offsets_not_saved", reason=str(error))
+
+    def stand_by(self) -> None:
+        """Deliver nothing, as a slave: what another broker delivers is read from the log when this one starts to.
+
+        Raises OSError.
+        """
+        self._mark.forget()
 
     def deliver(self, now: int) -> int:
         """Deliver what is due at ``now``, in one turn; returns when to go on (ms)."""
@@ -163,8 +172,10 @@ class Delays:
     def save(self) -> None:
         """Bring the log and then the positions to the disk now; the log's disk failing, they stay as they were.
 
-        Raises OSError.
+        Nothing is written by a broker that has not started to deliver. Raises OSError.
         """
+        if not self._started:
+            return
         try:
             self._store.flush()
         except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eruca.broker.state.jsonfile import Saver
+from eruca.remoting.files import backup_of
 
 _NAME = b"ERUCA\0D\1"
 _HEAD = struct.Struct(">8sqI")
@@ -77,6 +78,12 @@ class DelayMark:
             self.kept = decode_mark(self._saver.path.read_bytes())
         except FileNotFoundError:
             self.kept = None
+
+    def forget(self) -> None:
+        """Delete the file and its copy. Raises OSError."""
+        self.kept = None
+        for path in (self._saver.path, backup_of(self._saver.path)):
+            path.unlink(missing_ok=True)
 
     def keep(self, mark: Mark) -> None:
         """Let ``mark`` be what is saved next."""
