@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from eruca.broker.services.ports import PortTaken
+from eruca.broker.store import Store
 from eruca.client import Message, Producer, PullConsumer
 from eruca.standalone.cli import main
 from eruca.standalone.cluster import Cluster
+from tests.support.stores import put, small_config
 
 
 async def test_what_was_sent_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -68,3 +70,23 @@ async def test_a_store_is_verified_offline(tmp_path: Path) -> None:
     damaged = CliRunner().invoke(main, ["store", "verify", str(store)])
     assert damaged.exit_code == 1
     assert "damaged: commitlog/00000000000000000000: " in damaged.output
+
+
+def test_a_store_with_files_elsewhere_and_of_other_sizes_is_verified_by_its_broker_conf(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "store", tmp_path / "log"
+    store = Store(small_config(root, store_path_commit_log=elsewhere))
+    store.open()
+    put(store, "T1", 0, b"hello", b"KEYS\x01k")
+    store.close()
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathCommitLog={elsewhere}\nmaxHashSlotNum=50\nmaxIndexNum=60\n")
+
+    alone = CliRunner().invoke(main, ["store", "verify", str(root)])
+    assert alone.exit_code == 1 and "holds no store" in alone.output
+    told = CliRunner().invoke(main, ["store", "verify", str(root), "-c", str(conf)])
+    assert told.exit_code == 0, told.output
+    assert "1 records" in told.output and "1 index entries" in told.output and "note:" not in told.output
+
+    conf.write_text("maxIndexNum=many\n")
+    refused = CliRunner().invoke(main, ["store", "verify", str(root), "-c", str(conf)])
+    assert refused.exit_code == 1 and "maxIndexNum: 'many' is not allowed" in refused.output

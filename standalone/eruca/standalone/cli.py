@@ -44,14 +44,22 @@ def store() -> None:
 
 @store.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
-def verify(folder: Path) -> None:
+@click.option(
+    "-c", "conf", metavar="FILE", help="The broker.conf of the store, where it sets index sizes or storePathCommitLog."
+)
+def verify(folder: Path, conf: str | None) -> None:
     """Check a store offline and say what is damaged; exits with 1 when anything is."""
+    from eruca.broker.config import BrokerConfig, store_config
     from eruca.broker.store import StoreLocked
     from eruca.broker.store.verify import verify as check
+    from eruca.remoting.command_line import command_line
+    from eruca.remoting.settings import BadSetting
 
     try:
-        result = check(folder)
-    except (StoreLocked, FileNotFoundError) as error:
+        settings = command_line(BrokerConfig, "eruca store verify", ["-c", conf] if conf else []).config.store
+        settings.store_path_root_dir = str(folder)
+        result = check(folder, store_config(settings))
+    except (StoreLocked, FileNotFoundError, BadSetting, ValueError) as error:
         sys.exit(f"eruca store verify: {error}")
     click.echo(
         f"{result.records:,} records in {result.log_bytes:,} bytes of commit log, "
