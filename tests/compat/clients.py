@@ -343,10 +343,10 @@ class PythonClients:
 
     @contextlib.contextmanager
     def member(
-        self, group: str, name_server: str, topics: Mapping[str, str], *, sql: bool = False
+        self, group: str, name_server: str, topics: Mapping[str, str], *, sql: bool = False, **options: Any
     ) -> Iterator[PythonMember]:
         member = PythonMember(self)
-        consumer = PushConsumer(group, member.take, nameserver=name_server, start_from="first")
+        consumer = PushConsumer(group, member.take, nameserver=name_server, start_from="first", **options)
         for topic, expression in topics.items():
             consumer.subscribe(topic, expression, expression_type="SQL92" if sql else "TAG")
         member.consumer = consumer

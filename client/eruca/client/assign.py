@@ -31,6 +31,11 @@ def by_circle(client: str, queues: Sequence[MessageQueue], clients: Sequence[str
     return list(queues[clients.index(client) :: len(clients)])
 
 
+def everything(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
+    """All queues, for a member that shares with nobody."""
+    return list(queues)
+
+
 def sort_clients(clients: Sequence[str]) -> list[str]:
     """Client ids in the order of Java's strings, by UTF-16 units."""
     return sorted(clients, key=lambda text: text.encode("utf-16-be", "surrogatepass"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from typing import Literal
 
 from eruca.client.errors import BadConfig, BadName, NoNameserver
@@ -107,6 +108,22 @@ def check_group(group: str, kind: str) -> None:
     reserved = f"DEFAULT_{kind.upper()}"
     if group == reserved:
         raise BadName(f"{kind}Group can not equal {reserved}, please specify another one.")
+
+
+def check_positive(**values: float) -> None:
+    """Raise BadConfig for a setting, given by its name, that is not above 0."""
+    for name, value in values.items():
+        if not value > 0:
+            raise BadConfig(f"{name}={value} is not allowed: a number above 0 is expected")
+
+
+def check_start(start_from: str | int | datetime) -> str | int:
+    """Where to begin: "first", "last", or ms since 1970. Raises BadConfig."""
+    if isinstance(start_from, datetime):
+        return int(start_from.timestamp() * 1000)
+    if start_from in ("first", "last") or (isinstance(start_from, int) and start_from >= 0):
+        return start_from
+    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", a datetime or ms since 1970')
 
 
 def check_topic(topic: str) -> None:

@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from eruca.client import brokers, calling, report
 from eruca.client import orderly as ordered
-from eruca.client.assign import Strategy, averagely
+from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.concurrent import Concurrent, Handling
-from eruca.client.config import ClientSettings, check_group, check_topic, find_nameservers
+from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic, find_nameservers
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
 from eruca.client.inflight import InFlight, Limits
@@ -28,12 +29,11 @@ from eruca.client.log import log
 from eruca.client.mailbox import Mailbox, Messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.ownership import Ownership, Reading
-from eruca.client.positions import BrokerPositions
+from eruca.client.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.session import Session, now_ms
 from eruca.protocol import names
 from eruca.protocol.bodies import (
-    ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
     ConsumerData,
     ConsumerRunningInfo,
@@ -76,6 +76,9 @@ class PushConsumer:
             returning ``Suspend()`` lets a message come again before all others of its queue.
         suspend_time: seconds until then, from 0.01 to 30.
         auto_commit: False lets an orderly listener say when its messages count as consumed, by ``Decision``.
+        broadcast: every member gets all messages. Its positions are kept in a local file, as RocketMQ's clients do;
+            what a listener fails to consume is only told to the log.
+        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
         offset_interval: seconds between two storings of the positions.
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for listeners at work.
@@ -100,6 +103,8 @@ class PushConsumer:
         orderly: bool = False,
         suspend_time: float = 1.0,
         auto_commit: bool = True,
+        broadcast: bool = False,
+        offset_folder: str | Path | None = None,
         offset_interval: float = 5.0,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
@@ -108,20 +113,30 @@ class PushConsumer:
         check_group(group, "consumer")
         if listener is not None:
             calling.check_callable(listener, "The listener")
-        _check_range(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
-        _check_range(offset_interval=offset_interval, rebalance_interval=rebalance_interval, suspend_time=suspend_time)
+        check_positive(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
+        check_positive(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
+        check_positive(suspend_time=suspend_time)
         if not auto_commit and not orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
+        if offset_folder is not None and not broadcast:
+            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
         self.group = group
         self.orderly = orderly
+        self.broadcast = broadcast
+        self._offset_folder = offset_folder
         self.concurrency = concurrency
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
         self.counts = report.Counts()
         self._listener = listener
         self._batch = batch
-        self._reading = Reading(start_from=_start(start_from), strategy=strategy, limits=limits, pull_batch=pull_batch)
-        self._limits = limits
+        self._reading = Reading(
+            start_from=check_start(start_from),
+            strategy=everything if broadcast else strategy,
+            limits=limits,
+            pull_batch=pull_batch,
+            broadcast=broadcast,
+        )
         if max_reconsume_times is None:
             max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
         self._max_reconsume_times = max_reconsume_times
@@ -181,8 +196,9 @@ class PushConsumer:
             )
         if not self.subscriptions:
             raise UsageError("The consumer subscribes nothing: call subscribe(topic) before start().")
-        retry = names.retry_topic(self.group)
-        self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
+        if not self.broadcast:
+            retry = names.retry_topic(self.group)
+            self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
         session = self._session = Session.join(self._settings, self.group, self)
         self.started_at = now_ms()
         self._prepare(session)
@@ -204,22 +220,26 @@ class PushConsumer:
     def _prepare(self, session: Session) -> None:
         """Put the parts together."""
         group, most = self.group, self._max_reconsume_times
-        returns = Returns(session, group, most, self._again)
-        handling = Handling(group=group, batch=self._batch, limits=self._limits, counts=self.counts, returns=returns)
+        returns = None if self.broadcast else Returns(session, group, most, self._again)
+        handling = Handling(
+            group=group, batch=self._batch, limits=self._reading.limits, counts=self.counts, returns=returns
+        )
         order: ordered.Orderly | None = None
         if self.orderly:
             self._processing = order = ordered.Orderly(
                 session,
                 handling,
                 self._make_runner,
-                locks=QueueLocks(session, group, session.loop.time),
+                locks=None if self.broadcast else QueueLocks(session, group, session.loop.time),
                 suspend_time=self._suspend_time,
                 max_reconsume_times=most,
                 auto_commit=self._auto_commit,
             )
         else:
             self._processing = Concurrent(handling, self._make_runner)
-        positions = BrokerPositions(session, group)
+        positions: Positions = BrokerPositions(session, group)
+        if self.broadcast:
+            positions = LocalPositions(self._offset_folder, session, group)
         self._ownership = Ownership(
             session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
         )
@@ -246,7 +266,7 @@ class PushConsumer:
 
     async def _leave(self) -> None:
         session, ownership, processing = self._session, self._ownership, self._processing
-        assert session is not None and ownership is not None and processing is not None
+        assert session and ownership and processing
         for task in self._tasks:
             task.cancel()
         ownership.stop_reading()
@@ -331,16 +351,11 @@ class PushConsumer:
 
     def describe(self) -> ConsumerData:
         """What the heartbeat says of this consumer."""
-        start = self._reading.start_from
-        where = {
-            "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        }.get(str(start), ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
         return ConsumerData(
-            consume_from_where=where,
+            consume_from_where=report.consume_from_where(self._reading.start_from),
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             group_name=self.group,
-            message_model=MessageModel.CLUSTERING,
+            message_model=MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING,
             subscription_data_set=list(self.subscriptions.values()),
         )
 
@@ -383,17 +398,3 @@ class PushConsumer:
         began = now_ms()
         await self._processing.runner.consume(work)
         return report.direct_result(work, now_ms() - began)
-
-
-def _check_range(**values: float) -> None:
-    for name, value in values.items():
-        if not value > 0:
-            raise BadConfig(f"{name}={value} is not allowed: a number above 0 is expected")
-
-
-def _start(start_from: str | int | datetime) -> str | int:
-    if isinstance(start_from, datetime):
-        return int(start_from.timestamp() * 1000)
-    if start_from in ("first", "last") or (isinstance(start_from, int) and start_from >= 0):
-        return start_from
-    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", a datetime or ms since 1970')

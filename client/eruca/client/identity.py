@@ -44,7 +44,12 @@ def local_address() -> str:
 def client_id(address: str, instance_name: str, unit_name: str | None) -> str:
     """A client id; the instance name ``DEFAULT`` becomes process id and nanoseconds, so each is new."""
     instance = f"{os.getpid()}#{time.monotonic_ns()}" if instance_name == "DEFAULT" else instance_name
-    return "@".join(part for part in (address, instance, unit_name) if part)
+    return stable_client_id(address, instance, unit_name)
+
+
+def stable_client_id(address: str, instance_name: str, unit_name: str | None) -> str:
+    """A client id that is the same after a restart: a broadcasting consumer's in Java, and in the path of its file."""
+    return "@".join(part for part in (address, instance_name, unit_name) if part)
 
 
 class UniqueKeys:

@@ -8,11 +8,10 @@ that are not read at the moment (4.9.7 loses them, as when a broker was away at 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from eruca.client import brokers
+from eruca.client import brokers, identity
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.session import Session
@@ -22,6 +21,9 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers.offsets import UpdateConsumerOffset
 from eruca.protocol.queues import MessageQueue
+
+OFFSET_FOLDER = ".rocketmq_offsets"
+"""The folder of the files in the home directory (rocketmq.client.localOffsetStoreDir)."""
 
 
 class Positions(Protocol):
@@ -76,12 +78,19 @@ class BrokerPositions:
 
 
 class LocalPositions:
-    """In ``<folder>/<client id>/<group>/offsets.json``: each member has its own."""
+    """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own.
+
+    The folder is ``.rocketmq_offsets`` in the home directory unless another is given. The instance name is ``DEFAULT``
+    unless the settings name another: so a member finds its file after a restart.
+    """
 
     with_pulls = False
 
-    def __init__(self, folder: Path, client_id: str, group: str) -> None:
-        self.path = folder / client_id / group / "offsets.json"
+    def __init__(self, folder: str | Path | None, session: Session, group: str) -> None:
+        settings = session.settings
+        client_id = identity.stable_client_id(session.address, settings.instance_name, settings.unit_name)
+        base = Path.home() / OFFSET_FOLDER if folder is None else Path(folder)
+        self.path = base / client_id / group / "offsets.json"
         self._table = self._read()
         self._news = False
 
@@ -137,8 +146,3 @@ class LocalPositions:
         except OSError as error:
             raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error
         self._news = False
-
-
-def own_queues(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """The share of a member that gets everything: all queues."""
-    return list(queues)

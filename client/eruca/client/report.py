@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from eruca.client.listeners import Decision, Work
 from eruca.client.reading import Reader
 from eruca.protocol.bodies import (
+    ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     ConsumerRunningInfo,
@@ -32,6 +33,15 @@ class Counts:
 
     consumed: int = 0
     failed: int = 0
+
+
+def consume_from_where(start: str | int) -> ConsumeFromWhere:
+    """The name of where a group begins: at "first", "last" or a time."""
+    names = {
+        "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    }
+    return names.get(str(start), ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
 
 
 def running_info(
