@@ -333,6 +333,7 @@ async def test_too_many_waiting_sends_are_refused_on_this_way_too(
 async def test_a_slave_learns_nothing(prepared: Prepared, lines: list[asyncio.StreamWriter]) -> None:
     def slave(desk: Desk) -> None:
         desk.config.store.broker_role = type(desk.config.store.broker_role).SLAVE
+        desk.config.broker_id = 1
 
     desk = await prepared(slave)
     desk.topic("T")

@@ -239,6 +239,7 @@ async def test_no_room_on_the_disk(prepared: Prepared) -> None:
 async def test_a_slave_takes_nothing(prepared: Prepared) -> None:
     def slave(desk: Desk) -> None:
         desk.config.store.broker_role = type(desk.config.store.broker_role).SLAVE
+        desk.config.broker_id = 1
 
     desk = await prepared(slave)
     desk.topic("T")
