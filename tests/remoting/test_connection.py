@@ -200,6 +200,21 @@ async def test_two_eruca_peers_agree_on_msgpack() -> None:
     assert seen == [frame.JSON, frame.MSGPACK, frame.MSGPACK, frame.JSON, frame.JSON, frame.JSON]
 
 
+async def test_the_offer_is_accepted_by_the_answer_to_it_however_late() -> None:
+    async with serving() as (desk, _, address):
+        channels = Channels()
+        connection = await channels.get(address)
+        first = connection.start_call(api.GET_MIN_OFFSET, of(1))  # carries the offer, and waits
+        for queue in range(3):
+            await connection.call(api.GET_MAX_OFFSET, of(queue))
+        assert connection.serialization == frame.JSON
+        desk.released.set()
+        await first
+        assert connection.serialization == frame.MSGPACK
+        assert (await connection.call(api.GET_MAX_OFFSET, of(7))).header.offset == 7
+        await channels.close()
+
+
 async def test_a_peer_that_does_not_echo_the_offer_is_spoken_to_in_json() -> None:
     frames: list[bytes] = []
 

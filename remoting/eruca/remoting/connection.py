@@ -64,10 +64,10 @@ class Connection(asyncio.Protocol):
         self.reader = self._router.reader
         self._on_made = on_made
         self._on_lost: list[Callable[[Connection], None]] = [on_lost] if on_lost is not None else []
-        self._serialization = serialization
+        self.serialization = serialization
         self._offering = offer
         self._offered: set[int] = set()
-        self._accepting = False
+        self._accepting: int | None = None  # the opaque of the request that offered msgpack
         self._seen_first = False
         self._signer = signer
         self._loop = asyncio.get_running_loop()
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
 
     def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
         extra: Mapping[str, str] | None = None
-        serialization = self._serialization
+        serialization = self.serialization
         if self._offering and not flag:
             self._offering = False
             self._offered.add(opaque)
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         header = reply.header
         size = len(body) if isinstance(body, bytes) else sum([len(piece) for piece in body])
         try:
-            if reply.code or header is None or reply.remark is not None or self._accepting:
+            if reply.code or header is None or reply.remark is not None or self._accepting is not None:
                 head = self._encode_reply(call, reply, size)
             else:
                 head = frame.encode_reply(call.serialization, asked.opaque, header, size)
@@ -176,8 +176,9 @@ class Connection(asyncio.Protocol):
             self._flush_soon()
 
     def _encode_reply(self, call: Call[Any], reply: Reply, size: int) -> bytes:
-        extra = _MSGPACK_OFFER if self._accepting else None
-        self._accepting = False
+        extra = None
+        if self._accepting is not None and self._accepting == call.opaque:
+            self._accepting, extra = None, _MSGPACK_OFFER
         return frame.encode(
             call.serialization, reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra
         )
@@ -247,7 +248,7 @@ class Connection(asyncio.Protocol):
         reader, dispatch = self.reader, self._router.dispatch
         if not self._seen_first:
             self._look_at_first(data)
-        express = None if self._accepting else self._router.express
+        express = None if self._accepting is not None else self._router.express
         out = self._out
         while True:
             if size - at >= 8:
@@ -281,13 +282,13 @@ class Connection(asyncio.Protocol):
             serialization, start, stop, _ = found
             if serialization == frame.JSON and b'"ErucaHeader":"msgpack"' in data[start:stop]:
                 head = frame.read(serialization, data[start:stop])
-                self._accepting = not head.flag
+                self._accepting = None if head.flag else head.opaque
 
     def _answered(self, head: frame.Head[Any], body: bytes) -> None:
         if head.opaque in self._offered:
             self._offered.discard(head.opaque)
             if frame.fields_of(head).get(frame.OFFER_FIELD) == "msgpack":
-                self._serialization = frame.MSGPACK
+                self.serialization = frame.MSGPACK
         self._calls.answered(head, body)
 
     # ------------------------------------------------------------------ state
