@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from eruca.broker.services.replication.frames import frame_head, report
 from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
 from tests.support.desk import Desk
 from tests.support.ports import free_broker_port
@@ -176,3 +178,29 @@ async def test_files_of_another_size_are_refused(
     await until(refused)
     assert slave.broker.store.figures().damaged_records == 0
     await slave.stop()
+
+
+async def test_a_heartbeat_for_another_place_than_the_logs_end_is_refused(tmp_path: Path, master: Desk) -> None:
+    """As Apache's slave: the master's next bytes could not be put here."""
+    filled(master, 3)
+    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await slave.start()
+    await caught_up(master, slave)
+    await slave.stop()
+    reports: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def misplaced(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reports.put_nowait(await reader.readexactly(8))
+        writer.write(frame_head(end(master) + 1, 0))
+        reports.put_nowait(await reader.read(8))
+        writer.close()
+
+    server = await asyncio.start_server(misplaced, "127.0.0.1", 0)
+    slave.config.store.ha_master_address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await slave.start()
+    async with asyncio.timeout(5):
+        assert await reports.get() == report(end(master))
+        assert await reports.get() == b""  # closed
+        assert await reports.get() == report(end(master))  # and here again
+    await slave.stop()
+    server.close()
