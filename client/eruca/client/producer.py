@@ -18,6 +18,7 @@ from eruca.client.batch import check_batch, encode_messages
 from eruca.client.compression import COMPRESS_FROM, compress
 from eruca.client.config import ClientSettings, check_group
 from eruca.client.errors import BadConfig, BadMessage, StateError, UsageError
+from eruca.client.faults import Faults
 from eruca.client.message import Message
 from eruca.client.routes import Route
 from eruca.client.selectors import RoundRobin, Selector
@@ -43,6 +44,7 @@ class Producer:
         compress_from: bytes of a body from which on it travels compressed.
         max_message_size: bytes of the largest body.
         new_topic_queues: queues of a topic that the first send creates.
+        fault_tolerance: brokers that failed or answered late are passed over for a while (sendLatencyFaultEnable).
         settings: what all clients share.
 
     Raises BadName, BadConfig and NoNameserver.
@@ -59,6 +61,7 @@ class Producer:
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
+        fault_tolerance: bool = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "producer")
@@ -77,6 +80,7 @@ class Producer:
         self.new_topic_queues = new_topic_queues
         self._settings = ClientSettings.choose(settings, nameserver)
         self._session: Session | None = None
+        self._faults = Faults() if fault_tolerance else None
         self._turns: dict[str, RoundRobin] = {}
         self._under_way = 0
         self._idle: asyncio.Event = asyncio.Event()
@@ -166,7 +170,7 @@ class Producer:
         key = identity.unique_keys().next(now)
         body, bits = compress(message.body, self.compress_from)
         header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
-        turn = self._turns.get(message.topic) if queue is None and selector is None else None
+        turn = self._turns.get(message.topic) if queue is None and selector is None and self._faults is None else None
         choose = self._choice(message, queue, selector, arg) if turn is None else turn.choose_of
         return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
 
@@ -237,7 +241,11 @@ class Producer:
         turn = self._turns.get(message.topic)
         if turn is None:
             turn = self._turns[message.topic] = RoundRobin()
-        return turn.choose_of
+        return turn.choose_of if self._faults is None else self._passing_over(self._faults, turn)
+
+    def _passing_over(self, faults: Faults, turn: RoundRobin) -> Choice:
+        now = self.session.loop.time
+        return lambda route, avoid: faults.choose(route, turn, int(now() * 1000))
 
     def _start(
         self,
@@ -259,6 +267,7 @@ class Producer:
             choose,
             attempts=1 if fixed is not None else 1 + self.retries,
             timeout=self.send_timeout if timeout is None else timeout,
+            faults=self._faults if fixed is None else None,
         )
         self._under_way += 1
         work.attempt()

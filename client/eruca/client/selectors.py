@@ -24,6 +24,11 @@ class RoundRobin:
     def __init__(self) -> None:
         self._next = random.randrange(1 << 30)
 
+    def step(self) -> int:
+        """The next number."""
+        self._next += 1
+        return self._next
+
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
         """The next queue, if there is a choice not one of the broker to ``avoid``."""
         self._next = start = self._next + 1

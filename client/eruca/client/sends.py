@@ -25,6 +25,7 @@ from eruca.client.errors import (
     TopicNotFound,
     translate,
 )
+from eruca.client.faults import Faults
 from eruca.client.routes import Route
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
@@ -86,6 +87,7 @@ class Send:
         "brokers",
         "choose",
         "endpoint",
+        "faults",
         "future",
         "header",
         "key",
@@ -93,6 +95,7 @@ class Send:
         "queue",
         "session",
         "start",
+        "taken",
         "timeout",
         "tries",
     )
@@ -109,6 +112,7 @@ class Send:
         *,
         attempts: int,
         timeout: float,
+        faults: Faults | None = None,
     ) -> None:
         self.producer = producer
         self.session = session
@@ -119,6 +123,9 @@ class Send:
         self.choose = choose
         self.attempts = attempts
         self.timeout = timeout
+        self.faults = faults
+        self.taken = 0.0
+        """When the broker of this attempt was chosen; 0 before and after."""
         self.start = session.loop.time()
         self.tries = 0
         self.brokers: tuple[str, ...] = ()
@@ -150,6 +157,7 @@ class Send:
         queue = self.queue = self.choose(route, brokers[-1] if brokers else None)
         self.header.queue_id = queue.queue_id
         self.brokers = (*brokers, queue.broker_name)
+        self.taken = self.session.loop.time() if self.faults is not None else 0.0
         self.tries += 1
         return queue
 
@@ -170,6 +178,7 @@ class Send:
                 address = await session.directory.master(queue.broker_name, self.header.topic)
                 connection = await session.connection(address)
         except TimeoutError as error:
+            self._note(failed=True)
             self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error or 'connecting took too long'})"))
         except ClientError as error:
             self._failed(error)
@@ -192,6 +201,7 @@ class Send:
         header = answer.header
         queue = self.queue
         assert queue is not None
+        self._note(failed=False)
         if answer.code and self.producer.retry_when_not_stored and self._may_retry():
             self.attempt()
             return
@@ -212,8 +222,16 @@ class Send:
             and self.session.loop.time() < self.start + self.timeout
         )
 
+    def _note(self, *, failed: bool) -> None:
+        """Let the table of faults know how the attempt went."""
+        taken, self.taken = self.taken, 0.0
+        if self.faults is not None and taken:
+            now, broker = self.session.loop.time(), self.brokers[-1]
+            self.faults.ended(broker, int((now - taken) * 1000), int(now * 1000), failed=failed)
+
     def _failed(self, error: ClientError) -> None:
         """Try again or give up."""
+        self._note(failed=True)
         if not should_retry(error):
             self.fail(error)
         elif self._may_retry():

@@ -98,6 +98,7 @@ class TransactionProducer(Producer):
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
+        fault_tolerance: bool = False,
         settings: ClientSettings | None = None,
     ) -> None:
         super().__init__(
@@ -109,6 +110,7 @@ class TransactionProducer(Producer):
             compress_from=compress_from,
             max_message_size=max_message_size,
             new_topic_queues=new_topic_queues,
+            fault_tolerance=fault_tolerance,
             settings=settings,
         )
         calling.check_callable(check, "check")
