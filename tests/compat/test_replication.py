@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from eruca.protocol.record import BatchEntry, Record, decode_records, encode_batch
+from tests.compat.clients import Clients, JavaClients, Letter, PythonClients
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eruca import ErucaBroker, ErucaNameServer
+from tests.support.java import Judge
 
 PULL, QUERY, COMMIT, OFFSET, SEND, SEND_BATCH, CREATE_GROUP = 11, 12, 15, 14, 310, 320, 200
 QUEUES = 4
@@ -194,3 +196,38 @@ def test_what_a_sync_master_acknowledged_is_on_its_killed_slave(
         assert reached == len(messages(alone, 1)) + (1 if 300 % QUEUES == 1 else 0)
     finally:
         alone.stop()
+
+
+@pytest.mark.parametrize("language", ["java", "python"])
+def test_clients_read_from_the_slave_while_the_master_is_dead(
+    tmp_path: Path, judge: Judge, python: PythonClients, fresh: Callable[[str], str], language: str
+) -> None:
+    clients: Clients = JavaClients(judge) if language == "java" else python
+    server = ErucaNameServer(tmp_path / "names")
+    master = ErucaBroker(tmp_path / "master", server.address, SETTINGS)
+    slave = ErucaBroker(tmp_path / "slave", server.address, SLAVE)
+    group = fresh("group")
+
+    def position(broker: Broker) -> int:
+        fields = [{"consumerGroup": group, "topic": "Replicated", "queueId": str(queue)} for queue in range(8)]
+        headers = [raw.ask(broker.address, OFFSET, each)[0] for each in fields]
+        return sum(int(header["extFields"]["offset"]) for header in headers if header["code"] == 0)
+
+    try:
+        with clients.producer(fresh("producers"), server.address) as producer:
+            producer.send([Letter("Replicated", b"%d" % number) for number in range(20)])
+            with clients.member(group, server.address, {"Replicated": "*"}) as member:
+                assert len(member.received(20)) == 20
+                assert member.consumed(20) == 20
+            wait_for(lambda: position(slave) == position(master) == 20, "the group's offsets on the slave")
+            producer.send([Letter("Replicated", b"%d" % number) for number in range(20, 40)])
+            wait_for(lambda: log_of(slave) == log_of(master), "equal logs")
+            master.process.kill()
+        with clients.member(group, server.address, {"Replicated": "*"}) as member:
+            assert {int(each.body) for each in member.received(20)} == set(range(20, 40))
+            assert member.consumed(40) == 40
+        wait_for(lambda: position(slave) == 40, "what was committed while the master was dead")
+    finally:
+        slave.stop()
+        master.stop()
+        server.stop()

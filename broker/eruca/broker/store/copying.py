@@ -182,8 +182,6 @@ class Copying:
         except ValueError as fault:
             log.error("copied_record_left_out", offset=offset, reason=str(fault))
             return
-        if not sys_flag & 4:
-            queue.next_offset = queue_offset + 1
         if not self._dispatch.pending:
             appending.wake()
         self._dispatch.pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))
