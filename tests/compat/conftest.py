@@ -56,8 +56,9 @@ def python() -> Iterator[PythonClients]:
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
     """A cluster of Apache RocketMQ 4.9.7."""
-    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache")) as cluster:
-        yield cluster
+    cluster = ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache"))
+    yield cluster
+    cluster.discard()
 
 
 @pytest.fixture(scope="session")

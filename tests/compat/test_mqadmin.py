@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
 import re
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eruca.admin.cli import run
 from tests.compat.columns import Printed, comparable, has_its_own_reason, keys, parsed
 from tests.compat.conftest import Cluster
 from tests.compat.record import GOLDEN, rendered
 from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin, session
 from tests.support.apache import ApacheCluster
-from tests.support.eruca import SCRIPTS, ErucaCluster
+from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 
-def eruca_mqadmin(home: Path) -> Mqadmin:
-    """Eruca's mqadmin, a process for each command as an operator runs it."""
-
-    def run(line: tuple[str, ...]) -> Outcome:
-        done = subprocess.run([SCRIPTS / "mqadmin", *line], capture_output=True, text=True, cwd=home, timeout=60)
-        return Outcome(line, done.stdout, done.stderr, done.returncode)
-
-    return run
+def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
+    """Eruca's mqadmin, without the start of a process for each of the many commands."""
+    out, err = io.StringIO(), io.StringIO()
+    status = asyncio.run(run(line, {}, out, err))
+    return Outcome(line, out.getvalue(), err.getvalue(), status)
 
 
 def transcript(cluster: Cluster, mqadmin: Mqadmin, judge: Judge) -> dict[str, list[Printed]]:
@@ -57,8 +58,8 @@ def test_apaches_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["apache", "eruca"])
 def test_erucas_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
-    with started(kind, tmp_path) as cluster:
-        printed = transcript(cluster, eruca_mqadmin(tmp_path), judge)
+    with started(kind, tmp_path) as cluster, contextlib.chdir(tmp_path):  # consumerStatus writes files where it is
+        printed = transcript(cluster, eruca_mqadmin, judge)
 
     assert printed.keys() == golden().keys()
     for command, expected in golden().items():
@@ -90,5 +91,15 @@ def codes(text: str) -> set[str]:
     return set(re.findall(r"(?:CODE: ?|\(code )(\d+)", text))
 
 
-def started(kind: str, home: Path) -> Cluster:
-    return ApacheCluster("4.9.7", home) if kind == "apache" else ErucaCluster(home)
+@contextlib.contextmanager
+def started(kind: str, home: Path) -> Iterator[Cluster]:
+    """A fresh cluster, for one session."""
+    if kind == "eruca":
+        with ErucaCluster(home) as cluster:
+            yield cluster
+    else:
+        apache = ApacheCluster("4.9.7", home)
+        try:
+            yield apache
+        finally:
+            apache.discard()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.compat.clients import JavaClients, Letter, Member, PythonClients, Queue, Seen
 from tests.compat.conftest import Cluster
-from tests.compat.test_mqadmin import eruca_mqadmin
-from tests.compat.transcript import Mqadmin, java_mqadmin
+from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin
+from tests.support.eruca import SCRIPTS
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
@@ -42,7 +42,7 @@ class Group:
 
 
 def test_members_of_both_sides_feel_a_reset(
-    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh, tmp_path: Path
+    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
 ) -> None:
     """Two groups at once: one is reset by Apache's mqadmin, the other by Eruca's."""
     name = topic(cluster, judge, QUEUES)
@@ -51,7 +51,7 @@ def test_members_of_both_sides_feel_a_reset(
         producer = stack.enter_context(JavaClients(judge).producer(fresh("producers"), cluster.address))
         groups = {
             mqadmin: stack.enter_context(members(fresh("group"), cluster, judge, python, name))
-            for mqadmin in (java_mqadmin(judge), eruca_mqadmin(tmp_path))
+            for mqadmin in (java_mqadmin(judge), eruca_mqadmin)
         }
         for n in range(QUEUES * EACH):
             producer.send([Letter(name, b"%d" % n)], "sync", queues[n % QUEUES])
@@ -78,6 +78,12 @@ def test_members_of_both_sides_feel_a_reset(
         for mqadmin, group in groups.items():
             assert moved[mqadmin] == {number: EACH for number in range(QUEUES)}
             assert group.received() == []
+
+
+def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
+    """Eruca's mqadmin as an operator runs it."""
+    done = subprocess.run([SCRIPTS / "mqadmin", *line], capture_output=True, text=True, timeout=60)
+    return Outcome(line, done.stdout, done.stderr, done.returncode)
 
 
 @contextlib.contextmanager

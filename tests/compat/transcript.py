@@ -6,6 +6,7 @@ with one Java member, a group that has gone. Knows neither who runs the commands
 
 import base64
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ BROKER = "broker-a"
 TOPIC = "Orders"
 ONLINE = "online-group"
 OFFLINE = "offline-group"
+_sessions = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -122,23 +124,27 @@ def session(mqadmin: Mqadmin, judge: Judge, name_server: str, broker: str) -> It
 @contextlib.contextmanager
 def _clients(judge: Judge, name_server: str) -> Iterator[list[dict[str, Any]]]:
     """Ten messages, a member that has consumed them, and a group that has come and gone."""
-    judge.call("producer", name="transcript-producer", group="transcript-producers", namesrv=name_server)
+    number = next(_sessions)
+    producer, member = f"producer-{number:06d}", f"member-{number:06d}"
+    judge.call("producer", name=producer, group="transcript-producers", namesrv=name_server)
     sent = []
     for n in range(10):
         queue = {"topic": TOPIC, "brokerName": BROKER, "queueId": n % 2}
         body = base64.b64encode(f"order {n}".encode()).decode()
         message = {"topic": TOPIC, "body": body, "tags": "TagA", "keys": f"key-{n}"}
-        sent += judge.call("send", name="transcript-producer", how="sync", messages=[message], queue=queue)
+        sent += judge.call("send", name=producer, how="sync", messages=[message], queue=queue)
+    judge.call("heartbeat", name=producer)
     for group in (OFFLINE, ONLINE):
-        judge.call("push", name=group, group=group, topics={TOPIC: "*"}, namesrv=name_server)
-        got = judge.call("received", name=group, atLeast=10, timeoutMs=30_000)["messages"]
+        judge.call("push", name=member, group=group, topics={TOPIC: "*"}, namesrv=name_server)
+        got = judge.call("received", name=member, atLeast=10, timeoutMs=30_000)["messages"]
         assert len(got) == 10, f"{group} got {len(got)} of 10 messages"
-        judge.call("consumed", name=group, atLeast=10, timeoutMs=10_000)
-        judge.call("stop", name=group)  # commits what it consumed
-    judge.call("push", name=ONLINE, group=ONLINE, topics={TOPIC: "*"}, namesrv=name_server)
-    judge.call("assigned", name=ONLINE, atLeast=2, timeoutMs=30_000)
+        judge.call("consumed", name=member, atLeast=10, timeoutMs=10_000)
+        judge.call("stop", name=member)  # commits what it consumed
+    judge.call("push", name=member, group=ONLINE, topics={TOPIC: "*"}, namesrv=name_server)
+    judge.call("assigned", name=member, atLeast=2, timeoutMs=30_000)
     try:
         yield sent
     finally:
-        judge.call("stop", name=ONLINE)
-        judge.call("stop", name="transcript-producer")
+        judge.call("stop", name=producer)
+        # Java's client sleeps 10 s for each reset before it stops; nobody waits for that.
+        judge.begin("stop", name=member)

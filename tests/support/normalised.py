@@ -10,7 +10,7 @@ _CLIENT_ID = r"\d+\.\d+\.\d+\.\d+@[\w#-]+"
 _TIME = r"\d{4}-\d\d-\d\d[ #T]\d\d:\d\d:\d\d(?:[,.:]\d{3})?"
 _MESSAGE_ID = r"\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b"
 _MILLISECONDS = r"\b1[5-9]\d{11}\b"
-_CLOCK = r"(?<=\))?\b\d+(?=ms\))"
+_CLOCK = r"\b\d+(?=ms\))"
 _VARIABLE = re.compile("|".join((_ADDRESS, _CLIENT_ID, _TIME, _MESSAGE_ID, _MILLISECONDS, _CLOCK)))
 
 

@@ -57,6 +57,7 @@ public final class Judge {
         OPERATIONS.put("serialize", Judge::serialize);
         OPERATIONS.put("admin", Admin::run);
         OPERATIONS.put("producer", Producing::start);
+        OPERATIONS.put("heartbeat", Producing::heartbeat);
         OPERATIONS.put("send", Producing::send);
         OPERATIONS.put("push", Pushing::start);
         OPERATIONS.put("received", Pushing::received);

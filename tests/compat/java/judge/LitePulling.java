@@ -17,6 +17,7 @@ final class LitePulling {
     static Object start(JsonObject request) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.get("group").getAsString());
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
+        consumer.setClientIP("127.0.0.1");
         consumer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         consumer.setVipChannelEnabled(Named.flag(request, "vip", false));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

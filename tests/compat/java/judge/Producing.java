@@ -28,6 +28,7 @@ final class Producing {
     static DefaultMQProducer open(JsonObject request) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(request.get("group").getAsString());
         producer.setNamesrvAddr(request.get("namesrv").getAsString());
+        producer.setClientIP("127.0.0.1");
         producer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         producer.setVipChannelEnabled(Named.flag(request, "vip", false));
         producer.setCompressMsgBodyOverHowmuch((int) Named.number(request, "compressOver", 4096));
@@ -36,6 +37,13 @@ final class Producing {
         producer.setDefaultTopicQueueNums((int) Named.number(request, "queues", 4));
         producer.start();
         return producer;
+    }
+
+    /** Makes the producer's group known to the brokers at once; by itself it does so every 30 s. */
+    static Object heartbeat(JsonObject request) {
+        Named.get(request, DefaultMQProducer.class).getDefaultMQProducerImpl().getMqClientFactory()
+            .sendHeartbeatToAllBrokerWithLock();
+        return true;
     }
 
     static Object send(JsonObject request) throws Exception {

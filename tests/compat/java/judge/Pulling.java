@@ -21,6 +21,7 @@ final class Pulling {
     static Object start(JsonObject request) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(request.get("group").getAsString());
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
+        consumer.setClientIP("127.0.0.1");
         consumer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         consumer.setVipChannelEnabled(Named.flag(request, "vip", false));
         consumer.start();

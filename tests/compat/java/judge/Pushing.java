@@ -50,6 +50,7 @@ final class Pushing {
     static DefaultMQPushConsumer open(JsonObject request) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.get("group").getAsString());
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
+        consumer.setClientIP("127.0.0.1");
         consumer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         consumer.setVipChannelEnabled(Named.flag(request, "vip", false));
         consumer.setConsumeFromWhere(
