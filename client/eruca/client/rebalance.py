@@ -26,7 +26,7 @@ def plan_change(
     owned: Collection[MessageQueue],
     strategy: Strategy,
 ) -> Change:
-    """Compare what ``client`` owns of a topic with what it should own of its ``queues``."""
-    wanted = set(strategy(client, sorted(queues), sort_clients(clients)))
+    """Compare what ``client`` owns of a topic with what it should own of its ``queues``; others are not its matter."""
+    wanted = set(strategy(client, sorted(queues), sort_clients(clients))).intersection(queues) if queues else set()
     have = set(owned)
     return Change(sorted(have - wanted), sorted(wanted - have))
