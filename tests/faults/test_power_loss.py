@@ -105,10 +105,12 @@ async def test_only_the_last_interval_is_lost_with_async_flush(tmp_path: Path, h
         store = disk.folder / "store"
         broker = await LoneBroker.start(tmp_path, store, ASYNC)
         try:
-            for number in rounds(3, 25, seconds=8):
+            for number in rounds(5, 25, seconds=8):
                 async with Load(broker.address, history, padding=random.randrange(300)) as load:
                     await operator.work(broker.address, number)
                     await load.until(random.randrange(500, 1000))
+                    while len(disk.tell("syncs", "/commitlog/0").split()) < 2:
+                        await load.until(load.answers[0] + 50)
                     disk.tell("off", random.randrange(1 << 30), how)
                     synced = [float(word) for word in disk.tell("syncs", "/commitlog/0").split()]
                     await asyncio.to_thread(broker.kill)
