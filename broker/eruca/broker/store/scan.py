@@ -119,7 +119,9 @@ class Scan:
             data = _bytes_of(segment, at, at + stripe)
             done = 0
             while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
-                if record.properties.endswith(b"\0") and not any(_bytes_of(segment, at + done + record.size, at + done + record.size + 8)):
+                if record.properties.endswith(b"\0") and not any(
+                    _bytes_of(segment, at + done + record.size, at + done + record.size + 8)
+                ):
                     return  # the log's last record, its end not written: no CRC covers the properties
                 yield record
                 done += record.size
