@@ -162,7 +162,9 @@ def between(node: Node, low: Node, high: Node) -> Node:
     """``node`` from ``low`` to ``high``, both included. Raises Invalid, also for constants in the wrong order."""
     if low.literal and high.literal and low.kind in NUMBERS and high.kind in NUMBERS:
         on_low, on_high = _conversions(low.kind, high.kind)
-        if (on_low(low.value) if on_low else low.value) > (on_high(high.value) if on_high else high.value):
+        least: Any = on_low(low.value) if on_low else low.value
+        greatest: Any = on_high(high.value) if on_high else high.value
+        if least > greatest:
             raise Invalid(f"BETWEEN {low.value} AND {high.value} has its ends in the wrong order")
     return all_of([ordered(node, ">=", low), ordered(node, "<=", high)])
 

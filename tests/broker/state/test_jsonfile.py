@@ -100,7 +100,7 @@ async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypat
 
 
 async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread of a waiter who was cancelled still writes; the next write begins after it, and newer content stays."""
+    """The thread of a waiter who was cancelled still writes; the next begins after it, and newer content stays."""
     entered, may_end = threading.Event(), threading.Event()
     under_way: list[bytes] = []
     most = 0
