@@ -14,13 +14,22 @@ import pytest
 
 from tests.support.disks import LossyDisk, needs_lossy_disk
 from tests.support.history import History, Told, holes, judge
-from tests.support.load import TOPIC, Load, read
+from tests.support.load import QUEUES, TOPIC, Load, read
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.programme import chance, rounds
 
 pytestmark = [needs_lossy_disk, pytest.mark.timeout(3600)]
-CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE = 17, 21, 200, 201, 15, 43, 314
+CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_OFFSET = (
+    17,
+    21,
+    200,
+    201,
+    15,
+    43,
+    314,
+    30,
+)
 ASYNC = {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "100", "flushCommitLogLeastPages": "0"}
 
 
@@ -94,6 +103,29 @@ async def test_nothing_is_lost_with_sync_flush(tmp_path: Path, how: str) -> None
         finally:
             broker.kill()
     assert history.acknowledged > 0
+
+
+async def test_a_broker_that_does_not_flush_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: fdatasync does nothing, and every send is acknowledged as durable."""
+    (tmp_path / "sitecustomize.py").write_text("import os\nos.fdatasync = lambda fd: None\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    history = History()
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, {"flushDiskType": "SYNC_FLUSH"})
+        try:
+            async with Load(broker.address, history) as load:
+                await load.until(200)
+                disk.tell("off", 1, "drop")
+                await asyncio.to_thread(broker.kill)
+            disk.come_back()
+            broker = await LoneBroker.start(tmp_path, store, {"flushDiskType": "SYNC_FLUSH"})
+            peer = await Peer().connect(broker.address)
+            assert (await peer.ask(MAX_OFFSET, {"topic": TOPIC, "queueId": 0})).fields["offset"] == "0"
+            await peer.close()
+            assert len(judge(history, {queue: [] for queue in range(QUEUES)})) == history.acknowledged >= 200
+        finally:
+            broker.kill()
 
 
 @pytest.mark.parametrize("how", ["drop", "torn"])
