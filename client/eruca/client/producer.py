@@ -17,9 +17,10 @@ from eruca.client import identity
 from eruca.client.batch import check_batch, encode_messages
 from eruca.client.compression import COMPRESS_FROM, compress
 from eruca.client.config import ClientSettings, check_group
-from eruca.client.errors import BadConfig, BadMessage, StateError, UsageError
+from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
 from eruca.client.faults import Faults
-from eruca.client.message import Message
+from eruca.client.message import Message, ReceivedMessage
+from eruca.client.requests import reply_to
 from eruca.client.routes import Route
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.sends import Choice, Send, SendEndpoint, SendResult
@@ -214,6 +215,68 @@ class Producer:
         header.queue_id = chosen.queue_id
         connection = await session.connection(await session.directory.master(chosen.broker_name, message.topic))
         connection.oneway(api.SEND_MESSAGE_V2, header, body)
+
+    # ------------------------------------------------------------------ request-reply
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the answer that one of its consumers gives by ``reply``.
+
+        Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, and CallTimeout when no answer came.
+        """
+        session, seconds = self.session, self.send_timeout if timeout is None else timeout
+        deadline = session.loop.time() + seconds
+        if not session.requests.known_everywhere:
+            await session.meet_all()
+            session.requests.known_everywhere = True
+        correlation, answer, more = session.requests.open(session.client_id, seconds)
+        try:
+            await self._start_with(api.SEND_MESSAGE_V2, message, more, queue, selector, arg, seconds)
+            async with asyncio.timeout_at(deadline):
+                return await answer
+        except TimeoutError as error:
+            if isinstance(error, CallTimeout):
+                raise
+            raise CallTimeout(
+                f"send request message to <{message.topic}> OK, but wait reply message timeout, "
+                f"{round(seconds * 1000)} ms."
+            ) from None
+        finally:
+            session.requests.close(correlation)
+
+    async def reply(self, question: ReceivedMessage, body: bytes, *, timeout: float | None = None) -> SendResult:
+        """Answer a message that was sent by ``request``; returns when the client that asked has the answer.
+
+        Raises BadMessage when the message asks nothing, and as ``send``.
+        """
+        message, more = reply_to(question, body)
+        return await self._start_with(api.SEND_REPLY_MESSAGE_V2, message, more, None, None, None, timeout)
+
+    def _start_with(
+        self,
+        endpoint: SendEndpoint,
+        message: Message,
+        more: str,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: object,
+        timeout: float | None,
+    ) -> asyncio.Future[SendResult]:
+        """Start a send with ``more`` in its properties than a user may give."""
+        message.check(self.max_message_size)
+        now = time.time()
+        key = identity.unique_keys().next(now)
+        body, bits = compress(message.body, self.compress_from)
+        header = self._header(message.topic, message.properties_text(key) + more, bits, message.flag, now)
+        choose = self._choice(message, queue, selector, arg)
+        return self._start(endpoint, header, body, key, choose, queue or selector, timeout)
 
     def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
         return SendMessageV2(

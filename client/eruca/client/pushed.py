@@ -1,4 +1,4 @@
-"""What brokers ask of this client, on its own connections: 39, 40, 220, 221, 307, 309.
+"""What brokers ask of this client, on its own connections: 39, 40, 220, 221, 307, 309, 326.
 
 Owns the requests and the form of the answers; a ``Reachable`` consumer knows what is true and does the work.
 Facts: ClientRemotingProcessor in 4.9.7.
@@ -20,7 +20,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers import clients, offsets
-from eruca.protocol.headers.send import CheckTransactionState
+from eruca.protocol.headers.send import CheckTransactionState, PushReplyMessage
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record
 from eruca.remoting import Call, Connection, Reply, Routes
@@ -75,6 +75,13 @@ def check_transaction(session: Session, call: Call[CheckTransactionState]) -> No
         producers[-1].ask(call.header, half, call.connection)
     else:
         log.warning("%s asks about a transaction of group %s, which is not here", call.connection.remote, group)
+
+
+@routes.on(api.PUSH_REPLY_MESSAGE_TO_CLIENT)
+def take_answer(session: Session, call: Call[PushReplyMessage]) -> Reply:
+    """326: the answer to a question of this client."""
+    session.requests.answered(call.header, call.body)
+    return Reply()
 
 
 @routes.on(api.NOTIFY_CONSUMER_IDS_CHANGED)

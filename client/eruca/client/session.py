@@ -27,6 +27,7 @@ from eruca.client.errors import (
 )
 from eruca.client.log import log
 from eruca.client.nameservers import Nameservers
+from eruca.client.requests import Requests
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import (
     ClusterInfo,
@@ -81,6 +82,7 @@ class Session:
         self.consumers: dict[str, ConsumerMember] = {}
         self.transactional: dict[str, list[pushed.Questioned]] = {}
         """Who answers questions about transactions, by producer group; the newest does."""
+        self.requests = Requests()
         self.forks = identity.fork_count()
         self._producers: dict[str, int] = {}
         self._greeted: set[Connection] = set()

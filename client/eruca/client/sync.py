@@ -177,6 +177,8 @@ class Producer(_Blocking[producer.Producer]):
     start_send = _submitting(producer.Producer.send)
     send_batch = _waiting(producer.Producer.send_batch)
     send_oneway = _waiting(producer.Producer.send_oneway)
+    request = _waiting(producer.Producer.request)
+    reply = _waiting(producer.Producer.reply)
 
 
 class TransactionProducer(_Blocking[transactions.TransactionProducer]):
@@ -190,6 +192,8 @@ class TransactionProducer(_Blocking[transactions.TransactionProducer]):
     start_send = _submitting(transactions.TransactionProducer.send)
     send_batch = _waiting(transactions.TransactionProducer.send_batch)
     send_oneway = _waiting(transactions.TransactionProducer.send_oneway)
+    request = _waiting(transactions.TransactionProducer.request)
+    reply = _waiting(transactions.TransactionProducer.reply)
     send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
 
 

@@ -1,0 +1,102 @@
+"""Request-reply: what a question and its answer carry, and the answers that are awaited.
+
+Owns the properties by which an answer finds who asked. A question is an ordinary message; its answer goes through the
+broker, which pushes it to the client that asked (326). Facts: DefaultMQProducerImpl.request, MessageUtil and
+ClientRemotingProcessor.processReplyMessage in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+
+from eruca.client.errors import BadMessage
+from eruca.client.log import log
+from eruca.client.message import Message, ReceivedMessage
+from eruca.protocol import names
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.send import PushReplyMessage
+from eruca.protocol.message import decode_properties
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import decode_record, encode_record, host_bytes
+
+_HOST_BITS = 0x30
+"""The bits of a sysFlag that say that a host is an IPv6 address."""
+
+
+class Requests:
+    """The questions of one client that wait for an answer."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
+        self.known_everywhere = False
+        """Whether all brokers were told of this client: an answer may come by any of them."""
+
+    def open(self, client_id: str, timeout: float) -> tuple[str, asyncio.Future[ReceivedMessage], str]:
+        """A question begins: its id, its answer, and what its properties get for it."""
+        correlation = str(uuid.uuid4())
+        answer = self._waiting[correlation] = asyncio.get_running_loop().create_future()
+        return correlation, answer, _properties(correlation, client_id, str(int(timeout * 1000)))
+
+    def close(self, correlation: str) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(correlation, None)
+
+    def answered(self, header: PushReplyMessage, body: bytes) -> None:
+        """An answer came."""
+        correlation = decode_properties((header.properties or "").encode()).get(names.CORRELATION_ID, "")
+        waiting = self._waiting.pop(correlation, None)
+        if waiting is None or waiting.done():
+            log.warning("an answer came to nobody's question: CORRELATION_ID %s of %s", correlation, header.born_host)
+            return
+        waiting.set_result(_received(header, body))
+
+
+def _properties(correlation: str, client_id: str, ttl: str) -> str:
+    return (
+        f"\x02{names.CORRELATION_ID}\x01{correlation}\x02{names.REPLY_TO_CLIENT}\x01{client_id}\x02{names.TTL}\x01{ttl}"
+    )
+
+
+def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
+    """An answer in the form of a stored message; it has no place in a log."""
+    record = encode_record(
+        topic=header.topic,
+        queue_id=header.queue_id,
+        queue_offset=0,
+        physical_offset=0,
+        body=body,
+        properties=(header.properties or "").encode(),
+        flag=header.flag,
+        sys_flag=header.sys_flag & ~_HOST_BITS,
+        born_timestamp=header.born_timestamp,
+        born_host=_host(header.born_host),
+        store_timestamp=header.store_timestamp,
+        store_host=_host(header.store_host),
+        reconsume_times=header.reconsume_times or 0,
+    )
+    return ReceivedMessage(decode_record(record), MessageQueue(header.topic, "", header.queue_id))
+
+
+def _host(text: str) -> bytes:
+    """An IPv4 host as a record has it; zeros for any other."""
+    address, _, port = text.lstrip("/").rpartition(":")
+    with contextlib.suppress(ProtocolError, ValueError):
+        host = host_bytes(address, int(port))
+        if len(host) == 8:
+            return host
+    return bytes(8)
+
+
+def reply_to(question: ReceivedMessage, body: bytes) -> tuple[Message, str]:
+    """The answer to a question, and what its properties get. Raises BadMessage for a message that asks nothing."""
+    found = question.properties
+    missing = [name for name in (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT) if name not in found]
+    if missing:
+        raise BadMessage(
+            f"create reply message fail, requestMessage error, property[{missing[0]}] is null: "
+            "only a message that was sent by request() can be answered."
+        )
+    more = _properties(found[names.CORRELATION_ID], found[names.REPLY_TO_CLIENT], found.get(names.TTL, "3000"))
+    return Message(names.reply_topic(found[names.CLUSTER]), body), f"\x02{names.MSG_TYPE}\x01reply{more}"
