@@ -8,6 +8,7 @@ this log, under SYNC_FLUSH on the disk; the reported log equals the master's up 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import cast
 
 import structlog
@@ -17,8 +18,9 @@ from eruca.broker.services.replication.frames import Frame, FrameReader, report
 from eruca.broker.store import CopyRefused, Store
 from eruca.protocol.errors import ProtocolError
 
-RETRY_AFTER = 1.0
-"""Seconds until the next try after one in which no log came; after another the next follows at once."""
+RETRY_AFTER = (0.5, 5.0)
+"""Seconds until the next try after one in which no log came, doubled each time up to the second; after any other the
+next follows at once."""
 CONNECT_TIMEOUT = 3.0
 """Seconds."""
 
@@ -70,17 +72,18 @@ class Following:
             self._link.report_if_advanced()
 
     async def _run(self) -> None:
+        pause, longest = RETRY_AFTER
         while True:
             self._told.clear()
             if self._address is None:
                 await self._told.wait()
-                continue
-            if not await self._follow_once(self._address):
-                try:
-                    async with asyncio.timeout(RETRY_AFTER):
+            elif await self._follow_once(self._address):
+                pause = RETRY_AFTER[0]
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
                         await self._told.wait()
-                except TimeoutError:
-                    pass
+                pause = min(pause * 2, longest)
 
     async def _follow_once(self, address: str) -> bool:
         """Follow by one connection to its end; whether any of the log came."""
