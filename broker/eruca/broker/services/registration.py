@@ -110,7 +110,7 @@ class Registration:
     def _lost(self, connection: Connection) -> None:
         """A nameserver forgets a broker whose connection ends, so register again soon."""
         for nameserver, due in self._due.items():
-            if nameserver.rpartition(":")[2] == connection.remote.rpartition(":")[2]:
+            if self._channels is not None and self._channels.ready(nameserver) is connection:
                 due.set()
 
     # ------------------------------------------------------------------ telling
