@@ -31,6 +31,8 @@ CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_
     30,
 )
 ASYNC = {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "100", "flushCommitLogLeastPages": "0"}
+ASYNC |= {"mappedFileSizeCommitLog": str(16 << 20)}
+"""One file holds the whole log, so that each flush is one fsync, whose beginning the disk tells."""
 
 
 class Operator:
