@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ async def test_killed_under_load(tmp_path: Path, mode: str) -> None:
         assert judge(history, everything) == []
         assert sum(map(len, everything.values())) >= history.acknowledged > 0
         print(f"{mode}: {history.acknowledged} acknowledged, 0 lost, slowest start {slowest:.1f} s")
-        assert slowest <= (5 if LONG else 10)  # seconds, on a machine that does much else in the short run
+        busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        assert slowest <= 5 * busy  # seconds, with the processors for itself
     finally:
         broker.kill()

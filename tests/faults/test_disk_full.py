@@ -13,11 +13,11 @@ from tests.support.disks import SmallDisk
 from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
-from tests.support.programme import chance, rounds
+from tests.support.programme import amount, chance, rounds
 
 pytestmark = pytest.mark.timeout(3600)
 SERVICE_NOT_AVAILABLE = 14
-SIZE = 16 << 20
+SIZE = amount(16, 64) << 20
 KEEP_ALL = {"diskMaxUsedSpaceRatio": "95", "cleanFileForciblyEnable": "false", "cleanResourceInterval": "100"}
 
 
@@ -78,7 +78,7 @@ async def test_old_files_make_room(tmp_path: Path) -> None:
         try:
             async with Load(broker.address, history, padding=16_000) as load:
                 async with asyncio.timeout(60):
-                    while history.acknowledged < 1500:  # 24 MB: more than the disk holds
+                    while history.acknowledged < amount(1500, 6000):  # 16 kB each: more than the disk holds
                         await load.until(load.answers[0] + 100)
                 await load.drained()
             assert broker.running, broker.output
