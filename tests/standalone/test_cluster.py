@@ -43,14 +43,16 @@ async def test_eruca_standalone_runs_until_it_is_told_to_stop(tmp_path: Path) ->
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    assert process.stdout is not None
-    line = (await process.stdout.readline()).decode()
-    found = re.match(r"nameserver on (\S+), broker on (\S+), files in", line)
-    assert found, line
-    async with Producer("writers", nameserver=found[1]) as producer:
-        await producer.send(Message("T1", b"hello"))
-    process.send_signal(signal.SIGTERM)
-    await process.communicate()
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        found = re.match(r"nameserver on (\S+), broker on (\S+), files in", line)
+        assert found, line
+        async with Producer("writers", nameserver=found[1]) as producer:
+            await producer.send(Message("T1", b"hello"))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
     assert process.returncode == 0
 
 
