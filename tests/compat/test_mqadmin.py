@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_apaches_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
             assert codes(now.stderr) == codes(was.stderr), f"{command} {was.options}"
 
 
+@pytest.mark.skipif("ERUCA_TORTURE" not in os.environ, reason="takes a minute; set ERUCA_TORTURE=1 to run it")
 def test_apaches_mqadmin_of_5x(judge5: Judge, tmp_path: Path) -> None:
     """It prints more columns and asks more; what 4.9.7 can do and cannot do on Eruca is the same for it."""
     with started("eruca", tmp_path) as cluster:
