@@ -34,7 +34,7 @@ test: venv ## every test but those that need Apache RocketMQ
 	@$(PYTEST) tests --ignore=tests/compat
 
 torture: venv ## the durability programme at length, about an hour (docs/durability.md; ERUCA_SEED=... for another run)
-	@ERUCA_TORTURE=1 ERUCA_KILLS=100 ERUCA_FLIPS=3000 $(PYTEST) tests/faults --timeout 7200 -v -s
+	@ERUCA_TORTURE=1 ERUCA_KILLS=100 ERUCA_FLIPS=2000 $(PYTEST) tests/faults --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat

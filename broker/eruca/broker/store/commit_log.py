@@ -120,9 +120,9 @@ class CommitLog:
         if last is not None and self.position < last.end:
             at = self.position - last.start
             last.allocate(at, BLANK_SIZE, 0)
-        segment = Segment(self.path / f"{start:020d}", start, self.segment_size)
-        if last is not None and self.position < last.end:
+            # Before there is a next file, so that a kill in between leaves no gap; without one the next record covers it.
             last.view[at : at + BLANK_SIZE] = encode_blank(last.end - self.position)
+        segment = Segment(self.path / f"{start:020d}", start, self.segment_size)
         self.segments.append(segment)
         self.new_files = True
         self.position = start
