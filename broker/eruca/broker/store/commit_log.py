@@ -120,7 +120,7 @@ class CommitLog:
         if last is not None and self.position < last.end:
             at = self.position - last.start
             last.allocate(at, BLANK_SIZE, 0)
-            # Before there is a next file: a kill in between leaves no gap, and the next record covers it.
+            # Before there is a next file: a kill in between leaves no gap. If none comes, the next record covers it.
             last.view[at : at + BLANK_SIZE] = encode_blank(last.end - self.position)
         segment = Segment(self.path / f"{start:020d}", start, self.segment_size)
         self.segments.append(segment)
