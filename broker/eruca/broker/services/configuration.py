@@ -61,10 +61,16 @@ class Configuration:
         return changed
 
     async def keep(self, changed: Mapping[str, str]) -> None:
-        """Write changes into the operator's file, where there is one. Raises OSError."""
+        """Write changes into the operator's file, where there is one. Raises OSError.
+
+        A caller who is cancelled does not let the next writer in: the thread at work ends first.
+        """
         if self.file is not None and changed:
-            async with self._writing:
-                await asyncio.to_thread(_amend, self.file.resolve(), dict(changed))
+            await asyncio.shield(self._write(self.file.resolve(), dict(changed)))
+
+    async def _write(self, path: Path, changed: dict[str, str]) -> None:
+        async with self._writing:
+            await asyncio.to_thread(_amend, path, changed)
 
     def text(self) -> str:
         """Every setting as ``name=value``, those without a value and secrets left out, and what else the file has."""
