@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eruca.client import sync
+from eruca.client import App, sync
 from eruca.standalone.cluster import Cluster
 from tests.client.conftest import small_broker
 
@@ -40,9 +41,20 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.run(cluster.stop())
 
 
+def start_and_stop(app: App) -> None:
+    """In place of a run that ends by a signal only."""
+
+    async def work() -> None:
+        async with app:
+            pass
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("code", examples())
 def test_an_example(code: str, nameserver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", nameserver)
+    monkeypatch.setattr(App, "run", start_and_stop)
     exec(compile(code, str(PAGE), "exec"), {"__name__": "__main__"})
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -79,6 +81,36 @@ def test_properties_as_they_travel() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("message", "name", "value"),
+    [
+        (Message("T", b"x", delay=1.5), "TIMER_DELAY_MS", "1500"),
+        (Message("T", b"x", delay=timedelta(days=2)), "TIMER_DELAY_MS", "172800000"),
+        (Message("T", b"x", deliver_at=1_800_000_000_000), "TIMER_DELIVER_MS", "1800000000000"),
+        (Message("T", b"x", deliver_at=datetime(2027, 1, 15, 8, tzinfo=UTC)), "TIMER_DELIVER_MS", "1800000000000"),
+    ],
+)
+def test_a_delay_of_its_own(message: Message, name: str, value: str) -> None:
+    assert decode_properties(message.properties_text("ID").encode())[name] == value
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"delay": -1}, "delay=-1: 0 or more seconds, or a timedelta, is expected"),
+        ({"delay": "1s"}, "delay='1s': 0 or more seconds, or a timedelta, is expected"),
+        ({"delay": float("nan")}, "delay=nan: 0 or more seconds, or a timedelta, is expected"),
+        ({"deliver_at": 1.5}, "deliver_at=1.5: a datetime or ms since 1970 is expected"),
+        ({"delay": 1, "delay_level": 1}, "a message takes one of delay_level, delay and deliver_at"),
+        ({"delay": 1, "deliver_at": 1}, "a message takes one of delay_level, delay and deliver_at"),
+    ],
+)
+def test_a_delay_that_is_none(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadMessage) as raised:
+        Message("T", b"x", **options)
+    assert str(raised.value) == sentence
+
+
 def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> ReceivedMessage:
     stored = encode_record(
         topic=topic,
@@ -145,6 +177,7 @@ def test_a_batch_is_written_entry_by_entry() -> None:
     ("messages", "sentence"),
     [
         ([], "messages are empty: a batch takes one message or more"),
+        ([Message("T", b"x", delay=1)], "TimeDelayLevel in not supported for batching"),
         ([Message("T", b"x", delay_level=1)], "TimeDelayLevel in not supported for batching"),
         ([Message("T", b"x"), Message("U", b"x")], "The topic of the messages in one batch should be the same"),
         (

@@ -1,5 +1,6 @@
 """Eruca's client for RocketMQ clusters: producers and consumers, asynchronous and blocking."""
 
+from eruca.client.app import App
 from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
 from eruca.client.consumer import PushConsumer
@@ -15,6 +16,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
 __all__ = [
+    "App",
     "ClientSettings",
     "Decision",
     "Delivery",

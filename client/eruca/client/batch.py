@@ -25,7 +25,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     first = messages[0]
     for message in messages:
         message.check(max_size)
-        if message.delay_level:
+        if message.delay_level or message.timer:
             raise BadMessage("TimeDelayLevel in not supported for batching")
         if message.topic != first.topic:
             raise BadMessage("The topic of the messages in one batch should be the same")

@@ -118,6 +118,10 @@ class BadAnswer(ClientError):
     """The peer's answer, or a stored message, does not follow the protocol."""
 
 
+class BadBody(ClientError, ValueError):
+    """A received body is not what its content type, or the serializer that was asked for, says."""
+
+
 class SendFailed(ClientError):
     """Every attempt of a send failed. ``__cause__`` is the error of the last one.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Self
 
 from eruca.client.errors import StateError
 from eruca.client.listeners import Later, Work
@@ -38,6 +40,18 @@ class Delivery(ReceivedMessage):
     def later(self, delay_level: int = 0) -> None:
         """It shall come again; ``delay_level`` as in ``Later``."""
         self._settle(Later(delay_level=delay_level))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Consumed when the block ends well; to come again when it raises, unless it was settled inside."""
+        if kind is None:
+            self.ack()
+        else:
+            self.later()
 
     def settle_by(self, call: Callable[[Callable[[Work], None], Work], object]) -> None:
         """Let ``call(function, work)`` settle it: for a thread that is not the event loop's."""

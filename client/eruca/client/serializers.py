@@ -1,0 +1,163 @@
+"""Values in place of bytes: how a body is written and read, and the property that says which way.
+
+Owns the serializers that come with the client, the register of content types, and what a misfit is told. A message
+carries the content type as a user property, so that any client of RocketMQ can see it; bodies without one are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from eruca.client.errors import BadBody, BadMessage, UsageError
+
+CONTENT_TYPE: Final = "contentType"
+"""The property with the type of the body, such as ``application/json``."""
+
+
+class Serializer(Protocol):
+    """Writes values as bodies and reads them again; ``dumps`` and ``loads`` may raise what they like."""
+
+    @property
+    def content_type(self) -> str:
+        """What travels in the property."""
+
+    def dumps(self, value: Any, /) -> bytes:
+        """The body."""
+
+    def loads(self, body: bytes, /) -> Any:
+        """The value."""
+
+
+class Bytes:
+    """Bytes as they are."""
+
+    content_type = "application/octet-stream"
+
+    def dumps(self, value: Any) -> bytes:
+        """The same bytes. Raises TypeError for anything else."""
+        return memoryview(value).tobytes()
+
+    def loads(self, body: bytes) -> bytes:
+        """The same bytes."""
+        return body
+
+
+class Text:
+    """Text in UTF-8."""
+
+    content_type = "text/plain; charset=utf-8"
+
+    def dumps(self, value: Any) -> bytes:
+        """The text's UTF-8. Raises TypeError for what is no text."""
+        return str.encode(value)
+
+    def loads(self, body: bytes) -> str:
+        """The text. Raises UnicodeDecodeError."""
+        return body.decode()
+
+
+class Json:
+    """JSON, of plain values, dataclasses and msgspec structs.
+
+    Args:
+        type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any JSON.
+    """
+
+    content_type = "application/json"
+
+    def __init__(self, type: Any = Any) -> None:
+        self._encoder = msgspec.json.Encoder()
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(type)
+
+    def dumps(self, value: Any) -> bytes:
+        """The value as JSON. Raises TypeError."""
+        return self._encoder.encode(value)
+
+    def loads(self, body: bytes) -> Any:
+        """The value, of the type. Raises msgspec.DecodeError."""
+        return self._decoder.decode(body)
+
+
+class MsgPack:
+    """MessagePack, of plain values, dataclasses and msgspec structs.
+
+    Args:
+        type: what ``loads`` gives and checks; default any value.
+    """
+
+    content_type = "application/msgpack"
+
+    def __init__(self, type: Any = Any) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(type)
+
+    def dumps(self, value: Any) -> bytes:
+        """The value as MessagePack. Raises TypeError."""
+        return self._encoder.encode(value)
+
+    def loads(self, body: bytes) -> Any:
+        """The value, of the type. Raises msgspec.DecodeError."""
+        return self._decoder.decode(body)
+
+
+BYTES: Final = Bytes()
+TEXT: Final = Text()
+JSON: Final = Json()
+MSGPACK: Final = MsgPack()
+
+_registered: dict[str, Serializer] = {each.content_type: each for each in (BYTES, TEXT, JSON, MSGPACK)}
+
+
+def register(serializer: Serializer) -> None:
+    """Let ``ReceivedMessage.value`` read this serializer's content type with it, in this process.
+
+    Raises UsageError unless it has a content type, ``dumps`` and ``loads``.
+    """
+    fits = all(callable(getattr(serializer, name, None)) for name in ("dumps", "loads"))
+    kind = getattr(serializer, "content_type", None)
+    if not fits or not isinstance(kind, str) or not kind.strip():
+        raise UsageError("A serializer has a content_type, which is a text, and the functions dumps and loads.")
+    _registered[kind] = serializer
+
+
+def dump(serializer: Serializer, value: object) -> bytes:
+    """The body for a value. Raises BadMessage when the serializer cannot write it."""
+    try:
+        return serializer.dumps(value)
+    except Exception as error:
+        raise BadMessage(
+            f"a value of type {type(value).__name__} cannot be written as {serializer.content_type}: {error}"
+        ) from error
+
+
+def load(content_type: str | None, body: bytes) -> Any:
+    """The value of a body of this content type; the body itself where there is none. Raises BadBody."""
+    if content_type is None:
+        return body
+    serializer = _registered.get(content_type) or _registered.get(_plain(content_type))
+    if serializer is None:
+        raise BadBody(
+            f'Nobody reads bodies of the content type "{content_type}" here: give serializers.register(...) one that '
+            "does, or take message.body."
+        )
+    return load_by(serializer, body)
+
+
+def load_by(serializer: Serializer, body: bytes) -> Any:
+    """The value of a body, by this serializer. Raises BadBody."""
+    try:
+        return serializer.loads(body)
+    except Exception as error:
+        raise BadBody(f"The body cannot be read as {serializer.content_type}: {error}") from error
+
+
+def _plain(content_type: str) -> str:
+    """``application/json; charset=utf-8`` is ``application/json``; texts are UTF-8 unless they say otherwise."""
+    kind, _, parameters = content_type.partition(";")
+    kind = kind.strip().lower()
+    charset = parameters.lower().replace(" ", "").replace('"', "")
+    if kind == "text/plain" and charset in ("", "charset=utf-8", "charset=us-ascii"):
+        return Text.content_type
+    return kind
