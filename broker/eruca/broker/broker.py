@@ -130,8 +130,10 @@ class Broker:
     def listen_on(self, port: int, ha_port: int | None = None) -> None:
         """Learn the ports that are really listened on; the HA port is ``port`` and one where it is not given."""
         ip = self.config.broker_ip1
+        ha_port = port + 1 if ha_port is None else ha_port
         self.address = f"{ip}:{port}"
-        self.ha_address = f"{self.config.broker_ip2}:{port + 1 if ha_port is None else ha_port}"
+        self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
+        self.configuration.bound = {"listenPort": port, "haListenPort": ha_port}
         self.store_host = _host_of(ip, port)
         self.store_host_hex = self.store_host.hex().upper()
         self.store_host_bits = STORE_HOST_V6 if len(self.store_host) > 8 else 0

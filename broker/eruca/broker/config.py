@@ -115,7 +115,7 @@ class StoreSettings:
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
-    """Without effect, as in RocketMQ: the HA port is the listening port and one."""
+    """Without effect, as in RocketMQ: the HA port is the listening port and one (that one is shown)."""
     ha_send_heartbeat_interval: int = 5000
     ha_housekeeping_interval: int = 20_000
     ha_transfer_batch_size: int = 32_768

@@ -1,7 +1,10 @@
 """The configuration over the wire: 26 shows it, 25 changes what may change while the broker runs."""
 
+import asyncio
 import json
+import os
 import stat
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -56,6 +59,13 @@ async def test_unknown_keys_of_the_file_are_kept_but_no_secret_is_shown(prepared
     table = await shown(desk)
     assert table["myOwnKey"] == "7"
     assert "hush" not in table.values()
+
+
+async def test_ports_are_shown_as_they_are_bound(desk: Desk) -> None:
+    assert desk.config.server.listen_port == 0, "any free port was asked for"
+    table = await shown(desk)
+    assert table["listenPort"] == desk.broker.address.rpartition(":")[2]
+    assert table["haListenPort"] == desk.broker.ha_address.rpartition(":")[2]
 
 
 # ---------------------------------------------------------------------- 25
@@ -124,6 +134,40 @@ async def test_a_file_behind_a_link_is_the_one_that_is_written(prepared: Prepare
     assert (await desk.ask(CHANGE, body=b"traceOn=false")).code == 0
     assert (desk.folder / "broker.conf").is_symlink()
     assert (desk.folder / "real.conf").read_text() == "traceOn=false\n"
+
+
+async def test_two_operators_at_once_both_have_their_change_kept(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first change is being written, the second waits: it would amend the file as it was before the first."""
+    desk = await prepared(with_file("traceOn=true\n"))
+    replace, to_thread = os.replace, asyncio.to_thread
+    reached, go_on = threading.Event(), threading.Event()
+    writers: list[object] = []
+
+    def slow(source: os.PathLike[str], target: os.PathLike[str]) -> None:
+        reached.set()
+        assert go_on.wait(20)
+        replace(source, target)
+
+    def counted(work: Callable[..., object], *arguments: object) -> Awaitable[object]:
+        writers.append(work)
+        return to_thread(work, *arguments)
+
+    monkeypatch.setattr(os, "replace", slow)
+    monkeypatch.setattr("eruca.broker.services.configuration.asyncio.to_thread", counted)
+    first = asyncio.ensure_future(desk.ask(CHANGE, body=b"fileReservedTime=48", within=20))
+    assert await to_thread(reached.wait, 20)
+    second = asyncio.ensure_future((await desk.peer()).ask(CHANGE, body=b"traceOn=false", within=20))
+    seen = await (await desk.peer()).ask(SHOW, within=20)
+    while "traceOn=false" not in seen.body.decode():  # until the second change holds
+        seen = await desk.ask(SHOW, within=20)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(writers) == 1
+    go_on.set()
+    assert [(await each).code for each in (first, second)] == [0, 0]
+    assert (desk.folder / "broker.conf").read_text() == "traceOn=false\nfileReservedTime=48\n"
 
 
 async def test_a_file_that_is_gone_is_said(prepared: Prepared) -> None:

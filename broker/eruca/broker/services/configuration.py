@@ -30,6 +30,8 @@ class Configuration:
     def __init__(self, config: BrokerConfig, clock: Callable[[], int], file: Path | None = None) -> None:
         self.version = DataVersion(timestamp=clock())
         self.file = file
+        self.bound: dict[str, int] = {}
+        """Settings of ports with the ports that are really listened on; shown instead of what was asked for."""
         self._config = config
         self._clock = clock
         self._known = settings_of(BrokerConfig)
@@ -73,13 +75,17 @@ class Configuration:
             await asyncio.to_thread(_amend, path, changed)
 
     def text(self) -> str:
-        """Every setting as ``name=value``, those without a value and secrets left out, and what else the file has."""
+        """Every setting as ``name=value``, those without a value and secrets left out, and what else the file has.
+
+        Ports are the ones that are listened on.
+        """
         shown = {
             key: item.text(self._config)
             for key, item in self._known.items()
             if item.get(self._config) is not None and not item.rules.secret
         }
-        return properties.write(shown | self._unknown())
+        bound = {key: str(port) for key, port in self.bound.items()}
+        return properties.write(shown | bound | self._unknown())
 
     def _unknown(self) -> dict[str, str]:
         if self.file is None:
