@@ -80,15 +80,15 @@ class Calls:
         except (Refused, ProtocolError) as error:
             receiver.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
 
-    def end(self) -> None:
-        """The connection is gone: no answer will come."""
+    def end(self, cause: str = "") -> None:
+        """The connection is gone: no answer will come. ``cause`` follows in the sentence that says so."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, {}
         for receiver, endpoint, _ in waiting.values():
             if not receiver.done():
-                text = f"the connection to <{self.remote}> ended during {endpoint.code.name}"
+                text = f"the connection to <{self.remote}> ended during {endpoint.code.name}{cause}"
                 receiver.set_exception(ConnectionLost(self.remote, text))
 
     def _wake_at(self, deadline: float) -> None:

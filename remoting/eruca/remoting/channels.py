@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,9 +16,10 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.header import Header
 from eruca.remoting.calls import Answer
-from eruca.remoting.connection import Connection, Signer
+from eruca.remoting.connection import Connection, Renamer, Signer
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
+from eruca.remoting.tls import why_no_handshake
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -27,7 +29,9 @@ class Channels:
     """Connections by address (``host:port``).
 
     ``router`` answers what peers ask over these connections; ``connect_timeout`` in seconds (connectTimeoutMillis in
-    4.9.7); ``serialization`` and ``offer`` as in Connection; ``on_lost`` is told of each connection that ends.
+    4.9.7); ``serialization``, ``offer``, ``signer`` and ``rename`` as in Connection; ``on_lost`` is told of each
+    connection that ends. With ``tls`` all connections are encrypted; certificates must name the host that was
+    connected to (or what ``host_names`` says for an address), or ``server_name`` where that is given.
     """
 
     def __init__(
@@ -38,6 +42,9 @@ class Channels:
         serialization: int = frame.JSON,
         offer: bool = True,
         signer: Signer | None = None,
+        rename: Renamer | None = None,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
         self._router = router
@@ -45,6 +52,11 @@ class Channels:
         self._serialization = serialization
         self._offer = offer
         self._signer = signer
+        self._rename = rename
+        self._tls = tls
+        self._server_name = server_name
+        self.host_names: dict[str, str] = {}
+        """The name by which an address was found, where that is to be in its certificate."""
         self._on_lost = on_lost
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
@@ -77,9 +89,11 @@ class Channels:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(self._make, host.strip("[]"), int(port))
+                _, connection = await loop.create_connection(
+                    self._make, host.strip("[]"), int(port), **self._security(address, host.strip("[]"))
+                )
         except (OSError, OverflowError) as error:  # TimeoutError is an OSError
-            reason = _reason(error)
+            reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
             raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
         if self._closed:
             connection.abort()
@@ -88,6 +102,16 @@ class Channels:
         connection.on_close(lambda ended: self._forget(address, ended))
         return connection
 
+    def _security(self, address: str, host: str) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        return {
+            "ssl": self._tls,
+            "server_hostname": self._server_name or self.host_names.get(address, host),
+            "ssl_handshake_timeout": self._connect_timeout,
+            "ssl_shutdown_timeout": 1.0,
+        }
+
     def _make(self) -> Connection:
         return Connection(
             self._router,
@@ -95,6 +119,7 @@ class Channels:
             serialization=self._serialization,
             offer=self._offer,
             signer=self._signer,
+            rename=self._rename,
         )
 
     def _forget(self, address: str, connection: Connection) -> None:

@@ -21,18 +21,23 @@ from eruca.remoting.calls import Answer, Calls, Receiver
 from eruca.remoting.errors import ConnectionLost
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
+from eruca.remoting.tls import why_not_accepted
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
 Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
 """Given all fields and the body of a request, the fields that sign it."""
+Renamer = Callable[[Header], Header]
+"""Given the header of a request, one with the names that the peer knows; it must not change the one it gets."""
 
 WRITE_HIGH_WATER = 4 * 1024 * 1024
 """Bytes waiting to be sent above which a connection is not read any more."""
 _JOIN_UP_TO = 16 * 1024
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
+_NEVER_SIGNED = "_UNIQUE_KEY_QUERY"
+"""A field that 4.9 leaves out of the signature and 5.x does not: a signed request goes without it (it only bounds)."""
 
 
 class Connection(asyncio.Protocol):
@@ -41,6 +46,7 @@ class Connection(asyncio.Protocol):
     ``remote`` and ``local`` are ``ip:port``; ``congested`` tells that the peer does not read what is sent to it.
     With ``offer`` the first request offers Eruca's own header serialization,
     and only a peer that accepts is spoken to in it; ``serialization`` is what is used otherwise.
+    Requests are renamed by ``rename`` first and signed by ``signer`` then, where those are given.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class Connection(asyncio.Protocol):
         serialization: int = frame.JSON,
         offer: bool = False,
         signer: Signer | None = None,
+        rename: Renamer | None = None,
     ) -> None:
         self.remote = ""
         self.local = ""
@@ -70,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._accepting: int | None = None  # the opaque of the request that offered msgpack
         self._seen_first = False
         self._signer = signer
+        self._rename = rename
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._rest = bytearray()
@@ -126,18 +134,31 @@ class Connection(asyncio.Protocol):
     def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
         extra: Mapping[str, str] | None = None
         serialization = self.serialization
+        header: Header | None = ask if ask is None or self._rename is None else self._rename(ask)
         if self._offering and not flag:
             self._offering = False
             self._offered.add(opaque)
             extra, serialization = _MSGPACK_OFFER, frame.JSON
         if self._signer is not None:
-            extra = {**(extra or {}), **self._signer({**(ask.fields() if ask else {}), **(extra or {})}, body)}
-        head = frame.encode(serialization, endpoint.code, opaque, flag, ask, len(body), None, extra)
+            header, extra = None, self._sign(self._signer, header, extra, serialization, body)
+        head = frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
         self._out.append(head)
         if body:
             self._out.append(body)
         self._out_size += len(head) + len(body)
         self._flush_soon()
+
+    @staticmethod
+    def _sign(
+        signer: Signer, header: Header | None, extra: Mapping[str, str] | None, serialization: int, body: bytes
+    ) -> dict[str, str]:
+        """All fields of a signed request."""
+        fields = {**(header.fields() if header is not None else {}), **(extra or {})}
+        fields.pop(_NEVER_SIGNED, None)
+        if serialization == frame.ROCKETMQ:  # an empty text is null after it, and Java signs that as "null"
+            fields = {name: text for name, text in fields.items() if text}
+        fields.update(signer(fields, body))
+        return fields
 
     # ------------------------------------------------------------------ answering
 
@@ -335,12 +356,23 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         self.closed = True
         self._out.clear()
-        self._calls.end()
+        self._calls.end(self._why_ended(exc))
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []
         for callback in callbacks:
             callback(self)
+
+    def _why_ended(self, error: Exception | None) -> str:
+        """What may have been the cause, to be read after "the connection ended"; empty where nothing is known."""
+        refused = why_not_accepted(error)
+        if refused is not None:
+            return f": {refused}"
+        if self._seen_first or self._transport is None:
+            return ""
+        if self._transport.get_extra_info("ssl_object") is None:
+            return ", before the peer said anything: if it serves TLS only, TLS must be set here, too"
+        return ", before the peer said anything: if it asks for certificates, certificate_file must be set here"
 
 
 def _address(name: object) -> str:

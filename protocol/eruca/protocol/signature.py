@@ -1,0 +1,56 @@
+"""Signed requests: who asks, and the proof that it is so.
+
+Owns what a signature covers and how it is computed; both ends use it. Pure. Invariant: no secret is part of a ``repr``
+or of an error. Facts: AclClientRPCHook, AclUtils.combineRequestContent and AclSigner in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+ACCESS_KEY: Final = "AccessKey"
+SECURITY_TOKEN: Final = "SecurityToken"
+SIGNATURE: Final = "Signature"
+
+
+def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
+    """The signature of a request: all its fields but the signature, and its body."""
+    names = sorted(fields) if "".join(fields).isascii() else sorted(fields, key=_in_java)
+    text = "".join([fields[name] for name in names if name != SIGNATURE])
+    made = hmac.digest(secret_key.encode(), text.encode() + body, hashlib.sha1)
+    return base64.b64encode(made).decode()
+
+
+def _in_java(name: str) -> bytes:
+    """Java's order of texts is that of their UTF-16 units."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The account in whose name requests are made (accessKey, secretKey and securityToken in Java).
+
+    Raises ValueError for an empty key. What is shown of it is the access key alone.
+    """
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.access_key or not self.secret_key:
+            missing = "access_key" if not self.access_key else "secret_key"
+            raise ValueError(f"the {missing} is empty: requests are signed with an access key and its secret key")
+
+    def __call__(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """The fields that sign a request with these fields and this body."""
+        made = {ACCESS_KEY: self.access_key}
+        if self.security_token is not None:
+            made[SECURITY_TOKEN] = self.security_token
+        made[SIGNATURE] = sign({**fields, **made}, body, self.secret_key)
+        return made

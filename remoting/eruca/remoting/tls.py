@@ -1,0 +1,112 @@
+"""TLS on the side that connects: whom to trust, how to prove oneself, and why a handshake failed.
+
+Owns the settings, the context that is made of them, and the sentences. Reads the files when the context is made.
+Invariant: a server's certificate is checked unless ``verify=False`` is written; no password is ever shown.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from os import PathLike
+
+File = str | PathLike[str] | None
+
+
+class BadTls(ValueError):
+    """A setting of TLS that cannot be used; the sentence says which."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tls:
+    """How connections are encrypted.
+
+    Args:
+        ca_file: the certificates that are trusted, PEM (tls.client.trustCertPath); None trusts this system's.
+        certificate_file: this client's certificate and its chain, PEM, for servers that ask for one (mutual TLS).
+        key_file: the key of that certificate, PEM; None where the certificate's file has it.
+        key_password: of an encrypted key.
+        verify: whether a server must show a certificate that is trusted. Without it anyone can pose as the server.
+        check_hostname: whether the certificate must name the host (or address) that was connected to. Brokers are
+            connected to as they registered, mostly by address.
+        server_name: the name that every server's certificate must have instead.
+    """
+
+    ca_file: File = None
+    certificate_file: File = None
+    key_file: File = None
+    key_password: str | None = field(default=None, repr=False)
+    verify: bool = True
+    check_hostname: bool = True
+    server_name: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What connections are made with. Raises BadTls for files that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ValueError) as error:
+            raise BadTls(f'the certificates in ca_file="{self.ca_file}" cannot be read: {_reason(error)}') from None
+        context.check_hostname = self.verify and self.check_hostname
+        if not self.verify:
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate_file is not None:
+            self._load_certificate(context, self.certificate_file)
+        elif self.key_file is not None:
+            raise BadTls("key_file is given without certificate_file: a key proves nothing without its certificate")
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext, file: str | PathLike[str]) -> None:
+        def password() -> str:
+            if self.key_password is None:
+                raise BadTls(f'the key of "{file}" is encrypted: give its key_password')
+            return self.key_password
+
+        try:
+            context.load_cert_chain(file, self.key_file, password)
+        except (OSError, ValueError) as error:
+            if isinstance(error, BadTls):
+                raise
+            raise BadTls(
+                f'certificate_file="{file}" and key_file="{self.key_file or file}" cannot be used: {_reason(error)}; '
+                "PEM files that belong together are expected, and the key_password of an encrypted key"
+            ) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def why_no_handshake(error: Exception) -> str | None:
+    """Why TLS could not be begun with a server that was reached; None for what is not of TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = error.verify_message
+        if "ostname mismatch" in said or "address mismatch" in said:
+            return (
+                f"its certificate is for another host ({said.rstrip('.')}): connect by a name that it has, or say "
+                "which one is expected with server_name"
+            )
+        return f"its certificate is not trusted ({said}): name the CA that signed it with ca_file"
+    if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" not in str(error):
+        refused = why_not_accepted(error)
+        if refused is not None:
+            return refused
+        if not isinstance(error, ssl.SSLEOFError):
+            return f"the TLS handshake failed ({_reason(error)})"
+    if isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return "the server broke off the TLS handshake: it may serve no TLS (tls.server.mode=disabled in RocketMQ)"
+    return None
+
+
+def why_not_accepted(error: BaseException | None) -> str | None:
+    """Why a server ended a connection for the sake of this client's certificate; None where that is not the cause."""
+    text = str(error).upper()
+    if not isinstance(error, ssl.SSLError) or "ALERT" not in text:
+        return None
+    if any(word in text for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")):
+        return (
+            f"the server does not accept this client's certificate ({_reason(error)}): give certificate_file and "
+            "key_file of one that it trusts"
+        )
+    return None

@@ -1,0 +1,143 @@
+"""Encrypted connections: who is trusted, who is not, and what is said then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eruca.protocol import api
+from eruca.protocol.header import Empty
+from eruca.remoting import BadTls, Call, Channels, ConnectFailed, Connection, ConnectionLost, Reply, Router, Routes, Tls
+from tests.support.certificates import PASSWORD, Certificates
+
+routes: Routes[None] = Routes()
+
+
+@routes.on(api.GET_BROKER_RUNTIME_INFO)
+def echo(_: None, call: Call[Any]) -> Reply:
+    return Reply(header=Empty(), body=call.body)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@asynccontextmanager
+async def server(certificates: Certificates | None, *, ask_clients: bool = False) -> AsyncIterator[str]:
+    """A server's address; without certificates it speaks no TLS."""
+    loop = asyncio.get_running_loop()
+    made: set[Connection] = set()
+    context = certificates.server_context(ask_clients=ask_clients) if certificates is not None else None
+    listening = await loop.create_server(
+        lambda: Connection(Router(None, [routes]), on_made=made.add), "127.0.0.1", 0, ssl=context
+    )
+    try:
+        yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    finally:
+        listening.close()
+        for connection in made:
+            connection.abort()
+        await asyncio.sleep(0)  # asyncio ends aborted transports in its next round
+
+
+async def ask(address: str, tls: Tls | None, body: bytes = b"hello") -> bytes:
+    channels = Channels(tls=tls.context() if tls else None, server_name=tls.server_name if tls else None)
+    try:
+        return (await channels.call(address, api.GET_BROKER_RUNTIME_INFO, body=body, timeout=10)).body
+    finally:
+        await channels.close()
+
+
+async def test_a_server_whose_certificate_is_trusted(certificates: Certificates) -> None:
+    large = bytes(range(256)) * 4096
+    async with server(certificates) as address:
+        assert await ask(address, Tls(ca_file=certificates.ca_file), large) == large
+
+
+async def test_a_server_that_nobody_vouches_for(certificates: Certificates) -> None:
+    async with server(certificates) as address:
+        with pytest.raises(ConnectFailed, match=r"its certificate is not trusted .*name the CA .* with ca_file"):
+            await ask(address, Tls())
+
+
+async def test_a_server_that_nobody_vouches_for_is_taken_when_asked_to(certificates: Certificates) -> None:
+    async with server(certificates) as address:
+        assert await ask(address, Tls(verify=False)) == b"hello"
+
+
+async def test_a_certificate_for_another_host(tmp_path: Path) -> None:
+    elsewhere = Certificates(tmp_path, ("broker.example",))
+    async with server(elsewhere) as address:
+        with pytest.raises(ConnectFailed, match=r"its certificate is for another host .*server_name"):
+            await ask(address, Tls(ca_file=elsewhere.ca_file))
+        assert await ask(address, Tls(ca_file=elsewhere.ca_file, server_name="broker.example")) == b"hello"
+        assert await ask(address, Tls(ca_file=elsewhere.ca_file, check_hostname=False)) == b"hello"
+
+
+async def test_a_name_that_led_to_an_address_is_looked_for(tmp_path: Path) -> None:
+    elsewhere = Certificates(tmp_path, ("broker.example",))
+    async with server(elsewhere) as address:
+        channels = Channels(tls=Tls(ca_file=elsewhere.ca_file).context())
+        channels.host_names[address] = "broker.example"
+        assert (await channels.call(address, api.GET_BROKER_RUNTIME_INFO, body=b"hello")).body == b"hello"
+        await channels.close()
+
+
+@pytest.mark.parametrize("locked", [False, True])
+async def test_a_server_that_asks_for_a_certificate(certificates: Certificates, locked: bool) -> None:
+    own = certificates.client
+    mutual = Tls(
+        ca_file=certificates.ca_file,
+        certificate_file=own.certificate,
+        key_file=own.encrypted_key if locked else own.key,
+        key_password=PASSWORD if locked else None,
+    )
+    async with server(certificates, ask_clients=True) as address:
+        assert await ask(address, mutual) == b"hello"
+
+
+async def test_a_server_that_asks_for_a_certificate_and_gets_none(certificates: Certificates) -> None:
+    async with server(certificates, ask_clients=True) as address:
+        with pytest.raises(ConnectionLost, match="if it asks for certificates, certificate_file must be set"):
+            await ask(address, Tls(ca_file=certificates.ca_file))
+
+
+async def test_a_server_without_tls(certificates: Certificates) -> None:
+    async with server(None) as address:
+        with pytest.raises(ConnectFailed, match="broke off the TLS handshake: it may serve no TLS"):
+            await ask(address, Tls(ca_file=certificates.ca_file))
+
+
+async def test_a_server_with_tls_only(certificates: Certificates) -> None:
+    async with server(certificates) as address:
+        with pytest.raises(ConnectionLost, match="if it serves TLS only, TLS must be set here, too"):
+            await ask(address, None)
+
+
+def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.pem"
+    own = certificates.client
+    for tls, sentence in (
+        (Tls(ca_file=nothing), "No such file"),
+        (Tls(ca_file=own.key), "cannot be read"),
+        (Tls(certificate_file=nothing), "No such file"),
+        (Tls(certificate_file=own.certificate, key_file=certificates.server.key), "cannot be used: .*mismatch"),
+        (Tls(certificate_file=own.certificate, key_file=own.encrypted_key), "is encrypted: give its key_password"),
+        (
+            Tls(certificate_file=own.certificate, key_file=own.encrypted_key, key_password="wrong"),
+            "cannot be used",
+        ),
+        (Tls(key_file=own.key), "without certificate_file"),
+    ):
+        with pytest.raises(BadTls, match=sentence):
+            tls.context()
+
+
+def test_no_password_is_shown() -> None:
+    assert "sesame" not in repr(Tls(key_password=PASSWORD))
