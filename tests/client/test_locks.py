@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from eruca.client.config import ClientSettings
+from eruca.client.errors import BadConfig
 from eruca.client.locks import QueueLocks
 from eruca.client.session import Session
 from eruca.protocol.codes import RequestCode
 from eruca.protocol.queues import MessageQueue
+from tests.client.conftest import eventually
 from tests.support.scripted import Scripted
 
 A0, A1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
@@ -91,3 +94,49 @@ async def test_locks_are_given_back_once(locks: QueueLocks, server: Scripted) ->
     await locks.release([A0, A1])
     assert server.unlocked == [[A0, A1]]
     assert not locks.held(A0)
+
+
+async def test_a_lost_lock_counts_again_only_when_the_member_has_caught_up(
+    locks: QueueLocks, clock: Clock, server: Scripted
+) -> None:
+    asked: list[MessageQueue] = []
+    knows = False
+
+    async def catch_up(queue: MessageQueue) -> bool:
+        asked.append(queue)
+        assert not locks.held(queue)
+        return knows
+
+    locks.catch_up = catch_up
+    assert await locks.take(A0)
+    clock.now += 29
+    await locks.renew()
+    assert asked == []  # it was never lost
+    clock.now += 31
+    await locks.renew()
+    assert asked == [A0] and not locks.held(A0)
+    knows = True
+    assert await locks.take(A0)
+    assert asked == [A0, A0] and locks.held(A0)
+
+
+async def test_a_lock_ends_with_the_connection_that_brought_it(locks: QueueLocks, server: Scripted) -> None:
+    assert await locks.take(A0)
+    for connection in tuple(server.connections):
+        connection.abort()
+    await eventually(lambda: not locks.held(A0))
+    await locks.renew()
+    assert locks.held(A0)
+
+
+async def test_an_answer_under_way_does_not_bring_back_what_was_released(locks: QueueLocks, server: Scripted) -> None:
+    assert await locks.take(A0)
+    await asyncio.gather(locks.renew(), locks.release([A0]))
+    assert not locks.held(A0) and not locks.wanted(A0)
+    await locks.renew()
+    assert server.locked == [[A0], [A0]]
+
+
+def test_locks_are_renewed_before_they_end() -> None:
+    with pytest.raises(BadConfig, match="must be renewed before they end"):
+        ClientSettings(lock_lifetime=5.0)

@@ -14,6 +14,7 @@ from eruca.client.consumer import PushConsumer as Consumer
 from eruca.client.errors import BadConfig, ClientError
 from eruca.client.listeners import Outcome
 from eruca.client.orderly import Orderly
+from eruca.client.positions import BrokerPositions
 from eruca.client.returns import Returns
 from eruca.protocol.record import Record
 from tests.client.conftest import Lab, Seen, eventually
@@ -290,6 +291,52 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, monkeypatc
         await processing.keep()
         await seen.reaches(6)
     assert seen.bodies[-1] == b"later"
+
+
+async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the successor consumed does not come again, and its offset is not put back."""
+    monkeypatch.setattr("eruca.client.orderly.LOCK_AGAIN", 0.02)
+    await fill(lab, 10, queues=1)
+    seen, go_on = Seen(), asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        if message.body == b"2":
+            await go_on.wait()
+
+    async with orderly(lab, listener, offset_interval=0.05) as consumer:
+        await eventually(lambda: b"2" in seen.bodies)
+        broker = lab.cluster.broker.broker
+        owner = broker.locks.owner("g", QUEUE, broker.clock())
+        assert owner is not None
+        broker.locks.unlock("g", [QUEUE], owner)
+        broker.locks.lock("g", [QUEUE], "a successor", broker.clock())
+        processing = consumer._processing
+        assert isinstance(processing, Orderly)
+        await processing.keep()
+        broker.offsets.commit("g", "T", 0, 8)
+        go_on.set()
+        await eventually(lambda: processing._lines[QUEUE].busy is None)
+        broker.locks.unlock("g", [QUEUE], "a successor")
+        await eventually(lambda: b"9" in seen.bodies)
+    assert [each for each in seen.bodies if each != b"first"] == [b"0", b"1", b"2", b"7", b"8", b"9"]
+    assert (await lab.offsets("g", "T"))[0] == 11
+
+
+async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    await lab.send("T", *[b"first"] * 4)
+    broker = lab.cluster.broker.broker
+
+    async def fails(self: BrokerPositions, queue: MessageQueue) -> int:
+        assert broker.locks.owner("g", queue, broker.clock()) is not None
+        raise ClientError("away")
+
+    monkeypatch.setattr(BrokerPositions, "load", fails)
+    async with orderly(lab, Seen().coroutine) as consumer:
+        assert consumer.queues == []
+        assert broker.locks.owner("g", QUEUE, broker.clock()) is None
 
 
 async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

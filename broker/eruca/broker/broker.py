@@ -77,7 +77,7 @@ class Broker:
             BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         )
         self.clients = Clients()
-        self.locks = Locks()
+        self.locks = Locks(config.rebalance_lock_max_live_time)
         self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave)
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.remoting.settings import setting
@@ -215,6 +216,9 @@ class BrokerConfig:
     expect_consumer_num_use_filter: int = setting(32, at_least=1)
     max_error_rate_of_bloom_filter: int = setting(20, at_least=1, at_most=99)
     filter_data_clean_time_span: int = setting(86_400_000, at_least=0, live=True)
+    rebalance_lock_max_live_time: int = setting(EXPIRE_AFTER, at_least=1)
+    """How long a queue's lock lives that is not renewed; clients must give theirs up before
+    (rocketmq.broker.rebalance.lockMaxLiveTime)."""
     compressed_register: bool = False
     force_register: bool = True
     register_broker_timeout_mills: int = setting(6000, at_least=1)

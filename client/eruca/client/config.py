@@ -36,6 +36,9 @@ class ClientSettings:
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
         route_interval: how often routes are asked for again (pollNameServerInterval).
         heartbeat_interval: how often brokers are told of this client (heartbeatBrokerInterval).
+        lock_lifetime: how long a lock of an orderly consumer counts when it cannot be renewed; less than at the broker
+            (there 60 s), so that no two members consume a queue at once (rocketmq.client.rebalance.lockMaxLiveTime).
+        lock_interval: how often locks are renewed (rocketmq.client.rebalance.lockInterval).
         header: how the headers of requests are written. ``JSON`` and ``ROCKETMQ`` are understood by every server
             (``rocketmq.serialize.type`` in Java); with ``MSGPACK`` each connection begins with JSON and an offer, and
             goes over to msgpack only when the server, an Eruca one, takes the offer.
@@ -49,6 +52,8 @@ class ClientSettings:
     request_timeout: float = 3.0
     route_interval: float = 30.0
     heartbeat_interval: float = 30.0
+    lock_lifetime: float = 30.0
+    lock_interval: float = 20.0
     header: Literal["JSON", "ROCKETMQ", "MSGPACK"] = "JSON"
 
     @classmethod
@@ -67,6 +72,11 @@ class ClientSettings:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not value > 0:
                 raise BadConfig(f"{field.name}={value} is not allowed: a number of seconds above 0 is expected")
+        if self.lock_interval >= self.lock_lifetime:
+            raise BadConfig(
+                f"lock_interval={self.lock_interval} is not allowed: locks live for lock_lifetime={self.lock_lifetime} "
+                "seconds and must be renewed before they end"
+            )
 
 
 def find_nameservers(

@@ -24,7 +24,7 @@ from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.listeners import Listener, Runner, Work, run_listener
-from eruca.client.locks import RENEW_AFTER, QueueLocks
+from eruca.client.locks import QueueLocks
 from eruca.client.log import log
 from eruca.client.mailbox import Mailbox, Messages
 from eruca.client.message import ReceivedMessage
@@ -230,7 +230,7 @@ class PushConsumer:
                 session,
                 handling,
                 self._make_runner,
-                locks=None if self.broadcast else QueueLocks(session, group, session.loop.time),
+                locks=None if self.broadcast else QueueLocks(session, group),
                 suspend_time=self._suspend_time,
                 max_reconsume_times=most,
                 auto_commit=self._auto_commit,
@@ -325,7 +325,7 @@ class PushConsumer:
         """Renew the locks of an orderly member in time."""
         assert isinstance(self._processing, ordered.Orderly)
         while True:
-            await asyncio.sleep(RENEW_AFTER)
+            await asyncio.sleep(self._settings.lock_interval)
             await self._processing.keep()
 
     # ------------------------------------------------------------------ messages

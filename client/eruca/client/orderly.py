@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from eruca.client.concurrent import Handling, MakeRunner
 from eruca.client.errors import ClientError
@@ -28,7 +28,7 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
 """Seconds between which a suspension lies, whatever the listener says."""
 LET_GO_WAIT = 1.0
 """Seconds for which a rebalance waits for the listener of a queue that another member is to have."""
-LOCK_AGAIN = 3.0
+LOCK_AGAIN = 1.0
 """Seconds between two tries to get a lost lock back."""
 MAX_RECONSUME_TIMES = 2**31 - 1
 
@@ -64,7 +64,7 @@ class OrderlyWork(Work):
 class Line:
     """The messages of one queue. ``busy`` is what a listener has; ``closed`` while the queue is to be let go."""
 
-    __slots__ = ("busy", "closed", "idle", "locking", "open_messages", "run", "timer", "waiting")
+    __slots__ = ("busy", "closed", "idle", "open_messages", "run", "timer", "waiting")
 
     def __init__(self, run: InFlight) -> None:
         self.run = run
@@ -74,7 +74,6 @@ class Line:
         self.busy: OrderlyWork | None = None
         self.closed = False
         self.idle: asyncio.Event | None = None
-        self.locking = False
         self.timer: asyncio.TimerHandle | None = None
 
     def begin(self, run: InFlight) -> None:
@@ -127,6 +126,8 @@ class Orderly:
         self._max = max_reconsume_times
         self._auto_commit = auto_commit
         self._lines: dict[MessageQueue, Line] = {}
+        self._locking: set[MessageQueue] = set()
+        """Queues whose lost lock is being asked for."""
         self._ended = False
         self.runner = make_runner(self._finished)
 
@@ -150,28 +151,24 @@ class Orderly:
         """Let the listener have the next messages of a queue, if it may."""
         if line.busy is not None or line.timer is not None or line.closed or line.run.dropped or self._ended:
             return
-        if not line.waiting or line.locking:
-            return
-        if not self.held(line.run.queue):
-            self._session.spawn(self._lock_again(line))
+        if not line.waiting or not self.may_read(line.run.queue):
             return
         count = min(self._handling.batch or 1, len(line.waiting))
         work = line.busy = OrderlyWork(line.run, [line.waiting.popleft() for _ in range(count)], self.held)
         self.runner.give([work])
 
-    async def _lock_again(self, line: Line) -> None:
+    async def _lock_again(self, locks: QueueLocks, queue: MessageQueue) -> None:
         """Get a lost lock back; meanwhile the queue waits."""
-        assert self._locks is not None
-        line.locking = True
         try:
-            queue = line.run.queue
-            while self._lines.get(queue) is line and not (line.run.dropped or line.closed or self._ended):
-                if self.held(queue) or await self._locks.take(queue):
+            while locks.wanted(queue) and not self._ended:
+                if locks.held(queue) or await locks.take(queue):
                     break
                 await asyncio.sleep(LOCK_AGAIN)
         finally:
-            line.locking = False
-        self._next(line)
+            self._locking.discard(queue)
+        line = self._lines.get(queue)
+        if line is not None and locks.held(queue):
+            self._next(line)
 
     # ------------------------------------------------------------------ from the listener on
 
@@ -273,6 +270,20 @@ class Orderly:
         """Whether this member may read the queue and consume from it now."""
         return self._locks is None or self._locks.held(queue)
 
+    def may_read(self, queue: MessageQueue) -> bool:
+        """As ``held``; a lock that was lost is asked for from here on."""
+        if self._locks is None or self._locks.held(queue):
+            return True
+        if self._locks.wanted(queue) and queue not in self._locking and not self._ended:
+            self._locking.add(queue)
+            self._session.spawn(self._lock_again(self._locks, queue))
+        return False
+
+    def catch_up_by(self, catch_up: Callable[[MessageQueue], Awaitable[bool]]) -> None:
+        """Set what is asked before a queue goes on whose lock was lost (see QueueLocks)."""
+        if self._locks is not None:
+            self._locks.catch_up = catch_up
+
     async def enter(self, queue: MessageQueue) -> bool:
         """Before a queue is read: lock it."""
         return self._locks is None or await self._locks.take(queue)
@@ -316,6 +327,8 @@ class Orderly:
         """Renew the locks."""
         if self._locks is not None:
             await self._locks.renew()
+            for line in tuple(self._lines.values()):
+                self._next(line)
 
     async def halt(self, timeout: float) -> bool:
         """Begin nothing more, and wait for the listeners; False when some still run."""

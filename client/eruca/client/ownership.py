@@ -78,6 +78,8 @@ class Ownership:
         """Where to go on in queues whose old run has ended and whose new one has not begun."""
         self._leaving: set[MessageQueue] = set()
         """Queues that are being given up: their last position is on its way."""
+        if order is not None:
+            order.catch_up_by(self._catch_up)
 
     # ------------------------------------------------------------------ who owns what
 
@@ -135,6 +137,8 @@ class Ownership:
         queues = list(queues)
         free = set(queues)
         if self._order is not None:
+            # A position is stored only under the lock: try to get back what was lost.
+            await asyncio.gather(*(self._order.enter(queue) for queue in queues if not self._order.held(queue)))
             left = await asyncio.gather(*(self._order.leave(queue) for queue in queues))
             free = {queue for queue, idle in zip(queues, left, strict=True) if idle}
         ended = [(queue, self._drop(queue)) for queue in queues if at_once or queue in free]
@@ -146,7 +150,8 @@ class Ownership:
 
     async def _let_go(self, queue: MessageQueue, position: int) -> None:
         """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
-        await self._store(queue, self._resets.pop(queue, position))
+        if queue in self._resets or self._may_store(queue):
+            await self._store(queue, self._resets.pop(queue, position))
         if queue in self._resets:
             await self._store(queue, self._resets.pop(queue))
         self._leaving.discard(queue)
@@ -168,12 +173,32 @@ class Ownership:
             start = stored if stored is not None else await self._first_offset(queue)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
+            await self._unlock(queue)
             return False
-        if not self._stopped:
+        if self._stopped:
+            await self._unlock(queue)
+        else:
             self._begin(queue, start)
             if not stored:
                 # A broker says 0 for a young queue without an offset, too. Stored, the group can be reset from now on.
                 await self._store(queue, start)
+        return True
+
+    async def _unlock(self, queue: MessageQueue) -> None:
+        """Leave a queue to others that was locked and not begun."""
+        if self._order is not None:
+            await self._order.left([queue])
+
+    async def _catch_up(self, queue: MessageQueue) -> bool:
+        """After a lost lock: go on behind what another member may have consumed meanwhile. False: nobody can say."""
+        try:
+            stored = await self._positions.load(queue)
+        except ClientError as error:
+            log.warning("%s cannot be read now: %s", queue, error)
+            return False
+        reader = self.readers.get(queue)
+        if reader is not None and stored is not None and stored > reader.run.position:
+            self.reset({queue: stored})
         return True
 
     async def _first_offset(self, queue: MessageQueue) -> int:
@@ -196,7 +221,7 @@ class Ownership:
             self._deliver,
             self._moved,
             commit=self._positions.with_pulls,
-            may_read=None if self._order is None else self._order.held,
+            may_read=None if self._order is None else self._order.may_read,
         )
 
     # ------------------------------------------------------------------ going on from elsewhere
@@ -254,6 +279,10 @@ class Ownership:
             if queue.topic == topic
         }
 
+    def _may_store(self, queue: MessageQueue) -> bool:
+        """Whether the position is still this member's to say."""
+        return self._order is None or self._order.held(queue)
+
     async def _store(self, queue: MessageQueue, offset: int) -> bool:
         try:
             await self._positions.save(queue, offset)
@@ -271,8 +300,7 @@ class Ownership:
             position = reader.run.position
             if only_news and (len(reader.run) or reader.told == position):
                 continue
-            held = self._order is None or self._order.held(queue)
-            if held and not reader.run.dropped and self._positions.tell(queue, position):
+            if self._may_store(queue) and not reader.run.dropped and self._positions.tell(queue, position):
                 reader.told = position
         self._positions.flush()
 

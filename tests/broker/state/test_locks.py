@@ -40,3 +40,10 @@ def test_expired_locks_are_dropped_and_live_ones_kept() -> None:
     locks.drop_expired(EXPIRE_AFTER + 1)
     assert locks.owner("g", FIRST, EXPIRE_AFTER) is None
     assert locks.owner("g", SECOND, EXPIRE_AFTER) == "one"
+
+
+def test_another_time_may_be_set() -> None:
+    locks = Locks(expire_after=100)
+    locks.lock("g", [FIRST], "one", 0)
+    assert locks.lock("g", [FIRST], "two", 100) == []
+    assert locks.lock("g", [FIRST], "two", 101) == [FIRST]
