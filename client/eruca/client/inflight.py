@@ -74,6 +74,11 @@ class InFlight:
         return self.next_offset
 
     @property
+    def to_store(self) -> int | None:
+        """The offset that may be stored as the group's; None where nothing is to be stored yet."""
+        return self.position
+
+    @property
     def span(self) -> int:
         """Offsets between the first and the last message that wait."""
         if not self._pending:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from eruca.client import brokers
 from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
@@ -22,6 +23,7 @@ from eruca.protocol.headers import pull
 from eruca.protocol.message import property_bytes
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_records
+from eruca.protocol.subscription import is_tag_type
 from eruca.remoting import Answer
 
 HOLD = 15.0
@@ -38,6 +40,23 @@ _UNKNOWN_HERE = frozenset(
         ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How pulls are made; times in seconds.
+
+    Args:
+        hold: for which a broker may hold a pull (brokerSuspendMaxTimeMillis).
+        timeout: until a pull counts as failed.
+        after_error: until the next pull after a failed one (pullTimeDelayMillsWhenException).
+        lite: each pull says that it is a lite pull and carries its own filter, which need not be in a heartbeat.
+    """
+
+    hold: float = HOLD
+    timeout: float = PULL_TIMEOUT
+    after_error: float = AFTER_ERROR
+    lite: bool = False
 
 
 class Reader:
@@ -60,6 +79,7 @@ class Reader:
         *,
         commit: bool = True,
         may_read: Callable[[MessageQueue], bool] | None = None,
+        manner: Manner = Manner(),
     ) -> None:
         self.run = run
         self.subscription = subscription
@@ -73,6 +93,8 @@ class Reader:
         self._moved = moved
         self._commit = commit
         self._may_read = may_read
+        self._manner = manner
+        self._flags = pull.SUSPEND | (pull.SUBSCRIPTION | pull.LITE_PULL if manner.lite else 0)
         self._broker_id = MASTER
         self._ask = pull.PullMessage(
             consumer_group=group,
@@ -80,10 +102,11 @@ class Reader:
             queue_id=run.queue.queue_id,
             queue_offset=run.next_offset,
             max_msg_nums=pull_batch,
-            sys_flag=pull.SUSPEND,
+            sys_flag=self._flags,
             commit_offset=0,
-            suspend_timeout_millis=int(HOLD * 1000),
-            sub_version=subscription.sub_version,
+            suspend_timeout_millis=int(manner.hold * 1000),
+            subscription=subscription.sub_string if manner.lite else None,
+            sub_version=0 if manner.lite and is_tag_type(subscription.expression_type) else subscription.sub_version,
             expression_type=subscription.expression_type,
         )
         self._task = asyncio.get_running_loop().create_task(self._read())
@@ -108,8 +131,8 @@ class Reader:
             except ClientError as error:
                 await asyncio.sleep(self._pause_after(error))
             except Exception:
-                log.exception("reading %s failed, trying again in %s s", run.queue, AFTER_ERROR)
-                await asyncio.sleep(AFTER_ERROR)
+                log.exception("reading %s failed, trying again in %s s", run.queue, self._manner.after_error)
+                await asyncio.sleep(self._manner.after_error)
 
     async def _wait_for_room(self) -> None:
         room = asyncio.get_running_loop().create_future()
@@ -124,14 +147,15 @@ class Reader:
         position = run.position
         ask.queue_offset = run.next_offset
         ask.commit_offset = position
-        ask.sub_version = self.subscription.sub_version
-        ask.sys_flag = pull.SUSPEND
+        if not self._manner.lite:
+            ask.sub_version = self.subscription.sub_version
+        ask.sys_flag = self._flags
         if self._commit and position > 0 and self._broker_id == MASTER:
             ask.sys_flag |= pull.COMMIT_OFFSET
             self.told = position
         self.last_pull = now_ms()
         return await brokers.pull_messages(
-            self._session, run.queue, ask, broker_id=self._broker_id, timeout=PULL_TIMEOUT
+            self._session, run.queue, ask, broker_id=self._broker_id, timeout=self._manner.timeout
         )
 
     async def _take(self, answer: Answer[pull.PullReply]) -> None:
@@ -146,6 +170,9 @@ class Reader:
             log.warning(
                 "offset %s is outside of %s, going on at %s", run.next_offset, run.queue, header.next_begin_offset
             )
+            if run.next_offset < header.min_offset <= header.next_begin_offset:
+                run.next_offset = header.next_begin_offset  # what comes next is deleted; what was pulled is still good
+                return
             if header.next_begin_offset == run.next_offset:
                 await asyncio.sleep(AFTER_ERROR)  # the broker contradicts itself; do not ask it without end
             self._moved(run, header.next_begin_offset)
@@ -169,8 +196,9 @@ class Reader:
                 self._session.spawn(self._session.beat())
         elif isinstance(error, BrokerUnreachable):
             self._session.directory.look_again(self.run.queue.topic)
-        log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, AFTER_ERROR, error)
-        return AFTER_ERROR
+        pause = self._manner.after_error
+        log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, pause, error)
+        return pause
 
 
 def _decode(body: bytes) -> list[Record]:
