@@ -98,7 +98,8 @@ class Broker:
         self.registration = Registration(config, self.topics)
         self.intake = Intake(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
-            self.topics, self.offsets, self.registration, self.statistics, self.store, self._own_host, clock
+            *(self.topics, self.offsets, self.registration, self.statistics),
+            *(self.store, self._own_host, clock, self.delays.postponed),
         )
         self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
         self.pulse = Pulse()

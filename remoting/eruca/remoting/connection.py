@@ -200,8 +200,9 @@ class Connection(asyncio.Protocol):
         extra = None
         if self._accepting is not None and self._accepting == call.opaque:
             self._accepting, extra = None, _MSGPACK_OFFER
+        flag = frame.RESPONSE_FLAG
         return frame.encode(
-            call.serialization, reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra
+            call.serialization, reply.code, call.opaque, flag, reply.header, size, reply.remark, extra, *reply.by
         )
 
     def _flush_soon(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
-from eruca.protocol.codes import ResponseCode
+from eruca.protocol.codes import LANGUAGE, VERSION, ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty, Header
 from eruca.remoting.log import log
@@ -32,12 +32,17 @@ Body = bytes | Sequence[bytes | memoryview]
 
 
 class Reply(msgspec.Struct):
-    """The answer to a request: response code, fields, body, and a sentence for the person at the other end."""
+    """The answer to a request: response code, fields, body, and a sentence for the person at the other end.
+
+    ``by`` are language and version of whom the answer is really from, where it is passed on (never with code 0, no
+    remark and a header: such a reply goes the short way).
+    """
 
     code: int = 0
     header: Header | None = None
     body: Body = b""
     remark: str | None = None
+    by: tuple[str, int] = (LANGUAGE, VERSION)
 
 
 class Call(msgspec.Struct, Generic[A]):

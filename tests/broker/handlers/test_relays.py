@@ -19,6 +19,7 @@ async def test_the_consumer_tells_what_it_is_doing(desk: Desk) -> None:
     await desk.consumer("g", "T", client_id="c1", peer=await desk.peer("GO", 317, tell))
     answer = await desk.ask(RUNNING, {"consumerGroup": "g", "clientId": "c1", "jstackEnable": "true"})
     assert (answer.code, answer.remark) == (0, "from GO")
+    assert (answer.header["language"], answer.header["version"]) == ("GO", 317)
     assert answer.body == b'{"mqTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{}}}'
     request = next(pushed for pushed in asked if pushed.code == RUNNING)
     assert request.fields == {"consumerGroup": "g", "clientId": "c1", "jstackEnable": "true"}

@@ -1,6 +1,6 @@
 """Requests that a consumer answers, not the broker: 307 (what it is doing) and 309 (consume this message now).
 
-Owns whom they go to. The consumer's answer goes back with its code, remark and body.
+Owns whom they go to. The consumer's answer goes back with its code, remark, body, language and version.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def _member(broker: Broker, group: str, client_id: str) -> Member:
 
 
 def _passed_on(answer: Answer[Empty]) -> Reply:
-    return Reply(answer.code, body=answer.body, remark=answer.remark)
+    language = answer.language if isinstance(answer.language, str) else "OTHER"
+    return Reply(answer.code, body=answer.body, remark=answer.remark, by=(language, answer.version))
 
 
 def _unanswered(group: str, client_id: str, error: RemotingError) -> Refused:

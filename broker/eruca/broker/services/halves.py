@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from eruca.broker.services.half_records import checks_of, closed_by, half_of, half_sent, identity_of, prepared_of
+from eruca.broker.services.intake import Destination
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
@@ -22,7 +23,7 @@ from eruca.broker.state.undecided import Identity, Undecided
 from eruca.broker.store import Store
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
-from eruca.protocol.errors import ProtocolError
+from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.message import (
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
@@ -41,6 +42,8 @@ _DONE = Put(PutStatus.OK)
 
 log = structlog.get_logger("eruca.broker")
 
+Postponed = Callable[[dict[str, str], Destination, int, int], Destination | None]
+"""Where a message with these properties waits (``Delays.postponed``)."""
 Host = Callable[[], tuple[bytes, int]]
 """This broker's address as records keep it, and the bit of sysFlag that goes with it."""
 
@@ -57,6 +60,7 @@ class Halves:
         store: Store,
         host: Host,
         clock: Callable[[], int],
+        postponed: Postponed,
     ) -> None:
         self.undecided = Undecided()
         self._topics = topics
@@ -66,6 +70,7 @@ class Halves:
         self._store = store
         self._host = host
         self._clock = clock
+        self._postponed = postponed
         self._given_up: set[Identity] | None = None
         self._next_progress: tuple[int, int, int] | None = None
 
@@ -74,11 +79,13 @@ class Halves:
     def prepare(self, values: dict[str, str], topic: str, queue_id: int) -> bytes:
         """Make the properties of a message those of a half message on its way to ``topic``; how they are stored.
 
-        What the broker itself writes there is not the sender's, and a half message is not delayed: RocketMQ loses
-        one with a delay level, its Java client takes the level away. Raises ProtocolError when they are too long.
+        What the broker itself writes there is not the sender's, and a half message has no delay level: RocketMQ loses
+        one that has, its Java client takes the level away. A delay of its own counts from the commit (as in 5.3.3).
+        Raises ProtocolError when they are too long, Refused(13) for a delay that cannot be.
         """
         for name in (names.DELAY, names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET):
             values.pop(name, None)
+        self._postponed(dict(values), Destination(topic, queue_id, 0), 0, self._clock())
         values[names.REAL_TOPIC] = topic
         values[names.REAL_QUEUE_ID] = str(queue_id)
         text = encode_properties(values)
@@ -135,17 +142,30 @@ class Halves:
         topic, queue_id = half.properties.get(names.REAL_TOPIC, ""), half.properties.get(names.REAL_QUEUE_ID, "")
         if names.topic_fault(topic) is not None or not queue_id.isdecimal() or len(queue_id) > 9:
             return Put(PutStatus.MESSAGE_ILLEGAL)
+        to, text = self._later(half, Destination(topic, int(queue_id), 0))
         put = self._copy(
             half,
-            topic,
-            int(queue_id),
-            half.properties_text,
+            to.topic,
+            to.queue_id,
+            text,
             sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
             prepared_transaction_offset=half.physical_offset,
         )
         if not put.status:
-            self._statistics.put(topic, int(queue_id), 1, put.size)
+            self._statistics.put(to.topic, to.queue_id, 1, put.size)
         return put
+
+    def _later(self, half: Record, to: Destination) -> tuple[Destination, bytes]:
+        """Where a committed message goes at first, and its properties there: one with a delay of its own waits."""
+        if b"TIMER_D" not in half.properties_text:
+            return to, half.properties_text
+        values = dict(half.properties)
+        try:
+            later = self._postponed(values, to, 0, self._clock())
+            return (to, half.properties_text) if later is None else (later, encode_properties(values))
+        except (Refused, ProtocolError) as fault:  # the limit was lowered, or it is a half of RocketMQ
+            log.error("committed_message_not_delayed", topic=to.topic, unique_key=half.unique_key, reason=str(fault))
+            return to, half.properties_text
 
     def _write_op(self, offset: int) -> Put:
         host, bits = self._host()
