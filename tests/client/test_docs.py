@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eruca.client import App, sync
-from eruca.standalone.cluster import Cluster
+from eruca.client import App
+from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
@@ -31,14 +31,11 @@ def examples() -> list[object]:
 
 @pytest.fixture(scope="module")
 def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster in the thread of the blocking clients."""
-    thread = sync._loop_thread()
+    """A cluster for all examples of the page."""
     broker = small_broker()
     broker.store.mapped_file_size_commit_log = 16 << 20  # a batch lies in one file
-    cluster = Cluster(tmp_path_factory.mktemp("docs"), broker=broker)
-    thread.run(cluster.start())
-    yield cluster.address
-    thread.run(cluster.stop())
+    with BackgroundCluster(tmp_path_factory.mktemp("docs"), broker=broker) as cluster:
+        yield cluster.address
 
 
 def start_and_stop(app: App) -> None:

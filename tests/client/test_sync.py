@@ -13,18 +13,14 @@ import pytest
 import eruca.client
 from eruca.client import Message, SendStatus, sync
 from eruca.client.errors import BadMessage, ForkedClient, StateError
-from eruca.standalone.cluster import Cluster
+from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """A cluster in the thread of the blocking clients."""
-    thread = sync._loop_thread()
-    cluster = Cluster(tmp_path, broker=small_broker())
-    thread.run(cluster.start())
-    yield cluster.address
-    thread.run(cluster.stop())
+    with BackgroundCluster(tmp_path, broker=small_broker()) as cluster:
+        yield cluster.address
 
 
 def test_send_pull_and_offsets(address: str) -> None:

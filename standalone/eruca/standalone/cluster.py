@@ -14,8 +14,14 @@ from typing import Self
 
 from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
+from eruca.client import PullConsumer
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
+from eruca.protocol import api
+from eruca.protocol.headers.topics import CreateTopic
+
+READ_AND_WRITE = 6
+"""The permission of an ordinary topic: 4 to read, 2 to write."""
 
 
 class Cluster:
@@ -66,7 +72,7 @@ class Cluster:
         return self._broker
 
     async def start(self) -> None:
-        """Start both. Raises OSError when a port is taken; then nothing is left running."""
+        """Start both. Raises PortTaken (the nameserver: OSError) when a port is not free; then nothing is left running."""
         nameserver = Nameserver(self._names)
         await nameserver.start()
         self._nameserver = nameserver
@@ -87,6 +93,27 @@ class Cluster:
         nameserver, self._nameserver = self._nameserver, None
         if nameserver is not None:
             await nameserver.stop()
+
+    async def create_topic(self, topic: str, queues: int = 8) -> str:
+        """Create a topic, or change its number of queues; returns its name.
+
+        Producers create topics themselves by sending; this is for the number of queues, and for what is to be there
+        before the first message. Raises BrokerRefused for a name that RocketMQ does not allow.
+        """
+        ask = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_AND_WRITE)
+        async with PullConsumer(nameserver=self.address) as admin:
+            await admin.session.call(self.broker.address, api.UPDATE_AND_CREATE_TOPIC, ask)
+        return topic
+
+    async def restart_broker(self) -> None:
+        """Stop the broker and start another one on the same store and port, as an operator would."""
+        old = self.broker
+        self._config.server.listen_port = old.port
+        await old.stop()
+        self._broker = None
+        broker = BrokerApp(self._config)
+        await broker.start()
+        self._broker = broker
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -77,6 +77,7 @@ def _bind(host: str, port: int, *, fixed: bool) -> socket.socket:
         if fixed:  # a free port is one that nobody else has bound either
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that it can be bound again after a stop
         bound.setblocking(False)
     except OSError as error:
         bound.close()

@@ -1,0 +1,99 @@
+"""The fixtures as a user's tests ask for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.services.ports import PortTaken
+from eruca.client import Message, Producer, PushConsumer, sync
+from eruca.standalone.background import BackgroundCluster
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
+
+
+def pytest_of_a_user(folder: Path) -> str:
+    """What pytest says, run in a folder with tests."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", str(folder)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def test_a_blocking_program(rocketmq: BackgroundCluster, rocketmq_topic: Callable[..., str]) -> None:
+    topic = rocketmq_topic(queues=3)
+    assert re.fullmatch(r"test_a_blocking_program-\d+", topic)
+    with (
+        sync.Producer("writers", nameserver=rocketmq.address) as producer,
+        sync.PullConsumer("readers", nameserver=rocketmq.address) as reader,
+    ):
+        assert len(reader.fetch_queues(topic)) == 3
+        result = producer.send(Message(topic, b"hello"))
+        assert [record.body for record in reader.pull(result.queue, 0).records] == [b"hello"]
+
+
+async def test_an_asynchronous_program(rocketmq_env: str, rocketmq_topic: Callable[..., str]) -> None:
+    topic = rocketmq_topic()
+    assert os.environ["ROCKETMQ_NAMESRV_ADDR"] == rocketmq_env
+    async with Producer("writers") as producer, PushConsumer("readers").subscribe(topic) as consumer:
+        await producer.send(Message(topic, b"hello"))
+        async for message in consumer:
+            assert message.body == b"hello"
+            break
+
+
+def test_a_topic_comes_by_sending(rocketmq: BackgroundCluster) -> None:
+    with sync.Producer("writers", nameserver=rocketmq.address) as producer:
+        assert producer.send(Message("NobodyMadeIt", b"hello")).offset == 0
+
+
+def test_a_cluster_of_ones_own_can_be_restarted(fresh_rocketmq: BackgroundCluster) -> None:
+    topic = fresh_rocketmq.create_topic("Orders", queues=1)
+    with sync.Producer("writers", nameserver=fresh_rocketmq.address) as producer:
+        assert producer.send(Message(topic, b"before")).offset == 0
+        fresh_rocketmq.restart_broker()
+        assert producer.send(Message(topic, b"after"), timeout=30).offset == 1
+
+
+def test_it_costs_nothing_until_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import sys\n"
+        "def test_without():\n"
+        "    assert not [name for name in sys.modules if name.startswith('eruca.broker')]\n"
+        "def test_with(rocketmq):\n"
+        "    assert rocketmq.address.startswith('127.0.0.1:')\n"
+    )
+    assert "2 passed" in pytest_of_a_user(tmp_path)
+
+
+def test_the_examples_of_the_page(tmp_path: Path) -> None:
+    examples = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE.read_text(), flags=re.MULTILINE)
+    for number, example in enumerate(examples):
+        (tmp_path / f"test_example_{number}.py").write_text(example)
+    assert f"{len(examples)} passed" in pytest_of_a_user(tmp_path) and len(examples) >= 3
+
+
+def test_wrong_use(tmp_path: Path) -> None:
+    cluster = BackgroundCluster(tmp_path)
+    with pytest.raises(RuntimeError, match="call start"):
+        cluster.create_topic("T")
+    with cluster:
+        with pytest.raises(RuntimeError, match="running already"):
+            cluster.start()
+        second = BackgroundCluster(tmp_path / "second", broker_port=cluster.cluster.broker.port)
+        with pytest.raises(PortTaken):
+            second.start()
+        second.stop()
+    cluster.stop()
