@@ -9,7 +9,7 @@ late nor a rebalance can put a stale offset over a new one. Facts: RebalanceImpl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eruca.client import brokers
@@ -19,7 +19,7 @@ from eruca.client.inflight import InFlight, Limits
 from eruca.client.log import log
 from eruca.client.orderly import Orderly
 from eruca.client.positions import Positions
-from eruca.client.reading import Reader
+from eruca.client.reading import Reader, Reads
 from eruca.client.rebalance import plan_change
 from eruca.client.session import Session
 from eruca.protocol import names
@@ -45,6 +45,8 @@ class Reading:
     limits: Limits
     pull_batch: int
     broadcast: bool = False
+    store_start: bool = True
+    """Whether to store where the group begins when it has no offset."""
 
 
 class Ownership:
@@ -64,7 +66,7 @@ class Ownership:
         deliver: Callable[[InFlight, list[Record]], None],
         order: Orderly | None = None,
     ) -> None:
-        self.readers: dict[MessageQueue, Reader] = {}
+        self.readers: dict[MessageQueue, Reads] = {}
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
@@ -115,8 +117,12 @@ class Ownership:
             await asyncio.sleep(HAND_OVER)
         taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
         if change.give_up or change.take:
+            await self._shared_out(topic, route.to_read)
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
         return given_up and all(taken) and session.client_id in clients
+
+    async def _shared_out(self, topic: str, queues: Collection[MessageQueue]) -> None:
+        """The queues of a topic are shared out in another way; all of them are given."""
 
     def _stay(self, queues: Iterable[MessageQueue]) -> None:
         if self._order is not None:
@@ -141,28 +147,35 @@ class Ownership:
             await asyncio.gather(*(self._order.enter(queue) for queue in queues if not self._order.held(queue)))
             left = await asyncio.gather(*(self._order.leave(queue) for queue in queues))
             free = {queue for queue, idle in zip(queues, left, strict=True) if idle}
-        ended = [(queue, self._drop(queue)) for queue in queues if at_once or queue in free]
-        self._leaving.update(queue for queue, _ in ended)
-        await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
+        await self._let_go_all([(queue, self._drop(queue)) for queue in queues if at_once or queue in free])
         if self._order is not None:
             await self._order.left(free)
         return len(free) == len(queues)
 
-    async def _let_go(self, queue: MessageQueue, position: int) -> None:
+    async def _let_go_all(self, ended: Sequence[tuple[MessageQueue, int | None]]) -> None:
+        self._leaving.update(queue for queue, _ in ended)
+        await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
+
+    async def _let_go(self, queue: MessageQueue, position: int | None) -> None:
         """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
-        if queue in self._resets or self._may_store(queue):
-            await self._store(queue, self._resets.pop(queue, position))
+        last = self._resets.pop(queue) if queue in self._resets else position if self._may_store(queue) else None
+        if last is not None:
+            await self._store(queue, last)
         if queue in self._resets:
             await self._store(queue, self._resets.pop(queue))
         self._leaving.discard(queue)
 
-    def _drop(self, queue: MessageQueue) -> int:
-        """End the run of a queue; its last position."""
-        reader = self.readers.pop(queue)
-        position = reader.run.position
+    def _drop(self, queue: MessageQueue) -> int | None:
+        """End the run of a queue, and let go of it; its last position."""
+        position = self.readers[queue].run.to_store
+        self._end_run(queue)
+        del self.readers[queue]
+        return position
+
+    def _end_run(self, queue: MessageQueue) -> None:
+        reader = self.readers[queue]
         reader.run.drop()
         reader.stop()
-        return position
 
     async def _take(self, queue: MessageQueue) -> bool:
         if self._order is not None and not await self._order.enter(queue):
@@ -179,7 +192,7 @@ class Ownership:
             await self._unlock(queue)
         else:
             self._begin(queue, start)
-            if not stored:
+            if not stored and self._reading.store_start:
                 # A broker says 0 for a young queue without an offset, too. Stored, the group can be reset from now on.
                 await self._store(queue, start)
         return True
@@ -232,11 +245,9 @@ class Ownership:
         From here on nothing that was consumed under the old runs moves an offset.
         """
         for queue, offset in table.items():
-            reader = self.readers.get(queue)
-            if reader is not None:
-                reader.run.drop()
-                reader.stop()
-            if reader is not None or queue in self._leaving:
+            if queue in self.readers:
+                self._end_run(queue)
+            if queue in self.readers or queue in self._leaving:
                 self._resets[queue] = offset
         self._session.spawn(self._reset(table))
 
@@ -244,13 +255,14 @@ class Ownership:
         async with self._turn:
             if self._stopped:
                 return
-            queues = [queue for queue in table if queue in self.readers]
-            for queue in queues:
-                self._drop(queue)
-            targets = {queue: self._resets.pop(queue, table[queue]) for queue in queues}
+            targets = {queue: self._resets.get(queue, table[queue]) for queue in table if queue in self.readers}
+            for queue in targets:
+                self._end_run(queue)
             await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))
             for queue, offset in targets.items():
-                self._begin(queue, offset)
+                if self._resets.get(queue, offset) == offset:
+                    self._resets.pop(queue, None)
+                    self._begin(queue, offset)
 
     async def _store_surely(self, queue: MessageQueue, offset: int) -> None:
         """Store an offset, and look whether it is there: one that was on its way before must not remain."""
@@ -272,12 +284,13 @@ class Ownership:
     # ------------------------------------------------------------------ positions
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The position in each owned queue of a topic."""
-        return {
-            queue: self._resets.get(queue, reader.run.position)
+        """The position in each owned queue of a topic; not of those where nothing is to be stored yet."""
+        positions = {
+            queue: self._resets.get(queue, reader.run.to_store)
             for queue, reader in self.readers.items()
             if queue.topic == topic
         }
+        return {queue: position for queue, position in positions.items() if position is not None}
 
     def _may_store(self, queue: MessageQueue) -> bool:
         """Whether the position is still this member's to say."""
@@ -297,8 +310,8 @@ class Ownership:
         With ``only_news`` those of queues that are consumed to the end of what was pulled, and only once.
         """
         for queue, reader in self.readers.items():
-            position = reader.run.position
-            if only_news and (len(reader.run) or reader.told == position):
+            position = reader.run.to_store
+            if position is None or (only_news and (len(reader.run) or reader.told == position)):
                 continue
             if self._may_store(queue) and not reader.run.dropped and self._positions.tell(queue, position):
                 reader.told = position

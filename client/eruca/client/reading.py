@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from eruca.client import brokers
 from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
@@ -57,6 +58,17 @@ class Manner:
     timeout: float = PULL_TIMEOUT
     after_error: float = AFTER_ERROR
     lite: bool = False
+
+
+class Reads(Protocol):
+    """A run of a queue and who reads it. ``last_pull`` is in ms since 1970, ``told`` the position told last."""
+
+    run: InFlight
+    last_pull: int
+    told: int
+
+    def stop(self) -> None:
+        """Read no more; what was read is not touched."""
 
 
 class Reader:

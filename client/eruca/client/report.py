@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eruca.client.listeners import Decision, Work
-from eruca.client.reading import Reader
+from eruca.client.reading import Reads
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
@@ -45,7 +45,7 @@ def consume_from_where(start: str | int) -> ConsumeFromWhere:
 
 
 def running_info(
-    consumer: PushConsumer, readers: Iterable[Reader], nameservers: Iterable[str], with_stacks: bool
+    consumer: PushConsumer, readers: Iterable[Reads], nameservers: Iterable[str], with_stacks: bool
 ) -> ConsumerRunningInfo:
     """The state of a consumer; ``with_stacks`` adds where its threads are."""
     return ConsumerRunningInfo(
@@ -66,7 +66,7 @@ def running_info(
     )
 
 
-def _queue_info(reader: Reader) -> ProcessQueueInfo:
+def _queue_info(reader: Reads) -> ProcessQueueInfo:
     run = reader.run
     waits = len(run) > 0
     return ProcessQueueInfo(
