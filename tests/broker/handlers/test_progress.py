@@ -24,11 +24,32 @@ async def test_offsets_and_lag_of_each_read_queue(desk: Desk) -> None:
     desk.commit("g", "T", 2)
     stats = ConsumeStats.decode((await desk.ask(GROUP, {"consumerGroup": "g", "topic": "T"})).body)
     assert stats.offset_table == {
-        queue(0): OffsetWrapper(broker_offset=3, consumer_offset=2, last_timestamp=START + 100),
-        queue(1): OffsetWrapper(),
-        queue(2): OffsetWrapper(),
+        queue(0): OffsetWrapper(broker_offset=3, consumer_offset=2, last_timestamp=START + 100, pull_offset=2),
+        queue(1): OffsetWrapper(pull_offset=0),
+        queue(2): OffsetWrapper(pull_offset=0),
     }
     assert (stats.lag(), stats.consume_tps) == (1, 0.0)
+
+
+async def test_what_members_pulled_and_have_not_consumed_is_in_flight(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, 0, 100, 200)
+    member = await desk.consumer("g", "T")
+    pull = {**dict.fromkeys(("commitOffset", "suspendTimeoutMillis", "subVersion"), 0), "sysFlag": 4}
+    where = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 2}
+    assert (await member.ask(11, {**where, **pull})).code == 0
+
+    async def told() -> tuple[int, int | None]:
+        stats = ConsumeStats.decode((await desk.ask(GROUP, {"consumerGroup": "g", "topic": "T"})).body)
+        return stats.offset_table[queue(0)].consumer_offset, stats.offset_table[queue(0)].pull_offset
+
+    assert await told() == (0, 2)
+    desk.commit("g", "T", 3)  # by a member that went on
+    assert await told() == (3, 3)
+    desk.commit("g", "T", 1)
+    assert await told() == (1, 2)
+    await member.ask(35, {"clientID": "c", "consumerGroup": "g"})
+    assert await told() == (1, 1)  # nobody holds anything any more
 
 
 async def test_all_topics_of_a_group_its_retry_topic_too(desk: Desk) -> None:

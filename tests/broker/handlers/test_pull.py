@@ -199,7 +199,7 @@ async def test_the_checks_come_in_their_order(prepared: Prepared) -> None:
         assert (answer.code, answer.fields) == (1, {})
         assert answer.remark == (
             f"queueId[{queue_id}] is illegal, topic:[T] topicConfig.readQueueNums:[2] "
-            f"consumer:[{desk.operator.address}]"
+            f"consumer:[/{desk.operator.address}]"
         )
     assert (await desk.ask(PULL, pull(queueId=1))).code == 19
 

@@ -34,7 +34,16 @@ def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
     stats = ConsumeStats()
     for config in _consumed(broker, group, topics):
         _add(stats, broker, group, config, config.read_queue_nums)
+    for queue, offset in stats.offset_table.items():
+        offset.pull_offset = max(offset.consumer_offset, _reached(broker, group, queue))
     return Reply(body=stats.encode())
+
+
+def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
+    """Where the members of a group go on pulling; 0 when none is online, who could hold unconsumed messages."""
+    if broker.clients.consumer(group) is None:
+        return 0
+    return broker.statistics.reached(group, queue.topic, queue.queue_id)
 
 
 @routes.on(api.GET_BROKER_CONSUME_STATS)

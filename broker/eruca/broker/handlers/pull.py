@@ -165,7 +165,7 @@ def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"queueId[{ask.queue_id}] is illegal, topic:[{ask.topic}] "
-            f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{call.connection.remote}]",
+            f"topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[/{call.connection.remote}]",
         )
     if ask.sub_version is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "PullMessage needs the custom field <subVersion>")
@@ -261,7 +261,8 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
         max_offset=got.max_offset,
     )
     if got.status is GetStatus.FOUND:
-        broker.statistics.got(ask.consumer_group, ask.topic, ask.queue_id, got.message_count, got.size)
+        key = ask.consumer_group, ask.topic, ask.queue_id
+        broker.statistics.got(*key, got.message_count, got.size, got.next_begin_offset)
         return Reply(0, reply, got.buffers, "FOUND")
     if code == ResponseCode.PULL_OFFSET_MOVED:
         code = _offset_moved(broker, ask, admitted.group, got, reply)

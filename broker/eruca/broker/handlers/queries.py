@@ -23,12 +23,13 @@ def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     ask = call.header
     wanted = broker.config.store.default_query_max_num if ask.unique_key_query else ask.max_num
     found = broker.store.query(ask.topic, ask.key, wanted, ask.begin_timestamp, ask.end_timestamp)
+    if not found.records:
+        none = QueryMessageReply(index_last_update_timestamp=0, index_last_update_phyoffset=0)
+        raise Refused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", none)
     reach = QueryMessageReply(
         index_last_update_timestamp=found.index_last_update_timestamp,
         index_last_update_phyoffset=found.index_last_update_physical_offset,
     )
-    if not found.records:
-        raise Refused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", reach)
     return Reply(header=reach, body=found.records)
 
 

@@ -41,15 +41,16 @@ class Tally(NamedTuple):
 
 
 class Counter:
-    """A running tally; who holds one adds to its fields directly."""
+    """A running tally; who holds one adds to its fields directly. ``reached`` is where the next pull goes on."""
 
-    __slots__ = ("messages", "size", "times", "waited")
+    __slots__ = ("messages", "reached", "size", "times", "waited")
 
     def __init__(self) -> None:
         self.messages = 0
         self.size = 0
         self.times = 0
         self.waited = 0
+        self.reached = 0
 
     def add(self, other: Counter) -> None:
         """Add another tally to this one."""
@@ -133,8 +134,8 @@ class Statistics:
         """The counter of a queue, for callers that hold on to it until the topic is changed or deleted."""
         return self._puts.setdefault((topic, queue_id), Counter())
 
-    def got(self, group: str, topic: str, queue_id: int, count: int, size: int) -> None:
-        """Count one pull that was answered with ``count`` messages of ``size`` bytes together."""
+    def got(self, group: str, topic: str, queue_id: int, count: int, size: int, reached: int = 0) -> None:
+        """Count one pull that was answered with ``count`` messages of ``size`` bytes together, up to an offset."""
         try:
             counter = self._gets[group, topic, queue_id]
         except KeyError:
@@ -142,6 +143,12 @@ class Statistics:
         counter.messages += count
         counter.size += size
         counter.times += 1
+        counter.reached = reached
+
+    def reached(self, group: str, topic: str, queue_id: int) -> int:
+        """Where a group goes on pulling in a queue, by the last pull that found messages; 0 where there was none."""
+        counter = self._gets.get((group, topic, queue_id))
+        return 0 if counter is None else counter.reached
 
     def sent_back(self, group: str, topic: str) -> None:
         """Count a message that a consumer sent back."""

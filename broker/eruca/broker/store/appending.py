@@ -113,6 +113,7 @@ class Appending:
         if text > PROPERTIES_MAX:
             return _PROPERTIES
         if length > self._max_body or size > self._max_record:
+            self.failed += 1
             return _ILLEGAL
         log = self._log
         if log.position + size > log.limit and (fault := self._make_room(size)) is not None:

@@ -102,11 +102,13 @@ class GetConsumerStatusBody(Body):
 
 class OffsetWrapper(Body):
     """How far a group is in one queue; ``last_timestamp`` is the store time in ms of the
-    last message it consumed, 0 when unknown."""
+    last message it consumed, 0 when unknown. ``pull_offset`` is where its members go on
+    pulling (of 5.x; None where it is not told)."""
 
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
     last_timestamp: Int64 = 0
+    pull_offset: Int64 | None = None
 
     def lag(self) -> int:
         """Messages that wait."""
