@@ -21,7 +21,7 @@ from eruca.client import (
     reading,
     returns,
 )
-from eruca.client import consumer as consumer_module
+from eruca.client import upkeep as upkeep_module
 from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
 from eruca.standalone.cluster import Cluster
@@ -278,7 +278,7 @@ async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monk
 
 
 async def test_a_topic_may_come_later(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_module, "LOOK_FOR_TOPICS", 0.02)
+    monkeypatch.setattr(upkeep_module, "LOOK_FOR_TOPICS", 0.02)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
         await lab.send("T", b"first")
         await seen.reaches(1)
@@ -313,7 +313,7 @@ async def test_a_listener_that_is_cancelled_from_within_has_failed(lab: Lab, see
 
 
 async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumer_module, "AGAIN_SOON", 0.02)
+    monkeypatch.setattr(upkeep_module, "AGAIN_SOON", 0.02)
     calls = 0
 
     def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:

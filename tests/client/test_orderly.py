@@ -110,7 +110,7 @@ async def test_a_message_that_fails_comes_again_before_all_others(lab: Lab, fail
 
     async with orderly(lab, listener) as consumer:
         await seen.reaches(12)
-        assert (consumer.counts.consumed, consumer.counts.failed) == (9, 3)
+        assert (consumer.paces.consumed, consumer.paces.failed) == (9, 3)
     tries = [(each.body, each.reconsume_times) for each in seen.messages if each.body != b"first"]
     assert tries == [
         (b"0", 0), (b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"2", 3), (b"3", 0), (b"4", 0)
@@ -242,7 +242,7 @@ def topic_queues(consumer: Consumer) -> list[MessageQueue]:
 async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another member gets the queue only when the listener of the first one has ended."""
     monkeypatch.setattr("eruca.client.orderly.LET_GO_WAIT", 0.05)
-    monkeypatch.setattr("eruca.client.consumer.AGAIN_SOON", 0.05)
+    monkeypatch.setattr("eruca.client.upkeep.AGAIN_SOON", 0.05)
     await fill(lab, 3)
     busy, release = Seen(), asyncio.Event()
     watch = Watch()
@@ -340,7 +340,7 @@ async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypa
 
 
 async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.client.consumer.AGAIN_SOON", 0.05)
+    monkeypatch.setattr("eruca.client.upkeep.AGAIN_SOON", 0.05)
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     broker = lab.cluster.broker.broker

@@ -4,6 +4,7 @@ from eruca.client.app import App
 from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
 from eruca.client.consumer import PushConsumer
+from eruca.client.hooks import Hook
 from eruca.client.inflight import Limits
 from eruca.client.listeners import Decision, Later, Suspend
 from eruca.client.mailbox import Delivery
@@ -20,6 +21,7 @@ __all__ = [
     "ClientSettings",
     "Decision",
     "Delivery",
+    "Hook",
     "Later",
     "Limits",
     "Message",

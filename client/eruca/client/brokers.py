@@ -6,11 +6,12 @@ way on one connection. Raises ClientError. Offsets count messages, times are ms 
 
 from __future__ import annotations
 
-from eruca.client.errors import BrokerRefused, UsageError
+from eruca.client.errors import BadAnswer, BrokerRefused, UsageError
 from eruca.client.session import Session
 from eruca.protocol import api
-from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionData
+from eruca.protocol.bodies import CheckClientRequestBody, ConsumerOffsets, SubscriptionData
 from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import offsets, pull, send
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
@@ -68,6 +69,20 @@ async def group_offset(session: Session, group: str, queue: MessageQueue) -> int
             return None
         raise
     return answer.header.offset
+
+
+async def has_group_offset(session: Session, group: str, queue: MessageQueue) -> bool:
+    """Whether the broker has an offset of the group, which ``group_offset`` cannot tell from none while it is 0.
+
+    Asks for all offsets of the broker (43): for rare questions only.
+    """
+    address = await session.directory.reader(queue.broker_name, queue.topic)
+    answer = await session.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=OFFSET_TIMEOUT)
+    try:
+        table = ConsumerOffsets.decode(answer.body).offset_table
+    except ProtocolError as error:
+        raise BadAnswer(str(error)) from error
+    return queue.queue_id in table.get(f"{queue.topic}@{group}", {})
 
 
 async def store_group_offset(session: Session, group: str, queue: MessageQueue, offset: int) -> None:

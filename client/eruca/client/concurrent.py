@@ -1,7 +1,9 @@
 """What becomes of pulled messages whose order does not matter: all go to the listener at once.
 
 Owns the way from a pull to the listener and back: what was consumed is done for its run, what was not goes back to the
-broker. Facts: ConsumeMessageConcurrentlyService in 4.9.7.
+broker, and so does what a listener keeps for too long. Facts: ConsumeMessageConcurrentlyService and
+ProcessQueue.cleanExpiredMsg in 4.9.7, which looks only at the first messages of each queue and every 15 minutes; and
+takes a second time back what a listener fails to consume after the time-out, which does not count here.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from eruca.client.inflight import InFlight, Limits
-from eruca.client.listeners import Later, Runner, Work
+from eruca.client.listeners import Later, Runner, Work, clock
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.report import Counts
-from eruca.client.returns import Returns
+from eruca.client.pace import Paces
+from eruca.client.returns import FIRST_RETRY_LEVEL, Returns
 from eruca.protocol.record import Record
 
 MakeRunner = Callable[[Callable[[Work], None]], Runner]
@@ -23,13 +25,17 @@ MakeRunner = Callable[[Callable[[Work], None]], Runner]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """How messages are handled: ``batch`` None for one by one, ``returns`` None where failures are only told."""
+    """How messages are handled: ``batch`` None for one by one, ``returns`` None where failures are only told.
+
+    ``timeout``: seconds after which the messages of a listener go back.
+    """
 
     group: str
     batch: int | None
     limits: Limits
-    counts: Counts
+    paces: Paces
     returns: Returns | None
+    timeout: float
 
 
 class Concurrent:
@@ -39,7 +45,7 @@ class Concurrent:
         self._handling = handling
         self._batch = handling.batch
         self._limits = handling.limits
-        self._counts = handling.counts
+        self._paces = handling.paces
         self.runner = make_runner(self._finished)
         self._ended = False
 
@@ -70,21 +76,43 @@ class Concurrent:
         run = work.run
         if run.dropped:
             return
+        if work.expired:
+            log.warning("the listener of %s ended %.0f s after it began, too late", self._handling.group, work.took)
+            return
         outcome, messages = work.outcome, work.messages
+        pace = self._paces[run.queue.topic]
+        pace.runs += 1
+        pace.run_seconds += work.took
         if isinstance(outcome, Later):
             if work.error is not None:
                 log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-            self._counts.failed += len(messages) - outcome.consumed
+            pace.failed += len(messages) - outcome.consumed
             if self._handling.returns is not None:
                 self._handling.returns.start(run, messages[outcome.consumed :], outcome.delay_level)
                 messages = messages[: outcome.consumed]
             else:
                 log.warning("%s were not consumed, and do not come again: %s", len(messages), messages)
-        self._counts.consumed += len(messages)
+        pace.consumed += len(messages)
         for message in messages:
             run.done(message.record.queue_offset)
         if run.made_room is not None and run.has_room(self._limits):
             run.made_room()
+
+    def expire(self) -> None:
+        """Send back what listeners keep for too long; call it now and then."""
+        latest = clock() - self._handling.timeout
+        for work in self.runner.at_work:
+            if work.began <= latest and not work.expired and not work.run.dropped:
+                work.expired = True
+                log.warning(
+                    "the listener of %s did not end within %s s, sending back %s",
+                    self._handling.group,
+                    self._handling.timeout,
+                    work.messages,
+                )
+                self._paces[work.run.queue.topic].failed += len(work.messages)
+                if self._handling.returns is not None:
+                    self._handling.returns.start(work.run, work.messages, FIRST_RETRY_LEVEL)
 
     async def halt(self, timeout: float) -> bool:
         """Begin nothing more, wait for the listeners and for what goes back; False when listeners still run."""

@@ -128,12 +128,12 @@ def check_positive(**values: float) -> None:
 
 
 def check_start(start_from: str | int | datetime) -> str | int:
-    """Where to begin: "first", "last", or ms since 1970. Raises BadConfig."""
+    """Where to begin: "first", "last", "end", or ms since 1970. Raises BadConfig."""
     if isinstance(start_from, datetime):
         return int(start_from.timestamp() * 1000)
-    if start_from in ("first", "last") or (isinstance(start_from, int) and start_from >= 0):
+    if start_from in ("first", "last", "end") or (isinstance(start_from, int) and start_from >= 0):
         return start_from
-    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", a datetime or ms since 1970')
+    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", "end", a datetime or ms since 1970')
 
 
 def check_topic(topic: str) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -22,16 +25,20 @@ from eruca.client.concurrent import Concurrent, Handling
 from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic, find_nameservers
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
 from eruca.client.inflight import InFlight, Limits
-from eruca.client.listeners import Listener, Runner, Work, run_listener
+from eruca.client.listeners import Listener, Work, clock
 from eruca.client.locks import QueueLocks
 from eruca.client.log import log
-from eruca.client.mailbox import Mailbox, Messages
+from eruca.client.mailbox import Mailbox, Messages, runner_maker
 from eruca.client.message import ReceivedMessage
 from eruca.client.ownership import Ownership, Reading
+from eruca.client.pace import Paces
 from eruca.client.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.session import Session, now_ms
+from eruca.client.trace import MessageTrace
+from eruca.client.upkeep import Intervals, Upkeep
 from eruca.protocol import names
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
@@ -45,13 +52,6 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 
-STORE_AT_REST = 0.2
-"""Seconds after which the position of a queue is stored whose messages are all consumed."""
-LOOK_FOR_TOPICS = 2.0
-"""Seconds between two looks for a subscribed topic that nobody has created yet."""
-AGAIN_SOON = 1.0
-"""Seconds until a rebalance that could not do everything is tried again."""
-
 
 class PushConsumer:
     """A member of a consumer group: each message goes to one member.
@@ -64,8 +64,9 @@ class PushConsumer:
         listener: takes a ReceivedMessage. A coroutine function runs in the event loop, another function in threads.
             Returning None consumes the message, raising or returning ``Later()`` lets it come again.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
-        start_from: where a group without stored offsets begins: "first", "last", or a time (datetime, or ms since
-            1970). A broker counts a queue's first message as "last", too, as long as it is in memory.
+        start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
+            since 1970). A broker counts a queue's first message as "last", too, as long as it is in memory; "end" skips
+            whatever is there.
         strategy: how queues are shared out; all members must use the same (see ``assign``).
         concurrency: listeners at work at once.
         batch: None gives one message to a listener; a number gives a list of up to so many.
@@ -82,6 +83,10 @@ class PushConsumer:
         offset_interval: seconds between two storings of the positions.
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for listeners at work.
+        consume_timeout: seconds after which messages that a listener still has go back, to come again (not if orderly).
+        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much.
+        hooks: what sees what is consumed (see Hook).
+        trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
     Raises BadName, BadConfig, UsageError and NoNameserver.
@@ -93,7 +98,7 @@ class PushConsumer:
         listener: Listener | None = None,
         *,
         nameserver: str | Sequence[str] | None = None,
-        start_from: Literal["first", "last"] | int | datetime = "last",
+        start_from: Literal["first", "last", "end"] | int | datetime = "last",
         strategy: Strategy = averagely,
         concurrency: int = 20,
         batch: int | None = None,
@@ -108,6 +113,10 @@ class PushConsumer:
         offset_interval: float = 5.0,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
+        consume_timeout: float = 900.0,
+        executor: Executor | None = None,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -115,7 +124,7 @@ class PushConsumer:
             calling.check_callable(listener, "The listener")
         check_positive(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
         check_positive(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
-        check_positive(suspend_time=suspend_time)
+        check_positive(suspend_time=suspend_time, consume_timeout=consume_timeout)
         if not auto_commit and not orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         if offset_folder is not None and not broadcast:
@@ -127,8 +136,12 @@ class PushConsumer:
         self.concurrency = concurrency
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
-        self.counts = report.Counts()
+        self.paces = Paces(clock())
         self._listener = listener
+        self._executor = executor
+        self._intervals = Intervals(
+            rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
+        )
         self._batch = batch
         self._reading = Reading(
             start_from=check_start(start_from),
@@ -136,16 +149,17 @@ class PushConsumer:
             limits=limits,
             pull_batch=pull_batch,
             broadcast=broadcast,
+            paces=self.paces,
         )
         if max_reconsume_times is None:
             max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
         self._max_reconsume_times = max_reconsume_times
         self._suspend_time = suspend_time
         self._auto_commit = auto_commit
-        self._offset_interval = offset_interval
-        self._rebalance_interval = rebalance_interval
         self._stop_timeout = stop_timeout
         self._settings = ClientSettings.choose(settings, nameserver)
+        self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
         self._session: Session | None = None
         self._ownership: Ownership | None = None
         self._processing: Concurrent | ordered.Orderly | None = None
@@ -182,6 +196,12 @@ class PushConsumer:
             await self._ownership.give_up_unsubscribed()
             self._changed.set()
 
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees what is consumed, after those that are there; before start. Raises StateError."""
+        if self._session is not None:
+            raise StateError("A consumer takes hooks only before start().")
+        self._hooks = Hooks((*self._hooks.all, hook))
+
     # ------------------------------------------------------------------ starting and stopping
 
     async def start(self) -> None:
@@ -201,8 +221,10 @@ class PushConsumer:
             self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
         session = self._session = Session.join(self._settings, self.group, self)
         self.started_at = now_ms()
+        if self._trace is not None:
+            await self._trace.start()
         self._prepare(session)
-        assert self._ownership is not None
+        assert self._ownership is not None and self._processing is not None
         try:
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
@@ -212,43 +234,55 @@ class PushConsumer:
         except BaseException:
             await self._leave()
             raise
-        repeated = [self._keep_balanced(), self._keep_stored(), self._keep_looking()]
-        if self.orderly:
-            repeated.append(self._keep_locked())
-        self._tasks = [session.spawn(work) for work in repeated]
+        upkeep = Upkeep(
+            session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
+        )
+        self._tasks = [session.spawn(work) for work in upkeep.tasks(self.subscriptions, compare=not self.broadcast)]
 
     def _prepare(self, session: Session) -> None:
         """Put the parts together."""
-        group, most = self.group, self._max_reconsume_times
+        group, most, hooks = self.group, self._max_reconsume_times, None
+        if self._hooks.filter_messages:
+            self._reading = replace(self._reading, sift=partial(filter_records, self._hooks, group))
+        if self._hooks.of_consumption:
+            hooks = ConsumeHooks(
+                self._hooks,
+                group,
+                session.client_id,
+                orderly=self.orderly,
+                broadcast=self.broadcast,
+                timeout=self._intervals.consume_timeout,
+            )
+        make_runner = runner_maker(
+            self._listener, batch=self._batch, concurrency=self.concurrency, executor=self._executor, hooks=hooks
+        )
         returns = None if self.broadcast else Returns(session, group, most, self._again)
         handling = Handling(
-            group=group, batch=self._batch, limits=self._reading.limits, counts=self.counts, returns=returns
+            group=group,
+            batch=self._batch,
+            limits=self._reading.limits,
+            paces=self.paces,
+            returns=returns,
+            timeout=self._intervals.consume_timeout,
         )
         order: ordered.Orderly | None = None
         if self.orderly:
             self._processing = order = ordered.Orderly(
                 session,
                 handling,
-                self._make_runner,
+                make_runner,
                 locks=None if self.broadcast else QueueLocks(session, group),
                 suspend_time=self._suspend_time,
                 max_reconsume_times=most,
                 auto_commit=self._auto_commit,
             )
         else:
-            self._processing = Concurrent(handling, self._make_runner)
+            self._processing = Concurrent(handling, make_runner)
         positions: Positions = BrokerPositions(session, group)
         if self.broadcast:
             positions = LocalPositions(self._offset_folder, session, group)
         self._ownership = Ownership(
             session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
-        )
-
-    def _make_runner(self, finished: Callable[[Work], None]) -> Runner:
-        if self._listener is None:
-            return Mailbox(finished)
-        return run_listener(
-            self._listener, batch=self._batch is not None, concurrency=self.concurrency, finished=finished
         )
 
     def _again(self, work: Work) -> None:
@@ -274,6 +308,8 @@ class PushConsumer:
             log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
         await ownership.release()
         await session.remove_consumer(self.group)
+        if self._trace is not None:
+            await self._trace.stop()
         self._session = None
         await session.leave()
 
@@ -285,48 +321,6 @@ class PushConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-    async def _keep_balanced(self) -> None:
-        assert self._ownership is not None
-        wait = self._rebalance_interval
-        while True:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
-            self._changed.clear()
-            wait = AGAIN_SOON
-            try:
-                if await self._ownership.rebalance():
-                    wait = self._rebalance_interval
-            except Exception:  # such as one of the user's strategy
-                log.exception("sharing out the queues of %s failed", self.group)
-
-    async def _keep_looking(self) -> None:
-        """Look for subscribed topics that are not there yet; a route that is found starts a rebalance."""
-        while True:
-            await asyncio.sleep(LOOK_FOR_TOPICS)
-            session = self._session
-            if session is not None:
-                for topic in self.topics() - session.directory.routes.keys():
-                    session.directory.look_again(topic)
-
-    async def _keep_stored(self) -> None:
-        """Store all positions every offset_interval, and those of queues that came to rest soon."""
-        assert self._ownership is not None
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._offset_interval
-        while True:
-            await asyncio.sleep(min(STORE_AT_REST, self._offset_interval))
-            everything = loop.time() >= due
-            if everything:
-                due = loop.time() + self._offset_interval
-            self._ownership.store_positions(only_news=not everything)
-
-    async def _keep_locked(self) -> None:
-        """Renew the locks of an orderly member in time."""
-        assert isinstance(self._processing, ordered.Orderly)
-        while True:
-            await asyncio.sleep(self._settings.lock_interval)
-            await self._processing.keep()
 
     # ------------------------------------------------------------------ messages
 

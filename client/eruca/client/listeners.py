@@ -11,8 +11,10 @@ import asyncio
 import enum
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +23,8 @@ from eruca.client.errors import UsageError
 from eruca.client.inflight import InFlight
 from eruca.client.message import ReceivedMessage
 
+clock = time.monotonic
+"""Seconds that never go back, asked anew each time: the time of an event loop may be that of its last round."""
 YIELD_AFTER = 0.01
 """Seconds for which listeners that never wait may keep the event loop in one go."""
 
@@ -67,7 +71,7 @@ Suspend of an orderly consumer."""
 class Work:
     """Messages of one run of a queue that a listener gets at once."""
 
-    __slots__ = ("error", "messages", "outcome", "run")
+    __slots__ = ("began", "error", "expired", "messages", "outcome", "run", "took")
     allowed: tuple[type, ...] = (Later,)
     """What a listener may return beside None."""
 
@@ -76,6 +80,12 @@ class Work:
         self.messages = messages
         self.outcome: Outcome = None
         self.error: Exception | None = None
+        self.began = 0.0
+        """When the listener began, by ``clock``."""
+        self.took = 0.0
+        """Seconds that it took."""
+        self.expired = False
+        """It took too long, and its messages went back: what it says now does not count any more."""
 
     def claim(self) -> bool:
         """Whether the listener may begin; asked once, right before, perhaps in another thread."""
@@ -100,8 +110,8 @@ class Runner(Protocol):
     """Either way of running listeners."""
 
     @property
-    def running(self) -> int:
-        """How many listeners are at work."""
+    def at_work(self) -> Sequence[Work]:
+        """What listeners are at work on."""
 
     def give(self, works: Sequence[Work]) -> None:
         """More to do."""
@@ -111,6 +121,18 @@ class Runner(Protocol):
 
     async def halt(self, timeout: float) -> bool:
         """Begin nothing more; wait for the listeners at work. False when some still run after ``timeout`` seconds."""
+
+
+def run_in(executor: Executor, listener: Listener) -> Listener:
+    """A coroutine function that runs the listener, a plain function, in an executor. Raises UsageError."""
+    if calling.is_coroutine_function(listener):
+        raise UsageError("executor= is for listeners that are plain functions: coroutines run in the event loop.")
+    given: Any = listener
+
+    async def run(messages: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(executor, given, messages)
+
+    return run
 
 
 def run_listener(listener: Listener, *, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> Runner:
@@ -125,15 +147,21 @@ class LoopRunner:
     """Runs a coroutine function: ``concurrency`` workers in the event loop."""
 
     def __init__(self, listener: Listener, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> None:
-        self.running = 0
         self._listener: Any = listener
         self._batch = batch
         self._finished = finished
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Work] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._workers = [self._loop.create_task(self._work()) for _ in range(concurrency)]
+        self._busy: list[Work | None] = [None] * concurrency
+        """What each worker is at work on."""
+        self._workers = [self._loop.create_task(self._work(number)) for number in range(concurrency)]
         self._quiet: asyncio.Event | None = None
+
+    @property
+    def at_work(self) -> Sequence[Work]:
+        """What listeners are at work on."""
+        return [work for work in self._busy if work is not None]
 
     def give(self, works: Sequence[Work]) -> None:
         """More to do."""
@@ -143,26 +171,27 @@ class LoopRunner:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _work(self) -> None:
-        waiting, listener, batch, finished, now = (
+    async def _work(self, number: int) -> None:
+        waiting, listener, batch, finished, busy = (
             self._waiting,
             self._listener,
             self._batch,
             self._finished,
-            self._loop.time,
+            self._busy,
         )
-        began = now()
+        began = now = clock()
         while True:
             while not waiting:
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
-                began = now()
+                began = now = clock()
             work = waiting.popleft()
             if not work.claim():
                 finished(work)
                 continue
-            self.running += 1
+            busy[number] = work
+            work.began = now
             try:
                 outcome = await listener(work.messages if batch else work.messages[0])
                 if outcome is not None:
@@ -175,13 +204,15 @@ class LoopRunner:
                     raise
                 work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
             finally:
-                self.running -= 1
-                if self._quiet is not None and not self.running:
+                busy[number] = None
+                if self._quiet is not None and not self.at_work:
                     self._quiet.set()
+            work.took = (after := clock()) - now
+            now = after
             finished(work)
-            if now() - began > YIELD_AFTER:
+            if now - began > YIELD_AFTER:
                 await asyncio.sleep(0)
-                began = now()
+                began = now = clock()
 
     async def consume(self, work: Work) -> None:
         """Run the listener now."""
@@ -194,7 +225,7 @@ class LoopRunner:
         """Begin nothing more and wait; what still runs after ``timeout`` is cancelled."""
         self._waiting.clear()
         quiet = True
-        if self.running:
+        if self.at_work:
             self._quiet = asyncio.Event()
             try:
                 await asyncio.wait_for(self._quiet.wait(), timeout)
@@ -219,14 +250,15 @@ class ThreadRunner:
         self._done: deque[Work] = deque()
         self._draining = False
         self._threads: list[threading.Thread] = []
-        self._busy: set[int] = set()
+        self._busy: dict[int, Work] = {}
+        """What each thread is at work on."""
         self._halted = False
         self._quiet: asyncio.Event | None = None
 
     @property
-    def running(self) -> int:
-        """How many listeners are at work."""
-        return len(self._busy)
+    def at_work(self) -> Sequence[Work]:
+        """What listeners are at work on."""
+        return list(self._busy.values())
 
     def give(self, works: Sequence[Work]) -> None:
         """More to do."""
@@ -244,9 +276,11 @@ class ThreadRunner:
             if self._halted:
                 continue
             if work.claim():
-                self._busy.add(number)
+                work.began = clock()
+                self._busy[number] = work
                 self._run(work)
-                self._busy.discard(number)
+                work.took = clock() - work.began
+                del self._busy[number]
             self._done.append(work)
             self._drain_soon()
         self._drain_soon()

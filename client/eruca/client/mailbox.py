@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
 from types import TracebackType
 from typing import Self
 
 from eruca.client.errors import StateError
-from eruca.client.listeners import Later, Work
+from eruca.client.hooks import ConsumeContext, ConsumeHooks
+from eruca.client.listeners import Later, Listener, Runner, Work, clock, run_in, run_listener
 from eruca.client.message import ReceivedMessage
 
 
@@ -73,11 +75,27 @@ class Mailbox:
     """Keeps what was pulled until somebody asks for it."""
 
     def __init__(self, finished: Callable[[Work], None]) -> None:
-        self.running = 0
         self._finished = finished
         self._waiting: deque[Work] = deque()
         self._asking: deque[asyncio.Future[None]] = deque()
         self._halted = False
+        self._out: dict[Work, None] = {}
+        """What was handed out and is not settled."""
+
+    @property
+    def at_work(self) -> Sequence[Work]:
+        """What was handed out and is not settled."""
+        return list(self._out)
+
+    def _settled(self, work: Work) -> None:
+        self._out.pop(work, None)
+        work.took = clock() - work.began
+        self._finished(work)
+
+    def _hand_out(self, work: Work) -> Delivery:
+        self._out[work] = None
+        work.began = clock()
+        return Delivery(work, self._settled)
 
     def give(self, works: Sequence[Work]) -> None:
         """More to hand out."""
@@ -97,7 +115,7 @@ class Mailbox:
             while self._waiting:
                 work = self._waiting.popleft()
                 if work.claim():
-                    return Delivery(work, self._finished)
+                    return self._hand_out(work)
                 self._finished(work)
             asking = asyncio.get_running_loop().create_future()
             self._asking.append(asking)
@@ -119,6 +137,47 @@ class Mailbox:
         self._waiting.clear()
         self._wake(len(self._asking))
         return True
+
+
+class HookedMailbox(Mailbox):
+    """A mailbox whose messages hooks see: from handing them out to their settling."""
+
+    def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks) -> None:
+        super().__init__(finished)
+        self._hooks = hooks
+        self._contexts: dict[Work, ConsumeContext] = {}
+
+    def _hand_out(self, work: Work) -> Delivery:
+        delivery = super()._hand_out(work)
+        self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
+        return delivery
+
+    def _settled(self, work: Work) -> None:
+        context = self._contexts.pop(work, None)
+        if context is not None:
+            self._hooks.end(context, work.outcome, None, clock() - work.began)
+        super()._settled(work)
+
+
+def runner_maker(
+    listener: Listener | None,
+    *,
+    batch: int | None,
+    concurrency: int,
+    executor: Executor | None = None,
+    hooks: ConsumeHooks | None = None,
+) -> Callable[[Callable[[Work], None]], Runner]:
+    """Given whom to call with finished work: what runs the listener, or hands messages out where there is none."""
+
+    def make(finished: Callable[[Work], None]) -> Runner:
+        if listener is None:
+            return Mailbox(finished) if hooks is None else HookedMailbox(finished, hooks)
+        chosen = listener if executor is None else run_in(executor, listener)
+        if hooks is not None:
+            chosen = hooks.around(chosen, clock)
+        return run_listener(chosen, batch=batch is not None, concurrency=concurrency, finished=finished)
+
+    return make
 
 
 class Messages(AsyncIterator[Delivery]):

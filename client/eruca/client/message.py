@@ -7,6 +7,7 @@ Facts: Validators.checkMessage and Message.putUserProperty in 4.9.7.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
@@ -135,6 +136,12 @@ class Message:
         if len(text) > PROPERTIES_MAX_LENGTH // 4 and len(text.encode()) > PROPERTIES_MAX_LENGTH:
             raise BadMessage(f"tags, keys and properties together take more than {PROPERTIES_MAX_LENGTH} bytes")
         return text
+
+    def with_properties(self, properties: Mapping[str, str]) -> Self:
+        """The same message with more properties; those of the same name are replaced."""
+        other = copy.copy(self)
+        other.properties = {**(self.properties or {}), **properties}
+        return other
 
 
 _checked: set[str] = set()

@@ -181,11 +181,15 @@ class Orderly:
         elif not line.busy.begun:
             line.put_back(work.messages, tried=False)
             self._end(line)
-        elif work.outcome is None or isinstance(work.outcome, Decision):
-            self._consumed(line, work)
-            self._end(line)
         else:
-            self._failed(line, work)
+            pace = self._handling.paces[line.run.queue.topic]
+            pace.runs += 1
+            pace.run_seconds += work.took
+            if work.outcome is None or isinstance(work.outcome, Decision):
+                self._consumed(line, work)
+                self._end(line)
+            else:
+                self._failed(line, work)
 
     def _end(self, line: Line) -> None:
         """No listener has a part of the queue any more."""
@@ -195,7 +199,7 @@ class Orderly:
         self._next(line)
 
     def _consumed(self, line: Line, work: Work) -> None:
-        self._handling.counts.consumed += len(work.messages)
+        self._handling.paces[line.run.queue.topic].consumed += len(work.messages)
         if self._auto_commit:
             self._done(line.run, work.messages)
             return
@@ -218,7 +222,7 @@ class Orderly:
         messages = work.messages
         if work.error is not None:
             log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-        self._handling.counts.failed += len(messages)
+        self._handling.paces[line.run.queue.topic].failed += len(messages)
         if any(message.reconsume_times >= self._max for message in messages):
             self._session.spawn(self._bury(line, work))  # until then the queue is busy
         else:

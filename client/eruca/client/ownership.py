@@ -18,6 +18,7 @@ from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.log import log
 from eruca.client.orderly import Orderly
+from eruca.client.pace import Paces
 from eruca.client.positions import Positions
 from eruca.client.reading import Reader, Reads
 from eruca.client.rebalance import plan_change
@@ -35,9 +36,10 @@ _CONFIRM_TIMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How queues are read: ``start_from`` is first, last or a time in ms; the others as in PushConsumer.
+    """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
 
-    ``broadcast``: this member gets everything, whoever else is in the group.
+    ``broadcast``: this member gets everything, whoever else is in the group. ``sift`` may leave out messages, ``paces``
+    count by topic (both as of Reader).
     """
 
     start_from: str | int
@@ -47,6 +49,8 @@ class Reading:
     broadcast: bool = False
     store_start: bool = True
     """Whether to store where the group begins when it has no offset."""
+    sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None
+    paces: Paces | None = None
 
 
 class Ownership:
@@ -67,6 +71,8 @@ class Ownership:
         order: Orderly | None = None,
     ) -> None:
         self.readers: dict[MessageQueue, Reads] = {}
+        self.members: list[str] = []
+        """The client ids of the group, as of the last rebalance."""
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
@@ -110,6 +116,7 @@ class Ownership:
         except BrokerRefused as error:
             log.warning("the members of %s are not known yet: %s", self._group, error)
             return False
+        self.members = clients
         change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)
         self._stay(set(owned).difference(change.give_up))
         given_up = await self._give_up(change.give_up)
@@ -183,6 +190,8 @@ class Ownership:
             return False
         try:
             stored = await self._positions.load(queue)
+            if stored == 0 and self._reading.start_from == "end" and not await self._positions.has(queue):
+                stored = None
             start = stored if stored is not None else await self._first_offset(queue)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
@@ -217,7 +226,7 @@ class Ownership:
     async def _first_offset(self, queue: MessageQueue) -> int:
         """Where a group begins that never stored an offset."""
         start = self._reading.start_from
-        if start == "first" or (names.is_retry_topic(queue.topic) and start == "last"):
+        if start == "first" or (names.is_retry_topic(queue.topic) and start in ("last", "end")):
             return await brokers.min_offset(self._session, queue)
         if isinstance(start, int) and not names.is_retry_topic(queue.topic):
             return await brokers.offset_by_time(self._session, queue, start)
@@ -235,6 +244,8 @@ class Ownership:
             self._moved,
             commit=self._positions.with_pulls,
             may_read=None if self._order is None else self._order.may_read,
+            sift=self._reading.sift,
+            pace=None if self._reading.paces is None else self._reading.paces[queue.topic],
         )
 
     # ------------------------------------------------------------------ going on from elsewhere

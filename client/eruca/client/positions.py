@@ -34,6 +34,9 @@ class Positions(Protocol):
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored position; None where there is none. Raises ClientError when nobody can say."""
 
+    async def has(self, queue: MessageQueue) -> bool:
+        """Whether there is one, where ``load`` says 0: brokers say that of young queues, too. Raises ClientError."""
+
     async def save(self, queue: MessageQueue, offset: int) -> None:
         """Store a position; returns when it is safe. Raises ClientError."""
 
@@ -56,6 +59,10 @@ class BrokerPositions:
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored position."""
         return await brokers.group_offset(self._session, self._group, queue)
+
+    async def has(self, queue: MessageQueue) -> bool:
+        """Whether the broker has one."""
+        return await brokers.has_group_offset(self._session, self._group, queue)
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
         """Store a position; the broker has confirmed it."""
@@ -113,6 +120,10 @@ class LocalPositions:
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored position."""
         return self._table.get(queue)
+
+    async def has(self, queue: MessageQueue) -> bool:
+        """Whether there is one."""
+        return queue in self._table
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
         """Write the file."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -19,12 +20,15 @@ from eruca.client.compression import COMPRESS_FROM, compress
 from eruca.client.config import ClientSettings, check_group
 from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
 from eruca.client.faults import Faults
+from eruca.client.hooked import Rewrite, Watched, WatchedSend, oneway_watched, rewrite_one
+from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.requests import reply_to
 from eruca.client.routes import Route
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.sends import Choice, Send, SendEndpoint, SendResult
 from eruca.client.session import Session
+from eruca.client.trace import MessageTrace
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.names import DEFAULT_TOPIC
@@ -46,6 +50,8 @@ class Producer:
         max_message_size: bytes of the largest body.
         new_topic_queues: queues of a topic that the first send creates.
         fault_tolerance: brokers that failed or answered late are passed over for a while (sendLatencyFaultEnable).
+        hooks: what sees sends (see Hook).
+        trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
     Raises BadName, BadConfig and NoNameserver.
@@ -63,6 +69,8 @@ class Producer:
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
         fault_tolerance: bool = False,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "producer")
@@ -80,6 +88,9 @@ class Producer:
         self.max_message_size = max_message_size
         self.new_topic_queues = new_topic_queues
         self._settings = ClientSettings.choose(settings, nameserver)
+        self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._watched = self._hooks.of_sends
         self._session: Session | None = None
         self._faults = Faults() if fault_tolerance else None
         self._turns: dict[str, RoundRobin] = {}
@@ -96,6 +107,13 @@ class Producer:
             )
         self._session = Session.join(self._settings)
         await self._session.add_producer(self.group)
+        if self._trace is not None:
+            await self._trace.start()
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees sends from now on, after those that are there. Raises UsageError."""
+        self._hooks = Hooks((*self._hooks.all, hook))
+        self._watched = self._hooks.of_sends
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
@@ -107,6 +125,8 @@ class Producer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), self.send_timeout)
         self._session = None
+        if self._trace is not None:
+            await self._trace.stop()
         await session.remove_producer(self.group)
         await session.leave()
 
@@ -166,6 +186,8 @@ class Producer:
         Many sends can be under way at once, and leave in few writes. Errors of use are raised here, the others by the
         future.
         """
+        if self._watched:
+            return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
         message.check(self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
@@ -191,7 +213,14 @@ class Producer:
         header = self._header(first.topic, wait, 0, 0, now)
         header.batch = True
         choose = self._choice(first, queue, None, None)
-        return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout)
+        watched = self._watch(messages, lambda _, properties: self._encode_again(messages, keys, properties))
+        return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout, watched)
+
+    def _encode_again(self, messages: Sequence[Message], keys: Sequence[str], properties: Mapping[str, str]) -> bytes:
+        return encode_messages([each.with_properties(properties) for each in messages], keys, self.max_message_size)
+
+    def _watch(self, messages: Sequence[Message], rewrite: Rewrite) -> Watched | None:
+        return Watched(self._hooks, list(messages), rewrite) if self._watched else None
 
     async def send_oneway(
         self,
@@ -206,15 +235,19 @@ class Producer:
         session = self.session
         body, bits = compress(message.body, self.compress_from)
         now = time.time()
-        text = message.properties_text(identity.unique_keys().next(now))
-        header = self._header(message.topic, text, bits, message.flag, now)
+        key = identity.unique_keys().next(now)
+        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
         route = session.directory.routes.get(message.topic)
         if route is None or not route.to_send:
             route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
         chosen = self._choice(message, queue, selector, arg)(route, None)
         header.queue_id = chosen.queue_id
-        connection = await session.connection(await session.directory.master(chosen.broker_name, message.topic))
-        connection.oneway(api.SEND_MESSAGE_V2, header, body)
+        address = await session.directory.master(chosen.broker_name, message.topic)
+        watched = self._watch([message], rewrite_one(message, key, ""))
+        if watched is None:
+            (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
+        else:
+            await oneway_watched(watched, session, header, body, chosen, address)
 
     # ------------------------------------------------------------------ request-reply
 
@@ -268,15 +301,17 @@ class Producer:
         selector: Selector | None,
         arg: object,
         timeout: float | None,
+        flags: int = 0,
     ) -> asyncio.Future[SendResult]:
-        """Start a send with ``more`` in its properties than a user may give."""
+        """Start a send that hooks may see, with ``more`` in its properties than a user may give."""
         message.check(self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
         body, bits = compress(message.body, self.compress_from)
-        header = self._header(message.topic, message.properties_text(key) + more, bits, message.flag, now)
+        header = self._header(message.topic, message.properties_text(key) + more, bits | flags, message.flag, now)
         choose = self._choice(message, queue, selector, arg)
-        return self._start(endpoint, header, body, key, choose, queue or selector, timeout)
+        watched = self._watch([message], rewrite_one(message, key, more))
+        return self._start(endpoint, header, body, key, choose, queue or selector, timeout, watched)
 
     def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
         return SendMessageV2(
@@ -319,8 +354,10 @@ class Producer:
         choose: Choice,
         fixed: object,
         timeout: float | None,
+        watched: Watched | None = None,
     ) -> asyncio.Future[SendResult]:
-        work = Send(
+        kind = Send if watched is None else partial(WatchedSend, watched)
+        work = kind(
             self,
             self.session,
             endpoint,

@@ -15,6 +15,7 @@ from eruca.client import brokers
 from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.inflight import InFlight, Limits
 from eruca.client.log import log
+from eruca.client.pace import Pace
 from eruca.client.routes import MASTER
 from eruca.client.session import Session, now_ms
 from eruca.protocol.bodies import SubscriptionData
@@ -75,7 +76,8 @@ class Reader:
     """Reads ``run`` until it is dropped.
 
     ``deliver`` gets the messages, ``moved`` the offset to go on from when the broker says that the run is outside the
-    queue. ``commit``: whether pulls carry the position; ``may_read`` says whether the queue may be read now.
+    queue. ``commit``: whether pulls carry the position; ``may_read`` says whether the queue may be read now; ``sift``
+    may leave out messages; ``pace`` counts.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class Reader:
         commit: bool = True,
         may_read: Callable[[MessageQueue], bool] | None = None,
         manner: Manner = Manner(),
+        sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.run = run
         self.subscription = subscription
@@ -106,6 +110,8 @@ class Reader:
         self._commit = commit
         self._may_read = may_read
         self._manner = manner
+        self._sift = sift
+        self._pace = pace
         self._flags = pull.SUSPEND | (pull.SUBSCRIPTION | pull.LITE_PULL if manner.lite else 0)
         self._broker_id = MASTER
         self._ask = pull.PullMessage(
@@ -176,6 +182,12 @@ class Reader:
         self._broker_id = header.suggest_which_broker_id
         if answer.code == ResponseCode.SUCCESS:
             records = self._keep_wanted(_decode(answer.body))
+            if self._sift is not None:
+                records = self._sift(run.queue, records)
+            if self._pace is not None:
+                self._pace.pulls += 1
+                self._pace.pulled += len(records)
+                self._pace.pull_seconds += (now_ms() - self.last_pull) / 1000
             run.put(records, header.next_begin_offset)
             self._deliver(run, records)
         elif answer.code == ResponseCode.PULL_OFFSET_MOVED:

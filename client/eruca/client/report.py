@@ -9,10 +9,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eruca.client.listeners import Decision, Work
+from eruca.client.listeners import Decision, Work, clock
 from eruca.client.reading import Reads
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
@@ -27,19 +26,12 @@ if TYPE_CHECKING:
     from eruca.client.consumer import PushConsumer
 
 
-@dataclass(slots=True)
-class Counts:
-    """Messages since the start."""
-
-    consumed: int = 0
-    failed: int = 0
-
-
 def consume_from_where(start: str | int) -> ConsumeFromWhere:
-    """The name of where a group begins: at "first", "last" or a time."""
+    """The name of where a group begins: at "first", "last", "end" or a time."""
     names = {
         "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        "end": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
     }
     return names.get(str(start), ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
 
@@ -59,9 +51,10 @@ def running_info(
             "PROP_CLIENT_VERSION": version_name(VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_at),
             "consumerGroup": consumer.group,
-            "messagesConsumed": str(consumer.counts.consumed),
-            "messagesFailed": str(consumer.counts.failed),
+            "messagesConsumed": str(consumer.paces.consumed),
+            "messagesFailed": str(consumer.paces.failed),
         },
+        status_table={topic: consumer.paces[topic].status(clock()) for topic in consumer.subscriptions},
         subscription_set=list(consumer.subscriptions.values()),
     )
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from eruca.client import calling, identity
-from eruca.client.compression import COMPRESS_FROM, compress
+from eruca.client import calling
+from eruca.client.compression import COMPRESS_FROM
 from eruca.client.config import ClientSettings
 from eruca.client.errors import BadConfig, BadMessage, ClientError, UsageError
+from eruca.client.hooks import EndTransactionContext, Hook, Hooks, run_calls
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.producer import MAX_MESSAGE_SIZE, Producer
@@ -99,6 +99,8 @@ class TransactionProducer(Producer):
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
         fault_tolerance: bool = False,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         super().__init__(
@@ -111,6 +113,8 @@ class TransactionProducer(Producer):
             max_message_size=max_message_size,
             new_topic_queues=new_topic_queues,
             fault_tolerance=fault_tolerance,
+            hooks=hooks,
+            trace=trace,
             settings=settings,
         )
         calling.check_callable(check, "check")
@@ -124,7 +128,7 @@ class TransactionProducer(Producer):
         """As Producer.start; from here on any broker may ask, also about what a producer left that is gone."""
         await super().start()
         session = self.session
-        checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency)
+        checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency, lambda: self._hooks)
         session.transactional.setdefault(self.group, []).append(checks)
         try:
             await session.meet_all()
@@ -171,25 +175,18 @@ class TransactionProducer(Producer):
             state, error = await decide(local, message, sent.message_id)
             if error is not None:
                 log.error("the local transaction of %r failed, it stays undecided", message, exc_info=error)
-        await self._end(sent, state)
+        await self._end(message, sent, state)
         return TransactionResult(sent, state, error)
 
     def _send_half(
         self, message: Message, queue: MessageQueue | None, timeout: float | None
     ) -> asyncio.Future[SendResult]:
-        message.check(self.max_message_size)
-        now = time.time()
-        key = identity.unique_keys().next(now)
-        body, bits = compress(message.body, self.compress_from)
-        text = (
-            f"{message.properties_text(key)}\x02{names.TRANSACTION_PREPARED}\x01true"
-            f"\x02{names.PRODUCER_GROUP}\x01{self.group}"
+        more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self.group}"
+        return self._start_with(
+            api.SEND_MESSAGE_V2, message, more, queue, None, None, timeout, flags=TRANSACTION_PREPARED
         )
-        header = self._header(message.topic, text, bits | TRANSACTION_PREPARED, message.flag, now)
-        choose = self._choice(message, queue, None, None)
-        return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue, timeout)
 
-    async def _end(self, sent: SendResult, state: TransactionState) -> None:
+    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         _, physical_offset = parse_offset_message_id(sent.offset_message_id)
         ask = EndTransaction(
             producer_group=self.group,
@@ -202,7 +199,17 @@ class TransactionProducer(Producer):
         session = self.session
         try:
             address = await session.master(sent.queue.broker_name, sent.queue.topic)
-            (await session.connection(address)).oneway(api.END_TRANSACTION, ask)
+            connection = await session.connection(address)
+            end = EndTransactionContext(
+                producer_group=self.group,
+                message=message,
+                broker_address=address,
+                message_id=sent.message_id,
+                transaction_id=sent.message_id,
+                state=state,
+                from_check=False,
+            )
+            tell_end(self._hooks, connection, ask, end)
         except ClientError as error:
             log.warning("the end of transaction %s could not be told, the broker will ask: %s", sent.message_id, error)
 
@@ -231,7 +238,10 @@ class _Question(NamedTuple):
 class Checks:
     """Answers the brokers' questions of one producer, ``concurrency`` at a time, in their order."""
 
-    def __init__(self, session: Session, group: str, check: Check, concurrency: int) -> None:
+    def __init__(
+        self, session: Session, group: str, check: Check, concurrency: int, hooks: Callable[[], Hooks]
+    ) -> None:
+        self._hooks = hooks
         self._session = session
         self._group = group
         self._check = check
@@ -265,7 +275,8 @@ class Checks:
     async def _answer(self, question: _Question) -> None:
         header, half, connection = question
         queue = MessageQueue(half.topic, "", half.queue_id)
-        state, error = await decide(self._check, ReceivedMessage(half, queue))
+        message = ReceivedMessage(half, queue)
+        state, error = await decide(self._check, message)
         if error is not None:
             log.error("the check of transaction %s failed, it stays undecided", half.unique_key, exc_info=error)
         ask = EndTransaction(
@@ -279,4 +290,25 @@ class Checks:
         )
         if connection.closed:
             connection = await self._session.connection(connection.remote)
+        end = EndTransactionContext(
+            producer_group=self._group,
+            message=message,
+            broker_address=connection.remote,
+            message_id=ask.msg_id,
+            transaction_id=message.message_id,
+            state=state,
+            from_check=True,
+        )
+        tell_end(self._hooks(), connection, ask, end)
+
+
+def tell_end(hooks: Hooks, connection: Connection, ask: EndTransaction, end: EndTransactionContext) -> None:
+    """Tell a broker the end of a transaction, with the calls around it; raises what keeps it from being told."""
+    run_calls(hooks.before_end_transaction, end)
+    try:
         connection.oneway(api.END_TRANSACTION, ask)
+    except BaseException as error:
+        end.error = error
+        raise
+    finally:
+        run_calls(hooks.after_end_transaction, end)

@@ -1,0 +1,296 @@
+"""Hooks: what a program wants to see of each send, each consumption and each end of a transaction, and may refuse.
+
+Owns the contexts, the calls of a ``Hook`` in their order, and what happens when one fails: it is told to the log and
+changes nothing, but for ``check_forbidden``, whose errors refuse the send. A kind of call that no hook has costs
+nothing. Knows nothing of what hooks do. Facts: the package client.hook in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eruca.client import calling
+from eruca.client.errors import UsageError
+from eruca.client.listeners import Decision, Later, Listener, Outcome, Suspend
+from eruca.client.log import log
+from eruca.client.message import Message, ReceivedMessage
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+
+if TYPE_CHECKING:
+    from eruca.client.sends import SendResult
+    from eruca.client.transactions import TransactionState
+
+DEFAULT_REGION = "DefaultRegion"
+
+
+class MessageType(enum.IntEnum):
+    """What kind of message is sent; the numbers are those in message traces."""
+
+    NORMAL = 0
+    TRANSACTION_HALF = 1
+    TRANSACTION_COMMIT = 2
+    DELAY = 3
+
+
+class ConsumeReturnType(enum.IntEnum):
+    """How a listener ended; the numbers are those in message traces."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    """It took longer than the consume_timeout."""
+    EXCEPTION = 2
+    RETURNNULL = 3
+    FAILED = 4
+    """It said that the messages shall come again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SendContext:
+    """A send. It goes to one queue; ``queue`` and ``broker_address`` are those of the last attempt.
+
+    ``properties`` travel with the messages when a hook puts some in before the send; the caller's messages stay as
+    they are. ``result`` or ``error`` is there after the send; neither after one that asks for no answer.
+    """
+
+    producer_group: str
+    messages: list[Message]
+    """One, or those of a batch."""
+    message_type: MessageType
+    body_size: int
+    """Bytes as they travel."""
+    born_host: str
+    client_id: str
+    oneway: bool = False
+    queue: MessageQueue | None = None
+    broker_address: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    result: SendResult | None = None
+    error: BaseException | None = None
+    region_id: str = DEFAULT_REGION
+    trace_on: bool = True
+    """What the broker's answer says: its region, and whether it wants messages traced."""
+    notes: dict[Any, Any] = field(default_factory=dict)
+    """For hooks: what one wants to know again afterwards, under a key of its own."""
+
+    @property
+    def message(self) -> Message:
+        """The message, or the first of a batch."""
+        return self.messages[0]
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumeContext:
+    """Messages that a listener gets. What follows ``queue`` is true afterwards.
+
+    ``in_listener`` is False where messages are taken by ``async for``: then the two calls enclose the time from
+    handing a message out to its settling, and do not run in one task.
+    """
+
+    consumer_group: str
+    messages: list[ReceivedMessage]
+    queue: MessageQueue
+    client_id: str
+    orderly: bool
+    broadcast: bool
+    in_listener: bool = True
+    success: bool = False
+    status: str = ""
+    """In RocketMQ's words, such as CONSUME_SUCCESS or RECONSUME_LATER."""
+    return_type: ConsumeReturnType = ConsumeReturnType.SUCCESS
+    error: BaseException | None = None
+    notes: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class EndTransactionContext:
+    """The end of a transaction is told to the broker. ``error``: it could not be told, the broker will ask."""
+
+    producer_group: str
+    message: Message | ReceivedMessage
+    broker_address: str
+    message_id: str
+    transaction_id: str
+    state: TransactionState
+    from_check: bool
+    """The answer to a question of the broker's."""
+    error: BaseException | None = None
+    notes: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class FilterContext:
+    """Messages that were pulled, before listeners see them: what a hook takes out of ``messages`` is passed over."""
+
+    consumer_group: str
+    queue: MessageQueue
+    messages: list[ReceivedMessage]
+
+
+class Hook:
+    """A base whose methods do nothing: override those that you need, and give it to producers and consumers.
+
+    Calls are plain functions and must not block. Those of producers run in the event loop; those around a listener run
+    where the listener runs, which is in several threads for a plain function.
+    """
+
+    def check_forbidden(self, context: SendContext) -> None:
+        """Before a message is sent: raise to refuse it; the error reaches the sender."""
+
+    def before_send(self, context: SendContext) -> None:
+        """A message is about to be sent; once for a send, however many attempts it takes."""
+
+    def after_send(self, context: SendContext) -> None:
+        """The send has ended."""
+
+    def before_end_transaction(self, context: EndTransactionContext) -> None:
+        """The end of a transaction is about to be told."""
+
+    def after_end_transaction(self, context: EndTransactionContext) -> None:
+        """It was told; brokers do not answer."""
+
+    def filter_messages(self, context: FilterContext) -> None:
+        """Messages were pulled: take out of the list what this consumer must not see."""
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        """A listener is about to get messages."""
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        """The listener has ended."""
+
+
+Calls = tuple[Callable[[Any], None], ...]
+
+
+class Hooks:
+    """The calls of some hooks, by kind; a kind that none has is empty. Raises UsageError for what is no Hook."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        for hook in hooks:
+            if not isinstance(hook, Hook):
+                raise UsageError(
+                    f"A hook of type {type(hook).__name__} is not allowed: give an instance of a class that is derived "
+                    "from eruca.client.Hook."
+                )
+        self.all = tuple(hooks)
+        self.check_forbidden = self._calls("check_forbidden")
+        self.before_send = self._calls("before_send")
+        self.after_send = self._calls("after_send")
+        self.before_end_transaction = self._calls("before_end_transaction")
+        self.after_end_transaction = self._calls("after_end_transaction")
+        self.filter_messages = self._calls("filter_messages")
+        self.before_consume = self._calls("before_consume")
+        self.after_consume = self._calls("after_consume")
+
+    def _calls(self, name: str) -> Calls:
+        """The methods of that name which say something."""
+        return tuple(getattr(hook, name) for hook in self.all if getattr(type(hook), name) is not getattr(Hook, name))
+
+    @property
+    def of_sends(self) -> bool:
+        """Whether any wants to see sends."""
+        return bool(self.check_forbidden or self.before_send or self.after_send)
+
+    @property
+    def of_consumption(self) -> bool:
+        """Whether any wants to see what listeners get."""
+        return bool(self.before_consume or self.after_consume)
+
+
+def run_calls(calls: Calls, context: object) -> None:
+    """Make the calls; one that fails is told to the log."""
+    for call in calls:
+        try:
+            call(context)
+        except Exception:
+            log.exception("a hook failed: %s", getattr(call, "__qualname__", call))
+
+
+def filter_records(hooks: Hooks, group: str, queue: MessageQueue, records: list[Record]) -> list[Record]:
+    """What the hooks leave of pulled messages."""
+    context = FilterContext(
+        consumer_group=group, queue=queue, messages=[ReceivedMessage(record, queue) for record in records]
+    )
+    run_calls(hooks.filter_messages, context)
+    return [message.record for message in context.messages]
+
+
+class ConsumeHooks:
+    """The calls around what one consumer's listener gets; ``timeout`` is its consume_timeout in seconds."""
+
+    def __init__(
+        self, hooks: Hooks, group: str, client_id: str, *, orderly: bool, broadcast: bool, timeout: float
+    ) -> None:
+        self._hooks = hooks
+        self._group = group
+        self._client_id = client_id
+        self._orderly = orderly
+        self._broadcast = broadcast
+        self._timeout = timeout
+
+    def begin(self, messages: list[ReceivedMessage], *, in_listener: bool = True) -> ConsumeContext:
+        """The listener is about to get these."""
+        context = ConsumeContext(
+            consumer_group=self._group,
+            messages=messages,
+            queue=messages[0].queue,
+            client_id=self._client_id,
+            orderly=self._orderly,
+            broadcast=self._broadcast,
+            in_listener=in_listener,
+        )
+        run_calls(self._hooks.before_consume, context)
+        return context
+
+    def end(self, context: ConsumeContext, outcome: Outcome, error: BaseException | None, seconds: float) -> None:
+        """The listener returned or raised."""
+        context.error = error
+        context.success = error is None and (outcome is None or outcome is Decision.COMMIT)
+        context.status = self._status(outcome, error)
+        context.return_type = ConsumeReturnType.SUCCESS
+        if error is not None:
+            context.return_type = ConsumeReturnType.EXCEPTION
+        elif seconds >= self._timeout:
+            context.return_type = ConsumeReturnType.TIME_OUT
+        elif not context.success:
+            context.return_type = ConsumeReturnType.FAILED
+        run_calls(self._hooks.after_consume, context)
+
+    def _status(self, outcome: Outcome, error: BaseException | None) -> str:
+        if isinstance(outcome, Decision):
+            return outcome.name
+        if error is not None or isinstance(outcome, Later | Suspend):
+            return "SUSPEND_CURRENT_QUEUE_A_MOMENT" if self._orderly else "RECONSUME_LATER"
+        return "SUCCESS" if self._orderly else "CONSUME_SUCCESS"
+
+    def around(self, listener: Listener, clock: Callable[[], float]) -> Listener:
+        """The listener, of the same kind, with the calls around it."""
+        given: Any = listener
+
+        def listed(messages: Any) -> list[ReceivedMessage]:
+            return messages if isinstance(messages, list) else [messages]
+
+        async def coroutine(messages: Any) -> Any:
+            context, began = self.begin(listed(messages)), clock()
+            try:
+                outcome = await given(messages)
+            except BaseException as error:
+                self.end(context, None, error, clock() - began)
+                raise
+            self.end(context, outcome, None, clock() - began)
+            return outcome
+
+        def function(messages: Any) -> Any:
+            context, began = self.begin(listed(messages)), clock()
+            try:
+                outcome = given(messages)
+            except BaseException as error:
+                self.end(context, None, error, clock() - began)
+                raise
+            self.end(context, outcome, None, clock() - began)
+            return outcome
+
+        return coroutine if calling.is_coroutine_function(listener) else function

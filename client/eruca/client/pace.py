@@ -1,0 +1,121 @@
+"""How fast a consumer is: what it pulled and consumed of each topic, how long that took, and how much failed.
+
+Pure; time is an argument, in seconds. A pace is told over the last minute, failures over the last hour, by samples
+of sums that only grow; the newest figures count at once (Java's are up to 10 s old). Facts: ConsumerStatsManager and
+StatsItem in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eruca.protocol.bodies import ConsumeStatus
+
+SAMPLE_EVERY = 10.0
+SAMPLES_OF_A_MINUTE = 6
+HOUR_EVERY = 600.0
+SAMPLES_OF_AN_HOUR = 6
+
+
+class Sums(NamedTuple):
+    """Sums at a time: messages, calls, and seconds that calls took."""
+
+    at: float
+    consumed: int
+    failed: int
+    runs: int
+    run_seconds: float
+    pulled: int
+    pulls: int
+    pull_seconds: float
+
+
+@dataclass(slots=True)
+class Pace:
+    """The sums of one topic since the start."""
+
+    began: float
+    consumed: int = 0
+    failed: int = 0
+    runs: int = 0
+    """Times that a listener ran."""
+    run_seconds: float = 0.0
+    pulled: int = 0
+    pulls: int = 0
+    """Pulls that brought messages."""
+    pull_seconds: float = 0.0
+    minute: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_A_MINUTE))
+    hour: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_AN_HOUR))
+
+    def __post_init__(self) -> None:
+        self.minute.append(self.sums(self.began))
+        self.hour.append(self.minute[0])
+
+    def sums(self, now: float) -> Sums:
+        """The sums now."""
+        return Sums(
+            now,
+            self.consumed,
+            self.failed,
+            self.runs,
+            self.run_seconds,
+            self.pulled,
+            self.pulls,
+            self.pull_seconds,
+        )
+
+    def sample(self, now: float) -> None:
+        """Keep the sums where it is time to; call it every few seconds."""
+        if now - self.minute[-1].at >= SAMPLE_EVERY:
+            self.minute.append(self.sums(now))
+        if now - self.hour[-1].at >= HOUR_EVERY:
+            self.hour.append(self.sums(now))
+
+    def status(self, now: float) -> ConsumeStatus:
+        """What brokers and operators are told (307): times in ms, paces in messages a second."""
+        sums, then, hour = self.sums(now), self.minute[0], self.hour[0]
+        seconds = max(now - then.at, 1.0)
+        runs, run_seconds = sums.runs - then.runs, sums.run_seconds - then.run_seconds
+        if not runs:
+            runs, run_seconds = sums.runs - hour.runs, sums.run_seconds - hour.run_seconds
+        return ConsumeStatus(
+            consume_failed_msgs=sums.failed - hour.failed,
+            consume_failed_tps=(sums.failed - then.failed) / seconds,
+            consume_ok_tps=(sums.consumed - then.consumed) / seconds,
+            consume_rt=_average_ms(run_seconds, runs),
+            pull_rt=_average_ms(sums.pull_seconds - then.pull_seconds, sums.pulls - then.pulls),
+            pull_tps=(sums.pulled - then.pulled) / seconds,
+        )
+
+
+def _average_ms(seconds: float, count: int) -> float:
+    return seconds * 1000 / count if count else 0.0
+
+
+class Paces(dict[str, Pace]):
+    """The pace of each topic; a topic that is asked for begins at ``now()``."""
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self._began = now
+
+    def __missing__(self, topic: str) -> Pace:
+        pace = self[topic] = Pace(self._began)
+        return pace
+
+    @property
+    def consumed(self) -> int:
+        """Messages since the start."""
+        return sum(each.consumed for each in self.values())
+
+    @property
+    def failed(self) -> int:
+        """Messages that a listener did not consume."""
+        return sum(each.failed for each in self.values())
+
+    def sample(self, now: float) -> None:
+        """As ``Pace.sample``, for all."""
+        for each in self.values():
+            each.sample(now)
