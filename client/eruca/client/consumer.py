@@ -27,7 +27,7 @@ from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
 from eruca.client.inflight import InFlight, Limits
-from eruca.client.listeners import Listener, Work, clock
+from eruca.client.listeners import Listener, Work, clock, run_in
 from eruca.client.locks import QueueLocks
 from eruca.client.log import log
 from eruca.client.mailbox import Mailbox, Messages, runner_maker
@@ -137,8 +137,7 @@ class PushConsumer:
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
         self.paces = Paces(clock())
-        self._listener = listener
-        self._executor = executor
+        self._listener = listener if listener is None or executor is None else run_in(executor, listener)
         self._intervals = Intervals(
             rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
         )
@@ -221,11 +220,11 @@ class PushConsumer:
             self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
         session = self._session = Session.join(self._settings, self.group, self)
         self.started_at = now_ms()
-        if self._trace is not None:
-            await self._trace.start()
         self._prepare(session)
         assert self._ownership is not None and self._processing is not None
         try:
+            if self._trace is not None:
+                await self._trace.start()
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
                     await brokers.check_subscription(session, self.group, subscription)
@@ -253,9 +252,7 @@ class PushConsumer:
                 broadcast=self.broadcast,
                 timeout=self._intervals.consume_timeout,
             )
-        make_runner = runner_maker(
-            self._listener, batch=self._batch, concurrency=self.concurrency, executor=self._executor, hooks=hooks
-        )
+        make_runner = runner_maker(self._listener, batch=self._batch, concurrency=self.concurrency, hooks=hooks)
         returns = None if self.broadcast else Returns(session, group, most, self._again)
         handling = Handling(
             group=group,

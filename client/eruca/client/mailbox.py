@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Executor
 from types import TracebackType
 from typing import Self
 
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
-from eruca.client.listeners import Later, Listener, Runner, Work, clock, run_in, run_listener
+from eruca.client.listeners import Later, Listener, Runner, Work, clock, run_listener
 from eruca.client.message import ReceivedMessage
 
 
@@ -164,7 +163,6 @@ def runner_maker(
     *,
     batch: int | None,
     concurrency: int,
-    executor: Executor | None = None,
     hooks: ConsumeHooks | None = None,
 ) -> Callable[[Callable[[Work], None]], Runner]:
     """Given whom to call with finished work: what runs the listener, or hands messages out where there is none."""
@@ -172,9 +170,7 @@ def runner_maker(
     def make(finished: Callable[[Work], None]) -> Runner:
         if listener is None:
             return Mailbox(finished) if hooks is None else HookedMailbox(finished, hooks)
-        chosen = listener if executor is None else run_in(executor, listener)
-        if hooks is not None:
-            chosen = hooks.around(chosen, clock)
+        chosen = listener if hooks is None else hooks.around(listener, clock)
         return run_listener(chosen, batch=batch is not None, concurrency=concurrency, finished=finished)
 
     return make
