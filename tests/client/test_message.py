@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 
 from eruca.client import Message, ReceivedMessage
 from eruca.client.batch import check_batch, encode_messages, split_batch
-from eruca.client.compression import compress, decompress
-from eruca.client.errors import BadAnswer, BadMessage, BadName, UsageError
+from eruca.client.errors import BadMessage, BadName, UsageError
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_batch, decode_record, encode_record
@@ -146,24 +144,6 @@ def test_without_a_unique_key_the_brokers_id_stands_in() -> None:
 def test_a_message_that_comes_again_keeps_its_topic() -> None:
     again = received(b"x", topic="%RETRY%g", properties=b"RETRY_TOPIC\x01Orders")
     assert again.topic == "Orders" and again.queue.topic == "%RETRY%g"
-
-
-def test_compression_begins_at_4096_bytes_and_says_zlib() -> None:
-    assert compress(b"x" * 4095) == (b"x" * 4095, 0)
-    small, bits = compress(b"x" * 4096)
-    assert bits == 0x301 and small == zlib.compress(b"x" * 4096, 5)
-    assert received(small, bits).body == b"x" * 4096
-
-
-def test_bodies_of_old_clients_are_zlib_without_a_type() -> None:
-    assert decompress(zlib.compress(b"old"), 0x1) == b"old"
-
-
-def test_what_cannot_be_decompressed_is_told_when_the_body_is_asked_for() -> None:
-    with pytest.raises(BadAnswer, match=r"marked as compressed, but cannot be decompressed"):
-        _ = received(b"no zlib", 0x301).body
-    with pytest.raises(BadAnswer, match=r"compressed with LZ4, which this client cannot read"):
-        _ = received(b"lz4", 0x101).body
 
 
 def test_a_batch_is_written_entry_by_entry() -> None:

@@ -15,10 +15,13 @@ from eruca.client.sends import SendResult, SendStatus
 from eruca.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
+from eruca.protocol.signature import Credentials
+from eruca.remoting import Tls
 
 __all__ = [
     "App",
     "ClientSettings",
+    "Credentials",
     "Decision",
     "Delivery",
     "Hook",
@@ -36,6 +39,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Suspend",
+    "Tls",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",

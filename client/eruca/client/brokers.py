@@ -82,7 +82,8 @@ async def has_group_offset(session: Session, group: str, queue: MessageQueue) ->
         table = ConsumerOffsets.decode(answer.body).offset_table
     except ProtocolError as error:
         raise BadAnswer(str(error)) from error
-    return queue.queue_id in table.get(f"{queue.topic}@{group}", {})
+    known = session.names
+    return queue.queue_id in table.get(f"{known.to_broker(queue.topic)}@{known.to_broker(group)}", {})
 
 
 async def store_group_offset(session: Session, group: str, queue: MessageQueue, offset: int) -> None:
@@ -110,7 +111,11 @@ async def check_subscription(session: Session, group: str, subscription: Subscri
     if is_tag_type(subscription.expression_type):
         return
     route = await session.directory.route(subscription.topic)
-    body = CheckClientRequestBody(client_id=session.client_id, group=group, subscription_data=subscription).encode()
+    body = CheckClientRequestBody(
+        client_id=session.client_id,
+        group=session.names.to_broker(group),
+        subscription_data=session.names.subscription(subscription),
+    ).encode()
     for broker in route.brokers:
         address = await session.directory.reader(broker)
         try:

@@ -1,20 +1,26 @@
 """Settings that all clients share, and where they come from.
 
 Owns the names, units, defaults and checks of the shared settings, and the rule by which the nameservers are found:
-argument, then ROCKETMQ_NAMESRV_ADDR, then NAMESRV_ADDR. Reads the environment when a client is made, never on import.
+argument, then a URL, then ROCKETMQ_NAMESRV_ADDR, then NAMESRV_ADDR. Reads the environment when a client is made, never
+on import.
 Facts: ClientConfig in 4.9.7.
 """
 
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Literal
 
+from eruca.client import compression
 from eruca.client.errors import BadConfig, BadName, NoNameserver
+from eruca.client.namespaces import check_namespace, namespace_of
 from eruca.protocol import names
+from eruca.protocol.signature import Credentials
+from eruca.remoting import Tls
 
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
@@ -28,10 +34,22 @@ class ClientSettings:
     Clients with equal settings on one event loop share connections, routes and heartbeats.
 
     Args:
-        nameserver: ``host:port`` addresses, joined by ``;`` or as a sequence; None reads the environment.
+        nameserver: ``host:port`` addresses, joined by ``;`` or as a sequence; None reads the environment. A name may
+            stand for several addresses.
+        nameserver_url: where the list is fetched from by HTTP instead, as Java does from ``jmenv.tbsite.net``.
+        nameserver_interval: how often names are resolved and the list is fetched again.
+        credentials: the account in whose name requests are signed, for brokers with ``aclEnable=true``.
+        tls: how connections are encrypted; None: not at all.
+        namespace: whose topics and groups are meant: ``T`` is ``namespace%T`` for brokers. Also taken from an address
+            of the form ``http://MQ_INST_a_b.host:9876``.
         client_ip: the address that the client id names; None takes this machine's.
         instance_name: part of the client id; ``DEFAULT`` is replaced by process id and a number.
-        unit_name: appended to the client id.
+        unit_name: appended to the client id, and to nameserver_url.
+        unit_mode: marks messages and groups as those of a unit of a larger site (unitMode).
+        vip_channel: messages are sent to the brokers' second port, two below the first (vipChannelEnabled).
+        compression: how large bodies travel: ``zlib``, which every client reads, or ``lz4`` or ``zstd``, which those of
+            5.0 and later read.
+        compression_level: of zlib and zstd; None takes their own (5 and 3).
         connect_timeout: for one connection.
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
         route_interval: how often routes are asked for again (pollNameServerInterval).
@@ -47,7 +65,16 @@ class ClientSettings:
     nameserver: str | tuple[str, ...] | None = None
     client_ip: str | None = None
     instance_name: str = "DEFAULT"
+    nameserver_url: str | None = None
+    nameserver_interval: float = 30.0
+    credentials: Credentials | None = None
+    tls: Tls | ssl.SSLContext | None = None
+    namespace: str | None = None
     unit_name: str | None = None
+    unit_mode: bool = False
+    vip_channel: bool = False
+    compression: compression.Kind = "zlib"
+    compression_level: int | None = None
     connect_timeout: float = 3.0
     request_timeout: float = 3.0
     route_interval: float = 30.0
@@ -63,15 +90,37 @@ class ClientSettings:
         Raises NoNameserver and BadConfig.
         """
         chosen = settings if settings is not None else cls()
-        return replace(chosen, nameserver=find_nameservers(nameserver or chosen.nameserver))
+        given = nameserver or chosen.nameserver
+        if not given and chosen.nameserver_url:
+            return chosen
+        addresses = find_nameservers(given)
+        namespace = chosen.namespace or next(filter(None, map(namespace_of, addresses)), None)
+        return replace(chosen, nameserver=addresses, namespace=namespace)
+
+    def nameserver_list(self) -> tuple[str, ...]:
+        """The nameservers that are given; none where they are fetched."""
+        if not self.nameserver and self.nameserver_url is not None:
+            return ()
+        return find_nameservers(self.nameserver)
+
+    def list_url(self) -> str | None:
+        """Where the nameservers are fetched from, for this unit; None where they are given."""
+        if self.nameserver or self.nameserver_url is None:
+            return None
+        return f"{self.nameserver_url}-{self.unit_name}?nofix=1" if self.unit_name else self.nameserver_url
 
     def __post_init__(self) -> None:
         if self.header not in HEADERS:
             raise BadConfig(f"header={self.header!r} is not allowed: one of {', '.join(HEADERS)} is expected")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and not value > 0:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise BadConfig(f"{field.name}={value} is not allowed: a number of seconds above 0 is expected")
+        if self.nameserver_url is not None and not self.nameserver_url.startswith(("http://", "https://")):
+            raise BadConfig(f'nameserver_url="{self.nameserver_url}" is not allowed: an http:// address is expected')
+        if self.namespace is not None:
+            check_namespace(self.namespace)
+        compression.check_kind(self.compression)
         if self.lock_interval >= self.lock_lifetime:
             raise BadConfig(
                 f"lock_interval={self.lock_interval} is not allowed: locks live for lock_lifetime={self.lock_lifetime} "
@@ -91,17 +140,22 @@ def find_nameservers(
         given = next((variables[name] for name in NAMESERVER_VARIABLES if variables.get(name, "").strip()), None)
     if not given:
         raise NoNameserver()
-    parts = given.replace(",", ";").split(";") if isinstance(given, str) else list(given)
-    addresses = tuple(_address(part) for part in map(str.strip, parts) if part)
+    addresses = read_addresses(given)
     if not addresses:
         raise NoNameserver()
     return addresses
 
 
+def read_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The addresses ``host:port`` of a list; ``http://`` before one is left out. Raises BadConfig."""
+    parts = given.replace(",", ";").split(";") if isinstance(given, str) else list(given)
+    return tuple(_address(part) for part in map(str.strip, parts) if part)
+
+
 def _address(text: str) -> str:
-    host, separator, port = text.rpartition(":")
+    host, separator, port = text.removeprefix("http://").rpartition(":")
     if not separator or text.endswith("]"):
-        host, port = text, str(DEFAULT_NAMESERVER_PORT)
+        host, port = text.removeprefix("http://"), str(DEFAULT_NAMESERVER_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
         raise BadConfig(f'the nameserver address "{text}" cannot be read: "host:port" is expected, such as "mq1:9876"')
     return f"{host}:{port}"

@@ -90,7 +90,7 @@ class Comparison:
         theirs = await self._ask(other)
         if theirs is None:
             return
-        found = differences(self._subscriptions.values(), theirs)
+        found = differences(self._subscriptions.values(), map(self._session.names.subscription_from_broker, theirs))
         if not found:
             self._told = ()
         elif self._told != (told := (other, *found)):

@@ -22,7 +22,7 @@ from eruca.client import brokers, calling, report
 from eruca.client import orderly as ordered
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.concurrent import Concurrent, Handling
-from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic, find_nameservers
+from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.expressions import subscription_of
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
@@ -379,7 +379,7 @@ class PushConsumer:
     async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
         """What this consumer is doing (307)."""
         readers = self._ownership.readers if self._ownership is not None else {}
-        return report.running_info(self, readers.values(), find_nameservers(self._settings.nameserver), with_stacks)
+        return report.running_info(self, readers.values(), self._settings.nameserver_list(), with_stacks)
 
     async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
         """Let the listener have one message, outside all queues (309)."""

@@ -113,7 +113,8 @@ class Directory:
             return TopicRouteData.decode(answer.body)
         except Refused as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                raise TopicNotFound(topic) from None
+                asked = self._nameservers.addresses[0]
+                raise TopicNotFound(topic, f"The nameserver {asked} answered, and knows no broker with it.") from None
             raise translate(error) from error
         except ProtocolError as error:
             raise translate(error) from error

@@ -92,7 +92,7 @@ class QueueLocks:
             address = await self._session.master(broker, queues[0].topic)
             connection = await self._session.connection(address)
             answer = await self._session.call(address, api.LOCK_BATCH_MQ, body=self._body(queues), timeout=TIMEOUT)
-            granted = set(LockBatchAnswer.decode(answer.body).locked)
+            granted = set(self._session.names.queues_from_broker(LockBatchAnswer.decode(answer.body).locked))
         except ProtocolError as error:
             log.warning("%s", BadAnswer(f"the answer of {broker} to a lock cannot be read: {error}"))
         except ClientError as error:
@@ -133,4 +133,9 @@ class QueueLocks:
             log.warning("%s could not be unlocked, others get them when the locks expire: %s", queues, error)
 
     def _body(self, queues: list[MessageQueue]) -> bytes:
-        return LockBatchRequest(client_id=self._session.client_id, consumer_group=self._group, mq_set=queues).encode()
+        known = self._session.names
+        return LockBatchRequest(
+            client_id=self._session.client_id,
+            consumer_group=known.to_broker(self._group),
+            mq_set=known.queues_to_broker(queues),
+        ).encode()

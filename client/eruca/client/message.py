@@ -16,6 +16,7 @@ from eruca.client import serializers
 from eruca.client.compression import decompress
 from eruca.client.config import check_topic
 from eruca.client.errors import BadMessage
+from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Serializer
 from eruca.protocol import names
 from eruca.protocol.message import PROPERTIES_MAX_LENGTH
@@ -190,9 +191,7 @@ class ReceivedMessage:
     def topic(self) -> str:
         """The topic it was sent to, also when it comes again."""
         topic = self.record.topic
-        if topic[:1] == "%" and names.is_retry_topic(topic):
-            return self.record.properties.get(names.RETRY_TOPIC, topic)
-        return topic
+        return topic if topic == self.queue.topic and topic[:1] != "%" else first_topic(self.record, self.queue)
 
     @property
     def body(self) -> bytes:

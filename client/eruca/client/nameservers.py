@@ -1,16 +1,26 @@
 """Asking nameservers: one of the list is kept, the next is taken when it fails.
 
-Owns the order of the list and which address is in use. Knows nothing of what is asked.
-Facts: NettyRemotingClient.getAndCreateNameserverChannel in 4.9.7.
+Owns the list, its order and which address is in use. The list comes from the settings or from a URL; a name in it
+stands for all its addresses. Both may change: they are looked up again from time to time, and when nobody answers, and
+an address that is gone is not used any more. Knows nothing of what is asked.
+Facts: NettyRemotingClient.getAndCreateNameserverChannel and TopAddressing in 4.9.7.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import http.client
 import random
-from collections.abc import Sequence
+import socket
+import urllib.request
+from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from typing import TypeVar
 
-from eruca.client.errors import NameserverUnreachable
+from eruca.client.config import read_addresses
+from eruca.client.errors import BadConfig, NameserverUnreachable
+from eruca.client.log import log
 from eruca.protocol.api import Endpoint
 from eruca.protocol.header import Header
 from eruca.remoting import Answer, Channels, RemotingError
@@ -20,35 +30,156 @@ R = TypeVar("R", bound=Header)
 
 
 class Nameservers:
-    """The nameservers of a client; ``timeout`` in seconds holds for each that is tried."""
+    """The nameservers of a client; ``timeout`` in seconds holds for each that is tried.
 
-    def __init__(self, addresses: Sequence[str], channels: Channels, *, timeout: float) -> None:
-        self._addresses = random.sample(list(addresses), len(addresses))
+    ``given`` are addresses ``host:port``; with ``url`` they are fetched from there.
+    """
+
+    def __init__(self, given: Sequence[str], channels: Channels, *, timeout: float, url: str | None = None) -> None:
+        self._given = tuple(given)
+        self._url = url
         self._channels = channels
         self._timeout = timeout
-        self._current = 0
+        self._resolved: dict[str, list[str]] = {}
+        self._faults: list[str] = []
+        self._order: list[str] = []
+        self._looking = asyncio.Lock()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether it makes sense to look the list up again."""
+        return self._url is not None or any(not _is_ip(_host(each)) for each in self._given)
 
     @property
     def addresses(self) -> list[str]:
-        """All of them, the one in use first."""
-        return self._addresses[self._current :] + self._addresses[: self._current]
+        """All of them, the one in use first; names until they were looked up."""
+        return list(self._order or self._given)
 
     async def call(self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"") -> Answer[R]:
         """Ask one nameserver; one that cannot be reached or does not answer is passed over.
 
         Raises NameserverUnreachable when that holds for all, and Refused as the answering one says.
         """
-        causes = []
-        for address in self.addresses:
-            try:
-                answer = await self._channels.call(address, endpoint, ask, body, timeout=self._timeout)
-            except RemotingError as error:
-                causes.append(str(error))
-                self._channels.drop(address)
-                self._current = (self._addresses.index(address) + 1) % len(self._addresses)
-            else:
-                return answer
-        raise NameserverUnreachable(
-            f"None of the nameservers {', '.join(self._addresses)} answered: {'; '.join(causes)}. "
+        if not self._order:
+            async with self._looking:
+                if not self._order:
+                    await self._look()
+        causes: list[str] = []
+        tried: set[str] = set()
+        for again in (False, True):
+            if again:
+                if not self.may_change:
+                    break
+                await self.refresh()
+            for address in self._order[:]:
+                if address in tried:
+                    continue
+                tried.add(address)
+                try:
+                    return await self._channels.call(address, endpoint, ask, body, timeout=self._timeout)
+                except RemotingError as error:
+                    causes.append(str(error))
+                    self._pass_over(address)
+        raise self._unreachable([*causes, *self._faults])
+
+    def _pass_over(self, address: str) -> None:
+        self._channels.drop(address)
+        if address in self._order:
+            self._order.remove(address)
+            self._order.append(address)
+
+    def _unreachable(self, causes: Sequence[str]) -> NameserverUnreachable:
+        if not self._given:
+            return NameserverUnreachable(
+                f"The list of nameservers could not be had: {'; '.join(causes)}. Check nameserver_url."
+            )
+        return NameserverUnreachable(
+            f"None of the nameservers {', '.join(self._given)} answered: {'; '.join(causes)}. "
             "Check that mqnamesrv runs there and that the address is right."
         )
+
+    # ------------------------------------------------------------------ the list
+
+    async def refresh(self) -> None:
+        """Look the list up again; connections to addresses that are gone end. What cannot be looked up stays."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
+        self._faults = []
+        if self._url is not None:
+            with contextlib.suppress(_NotFound):
+                self._given = await self._fetch(self._url)
+        found = [await self._resolve(each) for each in self._given]
+        self._resolved = dict(zip(self._given, found, strict=True))
+        self._take(address for addresses in found for address in addresses)
+
+    async def _fetch(self, url: str) -> tuple[str, ...]:
+        try:
+            text = await asyncio.to_thread(_read, url, self._timeout)
+            lines = text.strip().splitlines()
+            found = read_addresses(lines[0]) if lines else ()
+            if not found:
+                raise BadConfig("the answer is empty")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self._note(f"{url} did not give the list: {error}")
+            raise _NotFound from error
+        return found
+
+    async def _resolve(self, entry: str) -> list[str]:
+        host, port = _host(entry), entry.rpartition(":")[2]
+        if _is_ip(host):
+            return [entry]
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        except OSError as error:  # TimeoutError is one
+            self._note(f"the name {host} cannot be resolved ({error.strerror or 'no answer in time'})")
+            return self._resolved.get(entry, [])
+        addresses = [_join(str(name[0]), int(port)) for *_, name in found]
+        for address in addresses:
+            self._channels.host_names[address] = host
+        return addresses
+
+    def _note(self, fault: str) -> None:
+        self._faults.append(fault)
+        if self._order:
+            log.warning("%s; the nameservers known before are asked on: %s", fault, ", ".join(self._order))
+
+    def _take(self, found: Iterable[str]) -> None:
+        """Keep the order of those that stay, the one in use first, and put the new ones behind, mixed."""
+        now = dict.fromkeys(found)
+        gone = [address for address in self._order if address not in now]
+        stay = [address for address in self._order if address in now]
+        new = [address for address in now if address not in self._order]
+        self._order = [*stay, *random.sample(new, len(new))]
+        for address in gone:
+            log.info("the nameserver %s is not in the list any more", address)
+            self._channels.drop(address)
+
+
+class _NotFound(Exception):
+    """The list could not be fetched; why is noted."""
+
+
+def _read(url: str, timeout: float) -> str:
+    with urllib.request.urlopen(url, timeout=timeout) as answer:
+        data: bytes = answer.read(64 * 1024)
+    return data.decode("utf-8", "replace")
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

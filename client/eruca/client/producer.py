@@ -16,7 +16,7 @@ from typing import Self
 
 from eruca.client import identity
 from eruca.client.batch import check_batch, encode_messages
-from eruca.client.compression import COMPRESS_FROM, compress
+from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_group
 from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
 from eruca.client.faults import Faults
@@ -88,6 +88,7 @@ class Producer:
         self.max_message_size = max_message_size
         self.new_topic_queues = new_topic_queues
         self._settings = ClientSettings.choose(settings, nameserver)
+        self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
         self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
         self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
         self._watched = self._hooks.of_sends
@@ -191,7 +192,7 @@ class Producer:
         message.check(self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
-        body, bits = compress(message.body, self.compress_from)
+        body, bits = self._compress(message.body)
         header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
         turn = self._turns.get(message.topic) if queue is None and selector is None and self._faults is None else None
         choose = self._choice(message, queue, selector, arg) if turn is None else turn.choose_of
@@ -233,7 +234,7 @@ class Producer:
         """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets."""
         message.check(self.max_message_size)
         session = self.session
-        body, bits = compress(message.body, self.compress_from)
+        body, bits = self._compress(message.body)
         now = time.time()
         key = identity.unique_keys().next(now)
         header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
@@ -242,7 +243,7 @@ class Producer:
             route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
         chosen = self._choice(message, queue, selector, arg)(route, None)
         header.queue_id = chosen.queue_id
-        address = await session.directory.master(chosen.broker_name, message.topic)
+        address = await session.to_send(chosen.broker_name, message.topic)
         watched = self._watch([message], rewrite_one(message, key, ""))
         if watched is None:
             (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
@@ -307,7 +308,7 @@ class Producer:
         message.check(self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
-        body, bits = compress(message.body, self.compress_from)
+        body, bits = self._compress(message.body)
         header = self._header(message.topic, message.properties_text(key) + more, bits | flags, message.flag, now)
         choose = self._choice(message, queue, selector, arg)
         watched = self._watch([message], rewrite_one(message, key, more))

@@ -17,6 +17,7 @@ from eruca.client import brokers
 from eruca.client.config import ClientSettings, check_group, check_topic
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.expressions import subscription_of
+from eruca.client.namespaces import as_asked
 from eruca.client.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -71,6 +72,7 @@ class PullResult:
             records = decode_records(self.body)
         except ProtocolError as error:
             raise translate(error) from error
+        records = [as_asked(each, self.queue) for each in records]
         wanted = self._wanted
         return [each for each in records if passes_tag(wanted, each.tags)] if wanted.tags_set else records
 

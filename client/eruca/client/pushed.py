@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from eruca.client.log import log
 from eruca.protocol import api, names
 from eruca.protocol.bodies import (
@@ -59,7 +61,7 @@ routes: Routes[Session] = Routes()
 
 
 def _member(session: Session, group: str) -> Reachable:
-    member = session.consumers.get(group)
+    member = session.consumers.get(session.names.from_broker(group))
     if member is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer")
     return member
@@ -69,7 +71,7 @@ def _member(session: Session, group: str) -> Reachable:
 def check_transaction(session: Session, call: Call[CheckTransactionState]) -> None:
     """39: what became of a transaction; the answer is a request of its own (37)."""
     half = decode_record(call.body)
-    group = half.properties.get(names.PRODUCER_GROUP, "")
+    group = session.names.from_broker(half.properties.get(names.PRODUCER_GROUP, ""))
     producers = session.transactional.get(group)
     if producers:
         producers[-1].ask(call.header, half, call.connection)
@@ -87,7 +89,7 @@ def take_answer(session: Session, call: Call[PushReplyMessage]) -> Reply:
 @routes.on(api.NOTIFY_CONSUMER_IDS_CHANGED)
 def members_changed(session: Session, call: Call[clients.OfConsumerGroup]) -> None:
     """40: the group has other members now."""
-    member = session.consumers.get(call.header.consumer_group)
+    member = session.consumers.get(session.names.from_broker(call.header.consumer_group))
     if member is not None:
         member.members_changed()
 
@@ -96,28 +98,41 @@ def members_changed(session: Session, call: Call[clients.OfConsumerGroup]) -> No
 def reset(session: Session, call: Call[offsets.ResetOffset]) -> None:
     """220: an admin moved the group."""
     header = call.header
-    member = session.consumers.get(header.group)
+    known = session.names
+    member = session.consumers.get(known.from_broker(header.group))
     if member is None:
         log.warning("a reset of group %s came, but it has no consumer here", header.group)
         return
     table = ResetOffsetBody.decode(call.body).offset_table
     log.info("reset of %s in group %s to time %s: %s", header.topic, header.group, header.timestamp, table)
-    member.reset(header.topic, table)
+    queues = zip(known.queues_from_broker(table), table.values(), strict=True)
+    member.reset(known.from_broker(header.topic), dict(queues))
 
 
 @routes.on(api.GET_CONSUMER_STATUS_FROM_CLIENT)
 def status(session: Session, call: Call[offsets.ConsumerStatus]) -> Reply:
     """221: which offsets are in memory."""
-    member = session.consumers.get(call.header.group)
-    table = member.positions(call.header.topic) if member is not None else {}
-    return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
+    known = session.names
+    member = session.consumers.get(known.from_broker(call.header.group))
+    table = member.positions(known.from_broker(call.header.topic)) if member is not None else {}
+    told = dict(zip(known.queues_to_broker(table), table.values(), strict=True))
+    return Reply(body=GetConsumerStatusBody(message_queue_table=told).encode())
 
 
 @routes.on(api.GET_CONSUMER_RUNNING_INFO)
 async def running_info(session: Session, call: Call[clients.ConsumerRunningInfoOf]) -> Reply:
     """307: what a consumer is doing."""
     member = _member(session, call.header.consumer_group)
-    return Reply(body=(await member.running_info(call.header.jstack_enable)).encode())
+    info = await member.running_info(call.header.jstack_enable)
+    info.properties["PROP_NAMESERVER_ADDR"] = ";".join(session.nameservers.addresses)
+    known = session.names
+    told = msgspec.structs.replace(
+        info,
+        mq_table=dict(zip(known.queues_to_broker(info.mq_table), info.mq_table.values(), strict=True)),
+        status_table={known.to_broker(topic): status for topic, status in info.status_table.items()},
+        subscription_set=[known.subscription(each) for each in info.subscription_set],
+    )
+    return Reply(body=told.encode())
 
 
 @routes.on(api.CONSUME_MESSAGE_DIRECTLY)

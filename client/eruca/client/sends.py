@@ -144,7 +144,7 @@ class Send:
         except Exception as error:  # a selector of the user's may raise anything
             self.fail(error)
             return
-        address = session.directory.master_now(queue.broker_name)
+        address = session.to_send_now(queue.broker_name)
         connection = None if address is None else session.ready(address)
         if connection is None:
             session.spawn(self._attempt_unprepared(queue))
@@ -175,7 +175,7 @@ class Send:
                             self.header.topic, "It has no queue that can be written: look at its permissions."
                         )
                     queue = self._take(route)
-                address = await session.directory.master(queue.broker_name, self.header.topic)
+                address = await session.to_send(queue.broker_name, self.header.topic)
                 connection = await session.connection(address)
         except TimeoutError as error:
             self._note(failed=True)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 import weakref
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from eruca.client import identity, pushed
-from eruca.client.config import ClientSettings, find_nameservers
+from eruca.client.config import ClientSettings
 from eruca.client.directory import Directory, forget_task
 from eruca.client.errors import (
+    BadConfig,
     BrokerNotFound,
     ClientError,
     ForkedClient,
@@ -27,7 +29,9 @@ from eruca.client.errors import (
 )
 from eruca.client.log import log
 from eruca.client.nameservers import Nameservers
+from eruca.client.namespaces import Names
 from eruca.client.requests import Requests
+from eruca.client.routes import vip_address
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import (
     ClusterInfo,
@@ -39,7 +43,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
-from eruca.remoting import Answer, Channels, Connection, RemotingError, Router
+from eruca.remoting import Answer, BadTls, Channels, Connection, RemotingError, Router, Tls
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -69,14 +73,22 @@ class Session:
         self.loop = asyncio.get_running_loop()
         self.address = settings.client_ip or identity.local_address()
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
+        self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
         self.channels = Channels(
             Router(self, [pushed.routes]),
             connect_timeout=settings.connect_timeout,
             serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
             offer=settings.header == "MSGPACK",
+            signer=settings.credentials,
+            rename=self.names.header if self.names.rename else None,
+            tls=_context(settings.tls),
+            server_name=settings.tls.server_name if isinstance(settings.tls, Tls) else None,
         )
         self.nameservers = Nameservers(
-            find_nameservers(settings.nameserver), self.channels, timeout=settings.request_timeout
+            settings.nameserver_list(),
+            self.channels,
+            timeout=settings.request_timeout,
+            url=settings.list_url(),
         )
         self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
         self.consumers: dict[str, ConsumerMember] = {}
@@ -114,6 +126,8 @@ class Session:
             session = cls(settings)
             sessions.append(session)
             session.spawn(session._refresh_routes())
+            if session.nameservers.may_change:
+                session.spawn(session._refresh_nameservers())
             session.spawn(session._beat())
         session._users += 1
         if consumer_group is not None and member is not None:
@@ -195,8 +209,8 @@ class Session:
     def _heartbeat(self) -> HeartbeatData:
         return HeartbeatData(
             client_id=self.client_id,
-            producer_data_set=[ProducerData(group_name=group) for group in sorted(self._producers)],
-            consumer_data_set=[member.describe() for _, member in sorted(self.consumers.items())],
+            producer_data_set=[ProducerData(group_name=self.names.to_broker(each)) for each in sorted(self._producers)],
+            consumer_data_set=[self.names.consumer(each.describe()) for _, each in sorted(self.consumers.items())],
         )
 
     async def beat(self) -> None:
@@ -272,6 +286,16 @@ class Session:
         """The address of a broker's master, as ``Directory.master``."""
         return await self.directory.master(broker, topic)
 
+    async def to_send(self, broker: str, topic: str) -> str:
+        """Where messages for a broker are sent to: its master, by the second port if so set. Raises BrokerNotFound."""
+        address = await self.directory.master(broker, topic)
+        return vip_address(address) if self.settings.vip_channel else address
+
+    def to_send_now(self, broker: str) -> str | None:
+        """As ``to_send``, as far as it is known."""
+        address = self.directory.master_now(broker)
+        return vip_address(address) if address is not None and self.settings.vip_channel else address
+
     async def members(self, group: str, topic: str) -> list[str]:
         """The client ids of a consumer group, by a broker of the topic (38). Raises ClientError."""
         route = await self.directory.route(topic)
@@ -296,6 +320,11 @@ class Session:
             await asyncio.sleep(self.settings.route_interval)
             await self.directory.refresh_all({topic for each in self.consumers.values() for topic in each.topics()})
 
+    async def _refresh_nameservers(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.nameserver_interval)
+            await self.nameservers.refresh()
+
     async def cluster(self) -> ClusterInfo:
         """All brokers and clusters (106). Raises ClientError."""
         try:
@@ -303,6 +332,15 @@ class Session:
             return ClusterInfo.decode(answer.body)
         except (Refused, ProtocolError) as error:
             raise translate(error) from error
+
+
+def _context(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
+    if not isinstance(tls, Tls):
+        return tls
+    try:
+        return tls.context()
+    except BadTls as error:
+        raise BadConfig(f"TLS cannot be used: {error}.") from None
 
 
 def now_ms() -> int:

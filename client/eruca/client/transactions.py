@@ -274,7 +274,7 @@ class Checks:
 
     async def _answer(self, question: _Question) -> None:
         header, half, connection = question
-        queue = MessageQueue(half.topic, "", half.queue_id)
+        queue = MessageQueue(self._session.names.from_broker(half.topic), "", half.queue_id)
         message = ReceivedMessage(half, queue)
         state, error = await decide(self._check, message)
         if error is not None:

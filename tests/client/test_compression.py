@@ -1,0 +1,99 @@
+"""Bodies that travel compressed, in each of the three formats."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from types import ModuleType
+
+import lz4.frame
+import pytest
+import zstandard
+
+from eruca.client import ClientSettings, Message, Producer, PullConsumer
+from eruca.client.compression import Kind, compressor, decompress
+from eruca.client.errors import BadAnswer, BadConfig
+from tests.client.conftest import Lab
+
+TEXT = b"the quick brown fox jumps over the lazy dog " * 5000
+BITS = {"zlib": 0x301, "lz4": 0x101, "zstd": 0x201}
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+async def test_a_large_body_travels_small_and_is_read_as_it_was(lab: Lab, kind: Kind) -> None:
+    settings = ClientSettings(nameserver=lab.address, compression=kind)
+    async with Producer("p", settings=settings) as producer, PullConsumer(settings=settings) as puller:
+        sent = await producer.send(Message("Large", TEXT))
+        (record,) = (await puller.pull(sent.queue, sent.offset)).records
+
+    assert record.sys_flag == BITS[kind]
+    assert len(record.body) < len(TEXT) // 10
+    assert decompress(record.body, record.sys_flag) == TEXT
+
+
+def test_compression_begins_at_4096_bytes_and_says_zlib() -> None:
+    compress = compressor()
+    assert compress(b"x" * 4095) == (b"x" * 4095, 0)
+    assert compress(b"x" * 4096) == (zlib.compress(b"x" * 4096, 5), 0x301)
+
+
+@pytest.mark.parametrize("kind", ["zlib", "zstd"])
+def test_a_level_makes_a_difference(kind: Kind) -> None:
+    assert compressor(1, kind, 1)(TEXT)[0] != compressor(1, kind, 9)(TEXT)[0]
+
+
+def test_bodies_of_old_clients_are_zlib_without_a_type() -> None:
+    assert decompress(zlib.compress(b"old"), 0x1) == b"old"
+
+
+def test_frames_as_java_writes_them() -> None:
+    """Without their size in the head, and LZ4 in blocks that stand alone."""
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    assert decompress(packer.compress(TEXT) + packer.flush(), 0x201) == TEXT
+    assert decompress(lz4.frame.compress(TEXT, block_linked=False, store_size=False), 0x101) == TEXT
+    made, _ = compressor(1, "lz4")(TEXT)
+    assert not lz4.frame.get_frame_info(made)["block_linked"], "Java's reader refuses blocks that need others"
+
+
+@pytest.mark.parametrize("bits", BITS.values())
+def test_what_cannot_be_decompressed(bits: int) -> None:
+    with pytest.raises(BadAnswer, match="marked as compressed, but cannot be decompressed"):
+        decompress(b"nothing of that kind", bits)
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+def test_a_body_that_was_cut_off(kind: Kind) -> None:
+    whole, bits = compressor(1, kind)(TEXT)
+    with pytest.raises(BadAnswer, match="cannot be decompressed"):
+        decompress(whole[:-9], bits)
+
+
+def test_a_format_that_nobody_knows() -> None:
+    with pytest.raises(BadAnswer, match=r"unknown format \(0x500\)"):
+        decompress(b"x", 0x501)
+
+
+@pytest.fixture
+def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if lz4 and zstandard were not installed."""
+    real = importlib.import_module
+
+    def find(name: str, package: str | None = None) -> ModuleType:
+        if name in ("lz4.frame", "zstandard"):
+            raise ImportError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", find)
+
+
+@pytest.mark.parametrize("kind", ["lz4", "zstd"])
+def test_without_the_package_the_sentence_says_what_to_install(no_packages: None, kind: Kind) -> None:
+    with pytest.raises(BadConfig, match=r'pip install "eruca\[compression\]"'):
+        ClientSettings(compression=kind)
+    with pytest.raises(BadAnswer, match=rf'compressed with {kind.upper()}, .*pip install "eruca\[compression\]"'):
+        decompress(b"x", BITS[kind])
+
+
+def test_a_format_that_is_none() -> None:
+    with pytest.raises(BadConfig, match="compression='gzip' is not allowed: one of zlib, lz4, zstd is expected"):
+        ClientSettings(compression="gzip")  # type: ignore[arg-type]

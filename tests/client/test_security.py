@@ -1,0 +1,165 @@
+"""Signed and encrypted, as a user sets it: what leaves the client, and what is never shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from eruca.client import ClientSettings, Credentials, Message, Producer, PullConsumer, PushConsumer, Tls
+from eruca.client.errors import BadConfig, BrokerUnreachable, NameserverUnreachable
+from eruca.client.routes import build_route
+from eruca.protocol import frame
+from eruca.protocol.signature import SIGNATURE, sign
+from tests.client.conftest import Lab, Seen
+from tests.support.certificates import PASSWORD, Certificates
+
+SECRET = "the-secret-key"
+ACCOUNT = Credentials("the-account", SECRET, "the-token")
+
+
+@pytest.mark.parametrize("header", ["JSON", "ROCKETMQ", "MSGPACK"])
+async def test_every_request_of_a_client_is_signed(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, header: Literal["JSON", "ROCKETMQ", "MSGPACK"]
+) -> None:
+    sent: list[tuple[int, dict[str, str]]] = []
+    encode = frame.encode
+
+    def spy(serialization: int, code: int, opaque: int, flag: int, *rest: Any) -> bytes:
+        head = encode(serialization, code, opaque, flag, *rest)
+        if not flag & frame.RESPONSE_FLAG:
+            sent.append((code, frame.texts(serialization, head[8:])))
+        return head
+
+    settings = ClientSettings(nameserver=lab.address, credentials=ACCOUNT, header=header)
+    async with (
+        Producer("p", settings=settings) as producer,
+        PushConsumer("g", seen.coroutine, settings=settings, start_from="first").subscribe("T"),
+        PullConsumer(settings=settings) as puller,
+    ):
+        monkeypatch.setattr(frame, "encode", spy)
+        result = await producer.send(Message("T", "Bücher".encode(), keys="k"))
+        await seen.reaches(1)
+        await puller.max_offset(result.queue)
+        monkeypatch.setattr(frame, "encode", encode)
+
+    mine = [fields for code, fields in sent if fields.get("AccessKey") == "the-account"]
+    assert {310, 30} <= {code for code, fields in sent if "AccessKey" in fields}
+    for fields in mine:
+        assert fields["SecurityToken"] == "the-token" and SIGNATURE in fields
+    send = next(fields for code, fields in sent if code == 310 and "AccessKey" in fields)
+    assert send[SIGNATURE] == sign(send, "Bücher".encode(), SECRET)
+
+
+def test_nothing_secret_is_shown() -> None:
+    settings = ClientSettings(credentials=ACCOUNT, tls=Tls(key_password=PASSWORD))
+
+    for secret in (SECRET, "the-token", PASSWORD):
+        assert secret not in repr(settings)
+
+
+# ---------------------------------------------------------------------- TLS
+
+
+class Front:
+    """TLS in front of a server that has none, as a proxy does."""
+
+    def __init__(self, target: str, certificates: Certificates) -> None:
+        self.target = target
+        self._certificates = certificates
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> str:
+        """Its address."""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, ssl=self._certificates.server_context(ask_clients=True)
+        )
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self.target.rpartition(":")
+        inner, out = await asyncio.open_connection(host, int(port))
+        ways = [asyncio.create_task(_copy(reader, out)), asyncio.create_task(_copy(inner, writer))]
+        self._tasks.update(ways)
+        await asyncio.wait(ways)
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    try:
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+    except OSError:
+        pass
+    finally:
+        target.close()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+async def fronts(lab: Lab, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """The nameserver's encrypted address; it sends clients to the broker's encrypted one."""
+    broker = Front(lab.cluster.broker.address, certificates)
+    nameserver = Front(lab.address, certificates)
+    encrypted = await broker.start()
+
+    def through_the_front(topic: str, data: Any) -> Any:
+        for each in data.broker_datas:
+            each.broker_addrs = {0: encrypted}
+        return build_route(topic, data)
+
+    monkeypatch.setattr("eruca.client.directory.build_route", through_the_front)
+    yield await nameserver.start()
+    await nameserver.stop()
+    await broker.stop()
+
+
+async def test_a_client_with_tls(fronts: str, lab: Lab, certificates: Certificates) -> None:
+    await lab.send("T", b"so that the topic is there")
+    own = Tls(
+        ca_file=certificates.ca_file, certificate_file=certificates.client.certificate, key_file=certificates.client.key
+    )
+    settings = ClientSettings(nameserver=fronts, tls=own)
+    large = bytes(range(256)) * 2000
+    async with Producer("p", settings=settings, compress_from=1 << 30) as producer:
+        assert (await producer.send(Message("T", large))).status.name == "SEND_OK"
+        assert lab.cluster.broker.address not in producer.session.channels.addresses()
+
+    async with PullConsumer(settings=replace(settings, tls=own.context())) as puller:
+        assert await puller.fetch_queues("T"), "a context of the user's own serves as well"
+
+
+async def test_a_client_without_tls_is_told_so(fronts: str) -> None:
+    async with PullConsumer(nameserver=fronts) as puller:
+        with pytest.raises(NameserverUnreachable, match="if it serves TLS only, TLS must be set here, too"):
+            await puller.fetch_queues("T")
+
+
+async def test_a_client_with_tls_at_servers_without(lab: Lab, certificates: Certificates) -> None:
+    async with PullConsumer(settings=ClientSettings(nameserver=lab.address, tls=Tls())) as puller:
+        with pytest.raises(NameserverUnreachable, match="it may serve no TLS"):
+            await puller.fetch_queues("T")
+        with pytest.raises(BrokerUnreachable, match="it may serve no TLS"):
+            await puller.session.connection(lab.cluster.broker.address)
+
+
+async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    settings = ClientSettings(nameserver="n:1", tls=Tls(ca_file=tmp_path / "none.pem"))
+    with pytest.raises(BadConfig, match=r"TLS cannot be used: the certificates in ca_file=.*No such file"):
+        await Producer("p", settings=settings).start()
