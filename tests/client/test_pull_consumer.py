@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from eruca.client import Message, MessageQueue, PullConsumer, PullStatus
-from eruca.client.errors import BadName, BrokerRefused, StateError, TopicNotFound, UsageError
+from eruca.client import Message, MessageQueue, PullConsumer, PullStatus, ReceivedMessage
+from eruca.client.errors import BadConfig, BadName, BrokerRefused, StateError, TopicNotFound, UsageError
 from eruca.protocol import api
 from eruca.protocol.headers.clients import OfConsumerGroup
 from tests.client.conftest import Lab
@@ -124,3 +124,24 @@ async def test_wrong_use_is_told(lab: Lab) -> None:
         await lab.puller.pull(QUEUE, 0, expression="a > 5", expression_type="SQL92")
     with pytest.raises(BrokerRefused, match="queueId"):
         await lab.puller.pull(MessageQueue("T", "broker-a", 77), 0)
+
+
+async def test_a_pull_blocks_where_nothing_is_found(lab: Lab) -> None:
+    await fill(lab, 1)
+    waiting = asyncio.create_task(lab.puller.pull_block_if_not_found(QUEUE, 1))
+    await lab.puller.max_offset(QUEUE)
+    assert not waiting.done()
+    await fill(lab, 1)
+    assert [record.body for record in (await waiting).records] == [b"m0"]
+    async with PullConsumer(nameserver=lab.address, broker_suspend_max_time=0.1) as impatient:
+        assert (await impatient.pull_block_if_not_found(QUEUE, 2)).status is PullStatus.NO_NEW_MESSAGE
+    with pytest.raises(BadConfig, match="must greater than brokerSuspendMaxTimeMillis"):
+        PullConsumer(nameserver=lab.address, consumer_timeout_when_suspend=20.0)
+
+
+async def test_a_message_is_sent_back_to_the_group(lab: Lab) -> None:
+    await fill(lab, 1)
+    (record,) = (await lab.puller.pull(QUEUE, 0)).records
+    await lab.puller.send_message_back(ReceivedMessage(record, QUEUE), -1, group="g")
+    (queue,) = await lab.puller.fetch_queues("%DLQ%g")
+    assert await lab.puller.max_offset(queue) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import eruca.client
-from eruca.client import Message, SendStatus, sync
+from eruca.client import Message, PullTaskContext, SendStatus, sync
 from eruca.client.errors import BadMessage, ForkedClient, StateError
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
@@ -81,10 +81,54 @@ def test_a_for_loop(address: str) -> None:
         assert sum(stored) == 10
 
 
+def test_polling(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.create_topic("T", 1)
+        for number in range(30):
+            producer.send(Message("T", b"%d" % number))
+    with sync.LitePullConsumer("c", nameserver=address, start_from="first").subscribe("T") as consumer:
+        assert consumer.is_running
+        got = [int(message.body) for message in consumer.poll(10)]
+        for batch in consumer.batches():
+            got += [int(message.body) for message in batch]
+            if len(got) == 20:
+                break
+        for message in consumer:
+            got.append(int(message.body))
+            if len(got) == 30:
+                break
+        assert got == list(range(30))
+        (queue,) = consumer.assignment()
+        consumer.seek(queue, 25)
+        assert [int(message.body) for message in consumer.poll(10)] == [25, 26, 27, 28, 29]
+        consumer.commit_sync()
+        assert consumer.committed(queue) == 30
+
+
+def test_callbacks_on_schedule(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.create_topic("T", 1)
+        producer.send(Message("T", b"x"))
+    got: list[bytes] = []
+    done = threading.Event()
+
+    def callback(queue: eruca.client.MessageQueue, context: PullTaskContext[sync.PullConsumer]) -> None:
+        result = context.pull_consumer.pull(queue, len(got))
+        got.extend(record.body for record in result.records)
+        context.pull_next_delay_time = 0.01
+        if got:
+            done.set()
+
+    with sync.PullScheduleService("c", nameserver=address).register_pull_task_callback("T", callback) as service:
+        assert done.wait(10)
+        assert [queue.queue_id for queue in service.queues] == [0]
+    assert got == [b"x"]
+
+
 def test_the_blocking_clients_have_every_call_of_the_others() -> None:
-    for name in ("Producer", "PullConsumer", "PushConsumer"):
+    for name in ("Producer", "PullConsumer", "PushConsumer", "LitePullConsumer", "PullScheduleService"):
         kind, blocking = getattr(eruca.client, name), getattr(sync, name)
-        calls = [each for each, value in vars(kind).items() if inspect.iscoroutinefunction(value) and each[0] != "_"]
+        calls = [each for each in dir(kind) if inspect.iscoroutinefunction(getattr(kind, each)) and each[0] != "_"]
         answered_by_the_client = {"running_info", "consume_directly"}
         assert [each for each in calls if not hasattr(blocking, each) and each not in answered_by_the_client] == []
 

@@ -7,10 +7,12 @@ from eruca.client.consumer import PushConsumer
 from eruca.client.hooks import Hook
 from eruca.client.inflight import Limits
 from eruca.client.listeners import Decision, Later, Suspend
+from eruca.client.lite_pull_consumer import LitePullConsumer
 from eruca.client.mailbox import Delivery
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.producer import Producer
 from eruca.client.pull_consumer import PullConsumer, PullResult, PullStatus
+from eruca.client.pull_schedule import PullScheduleService, PullTaskContext
 from eruca.client.sends import SendResult, SendStatus
 from eruca.client.transactions import TransactionProducer, TransactionResult, TransactionState
 from eruca.protocol.queues import MessageQueue
@@ -27,12 +29,15 @@ __all__ = [
     "Hook",
     "Later",
     "Limits",
+    "LitePullConsumer",
     "Message",
     "MessageQueue",
     "Producer",
     "PullConsumer",
     "PullResult",
+    "PullScheduleService",
     "PullStatus",
+    "PullTaskContext",
     "PushConsumer",
     "ReceivedMessage",
     "Record",

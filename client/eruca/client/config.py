@@ -181,6 +181,16 @@ def check_positive(**values: float) -> None:
             raise BadConfig(f"{name}={value} is not allowed: a number above 0 is expected")
 
 
+def check_suspend(hold: float, timeout: float) -> None:
+    """Raise BadConfig unless a pull may take longer than a broker may hold it; both in seconds."""
+    check_positive(broker_suspend_max_time=hold)
+    if timeout <= hold:
+        raise BadConfig(
+            "Long polling mode, the consumer consumerTimeoutMillisWhenSuspend must greater than "
+            f"brokerSuspendMaxTimeMillis ({timeout} and {hold} s)"
+        )
+
+
 def check_start(start_from: str | int | datetime) -> str | int:
     """Where to begin: "first", "last", "end", or ms since 1970. Raises BadConfig."""
     if isinstance(start_from, datetime):

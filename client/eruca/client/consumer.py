@@ -20,6 +20,7 @@ from typing import Literal, Self
 
 from eruca.client import brokers, calling, report
 from eruca.client import orderly as ordered
+from eruca.client.asking import Asking
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.concurrent import Concurrent, Handling
 from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic
@@ -53,7 +54,7 @@ from eruca.protocol.record import Record
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 
 
-class PushConsumer:
+class PushConsumer(Asking):
     """A member of a consumer group: each message goes to one member.
 
     With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it

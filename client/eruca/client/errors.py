@@ -82,6 +82,14 @@ class TopicNotFound(ClientError):
         self.topic = topic
 
 
+class MessageNotFound(ClientError):
+    """No broker has the message that was asked for."""
+
+    def __init__(self, message_id: str, hint: str = "") -> None:
+        super().__init__(f"query message by id finished, but no message: {message_id}{'. ' + hint if hint else ''}")
+        self.message_id = message_id
+
+
 class BrokerNotFound(ClientError):
     """The route names no address for the broker (its master may be away)."""
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from eruca.client import identity
+from eruca.client.asking import Asking
 from eruca.client.batch import check_batch, encode_messages
 from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_group
@@ -37,7 +38,7 @@ from eruca.protocol.queues import MessageQueue
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
-class Producer:
+class Producer(Asking):
     """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
 
     Args:

@@ -14,10 +14,13 @@ from types import TracebackType
 from typing import Self
 
 from eruca.client import brokers
-from eruca.client.config import ClientSettings, check_group, check_topic
+from eruca.client.asking import Asking
+from eruca.client.config import ClientSettings, check_group, check_suspend
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.expressions import subscription_of
+from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
+from eruca.client.returns import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -80,7 +83,7 @@ class PullResult:
         return f"<PullResult {self.status.name} of {self.queue}, next_offset={self.next_offset}>"
 
 
-class PullConsumer:
+class PullConsumer(Asking):
     """Pulls messages and asks for offsets.
 
     Use it with ``async with``, or call ``start`` and ``stop``. All methods raise ClientError.
@@ -89,6 +92,9 @@ class PullConsumer:
         group: in whose name is pulled, and whose offsets are read and stored. Default: TOOLS_CONSUMER, which exists
             on every broker.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        broker_suspend_max_time: seconds for which ``pull_block_if_not_found`` lets the broker wait for a message.
+        consumer_timeout_when_suspend: seconds until such a pull counts as failed; more than broker_suspend_max_time.
+        max_reconsume_times: returns after which ``send_message_back`` makes a message a dead letter.
         settings: everything else that clients share.
     """
 
@@ -97,10 +103,17 @@ class PullConsumer:
         group: str = names.TOOLS_GROUP,
         *,
         nameserver: str | Sequence[str] | None = None,
+        broker_suspend_max_time: float = 20.0,
+        consumer_timeout_when_suspend: float = 30.0,
+        max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
+        check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
         self.group = group
+        self._suspend = broker_suspend_max_time
+        self._suspend_timeout = consumer_timeout_when_suspend
+        self._max_reconsume_times = max_reconsume_times
         self._settings = ClientSettings.choose(settings, nameserver)
         self._session: Session | None = None
 
@@ -124,40 +137,6 @@ class PullConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-    @property
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start and after stop, ForkedClient in a fork."""
-        if self._session is None:
-            raise StateError("The consumer not running, please start it first.")
-        self._session.check_fork()
-        return self._session
-
-    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be read, as the nameserver says now. Raises TopicNotFound."""
-        check_topic(topic)
-        return list((await self.session.directory.refresh(topic)).to_read)
-
-    async def fetch_send_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that can be written, as the nameserver says now. Raises TopicNotFound."""
-        check_topic(topic)
-        return list((await self.session.directory.refresh(topic)).to_send)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the oldest message that is there."""
-        return await brokers.min_offset(self.session, queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
-        return await brokers.max_offset(self.session, queue)
-
-    async def offset_by_time(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset at a time (ms since 1970), by the broker's rule: of two neighbours, the nearer."""
-        return await brokers.offset_by_time(self.session, queue, timestamp)
-
-    async def earliest_store_time(self, queue: MessageQueue) -> int:
-        """When the oldest message was stored (ms since 1970); -1 in an empty queue."""
-        return await brokers.earliest_store_time(self.session, queue)
 
     async def query_offset(self, queue: MessageQueue, *, group: str | None = None) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
@@ -211,3 +190,41 @@ class PullConsumer:
         )
         answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
         return PullResult(answer, queue, subscription)
+
+    async def pull_block_if_not_found(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        expression: str = ALL,
+        expression_type: str = TAG,
+        broker_id: int = 0,
+    ) -> PullResult:
+        """As ``pull``, and where there is nothing wait for a message for up to broker_suspend_max_time."""
+        return await self.pull(
+            queue,
+            offset,
+            max_messages,
+            expression=expression,
+            expression_type=expression_type,
+            suspend=self._suspend,
+            timeout=self._suspend_timeout - self._suspend,
+            broker_id=broker_id,
+        )
+
+    async def send_message_back(
+        self, message: ReceivedMessage, delay_level: int = 0, *, group: str | None = None
+    ) -> None:
+        """Let the group's push consumers get a message, after the delay of ``delay_level`` (0: one that grows).
+
+        Returns when the broker that has the message has taken it back.
+        """
+        await brokers.send_back(
+            self.session,
+            group or self.group,
+            message.queue,
+            message.record,
+            delay_level=delay_level,
+            max_reconsume_times=self._max_reconsume_times,
+        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from eruca.client.listeners import Decision, Work, clock
@@ -18,7 +18,9 @@ from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     ConsumerRunningInfo,
+    ConsumeType,
     ProcessQueueInfo,
+    SubscriptionData,
 )
 from eruca.protocol.codes import VERSION, version_name
 
@@ -59,6 +61,29 @@ def running_info(
     )
 
 
+def active_info(
+    figures: Mapping[str, str],
+    started_at: int,
+    subscriptions: Iterable[SubscriptionData],
+    readers: Iterable[Reads],
+    nameservers: Iterable[str],
+    with_stacks: bool,
+) -> ConsumerRunningInfo:
+    """The state of a consumer that pulls by itself; ``figures`` are its settings under the names of Java's class."""
+    return ConsumerRunningInfo(
+        jstack=_stacks() if with_stacks else None,
+        mq_table={reader.run.queue: _queue_info(reader) for reader in readers},
+        properties={
+            **figures,
+            "PROP_NAMESERVER_ADDR": ";".join(nameservers),
+            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.value,
+            "PROP_CLIENT_VERSION": version_name(VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(started_at),
+        },
+        subscription_set=list(subscriptions),
+    )
+
+
 def _queue_info(reader: Reads) -> ProcessQueueInfo:
     run = reader.run
     waits = len(run) > 0
@@ -67,7 +92,7 @@ def _queue_info(reader: Reads) -> ProcessQueueInfo:
         cached_msg_min_offset=run.position if waits else 0,
         cached_msg_max_offset=run.position + run.span if waits else 0,
         cached_msg_size_in_mib=run.size >> 20,
-        commit_offset=run.position,
+        commit_offset=run.position if run.to_store is None else run.to_store,
         droped=run.dropped,
         last_pull_timestamp=reader.last_pull,
     )

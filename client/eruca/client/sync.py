@@ -12,16 +12,30 @@ import atexit
 import concurrent.futures
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from eruca.client import consumer, identity, producer, pull_consumer, transactions
+from eruca.client import (
+    asking,
+    calling,
+    consumer,
+    identity,
+    lite_pull_consumer,
+    producer,
+    pull_consumer,
+    pull_schedule,
+    transactions,
+)
+from eruca.client.assigned import MessageQueueListener
 from eruca.client.errors import ForkedClient, StateError
 from eruca.client.mailbox import Delivery
+from eruca.client.message import ReceivedMessage
+from eruca.client.pull_schedule import PullTaskContext
+from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import new_loop
 
-__all__ = ["Producer", "PullConsumer", "PushConsumer", "TransactionProducer"]
+__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PullScheduleService", "PushConsumer", "TransactionProducer"]
 
 
 class _Client(Protocol):
@@ -32,6 +46,7 @@ class _Client(Protocol):
 C = TypeVar("C", bound=_Client, covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 S = TypeVar("S", bound="_Blocking[Any]")
 
 
@@ -166,7 +181,21 @@ def _submitting(
     return submit
 
 
-class Producer(_Blocking[producer.Producer]):
+class _Asking(_Blocking[C]):
+    """The calls that every client has."""
+
+    create_topic = _waiting(asking.Asking.create_topic)
+    fetch_queues = _waiting(asking.Asking.fetch_queues)
+    fetch_send_queues = _waiting(asking.Asking.fetch_send_queues)
+    min_offset = _waiting(asking.Asking.min_offset)
+    max_offset = _waiting(asking.Asking.max_offset)
+    offset_by_time = _waiting(asking.Asking.offset_by_time)
+    earliest_store_time = _waiting(asking.Asking.earliest_store_time)
+    view_message = _waiting(asking.Asking.view_message)
+    query_messages = _waiting(asking.Asking.query_messages)
+
+
+class Producer(_Asking[producer.Producer]):
     """Sends messages; see ``eruca.client.Producer``. ``start_send`` returns a ``concurrent.futures.Future``."""
 
     @_made_as(producer.Producer)
@@ -181,7 +210,7 @@ class Producer(_Blocking[producer.Producer]):
     reply = _waiting(producer.Producer.reply)
 
 
-class TransactionProducer(_Blocking[transactions.TransactionProducer]):
+class TransactionProducer(_Asking[transactions.TransactionProducer]):
     """Sends in transactions, too; see ``eruca.client.TransactionProducer``."""
 
     @_made_as(transactions.TransactionProducer)
@@ -197,25 +226,124 @@ class TransactionProducer(_Blocking[transactions.TransactionProducer]):
     send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
 
 
-class PullConsumer(_Blocking[pull_consumer.PullConsumer]):
+class PullConsumer(_Asking[pull_consumer.PullConsumer]):
     """Pulls messages and asks for offsets; see ``eruca.client.PullConsumer``."""
 
     @_made_as(pull_consumer.PullConsumer)
     def __init__(self, client: pull_consumer.PullConsumer) -> None:
         self._client = client
 
-    fetch_queues = _waiting(pull_consumer.PullConsumer.fetch_queues)
-    fetch_send_queues = _waiting(pull_consumer.PullConsumer.fetch_send_queues)
-    min_offset = _waiting(pull_consumer.PullConsumer.min_offset)
-    max_offset = _waiting(pull_consumer.PullConsumer.max_offset)
-    offset_by_time = _waiting(pull_consumer.PullConsumer.offset_by_time)
-    earliest_store_time = _waiting(pull_consumer.PullConsumer.earliest_store_time)
     query_offset = _waiting(pull_consumer.PullConsumer.query_offset)
     update_offset = _waiting(pull_consumer.PullConsumer.update_offset)
     pull = _waiting(pull_consumer.PullConsumer.pull)
+    pull_block_if_not_found = _waiting(pull_consumer.PullConsumer.pull_block_if_not_found)
+    send_message_back = _waiting(pull_consumer.PullConsumer.send_message_back)
 
 
-class PushConsumer(_Blocking[consumer.PushConsumer]):
+class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
+    """Polls; see ``eruca.client.LitePullConsumer``. ``for message in consumer`` and ``for batch in batches()``."""
+
+    @_made_as(lite_pull_consumer.LitePullConsumer)
+    def __init__(self, client: lite_pull_consumer.LitePullConsumer) -> None:
+        self._client = client
+
+    unsubscribe = _calling(lite_pull_consumer.LitePullConsumer.unsubscribe)
+    assign = _calling(lite_pull_consumer.LitePullConsumer.assign)
+    set_sub_expression_for_assign = _calling(lite_pull_consumer.LitePullConsumer.set_sub_expression_for_assign)
+    assignment = _calling(lite_pull_consumer.LitePullConsumer.assignment)
+    register_topic_message_queue_change_listener = _waiting(
+        lite_pull_consumer.LitePullConsumer.register_topic_message_queue_change_listener
+    )
+    poll = _waiting(lite_pull_consumer.LitePullConsumer.poll)
+    pause = _calling(lite_pull_consumer.LitePullConsumer.pause)
+    resume = _calling(lite_pull_consumer.LitePullConsumer.resume)
+    seek = _waiting(lite_pull_consumer.LitePullConsumer.seek)
+    seek_to_begin = _waiting(lite_pull_consumer.LitePullConsumer.seek_to_begin)
+    seek_to_end = _waiting(lite_pull_consumer.LitePullConsumer.seek_to_end)
+    offset_for_timestamp = _waiting(lite_pull_consumer.LitePullConsumer.offset_for_timestamp)
+    commit_sync = _waiting(lite_pull_consumer.LitePullConsumer.commit_sync)
+    commit = _waiting(lite_pull_consumer.LitePullConsumer.commit)
+    committed = _waiting(lite_pull_consumer.LitePullConsumer.committed)
+    positions = _calling(lite_pull_consumer.LitePullConsumer.positions)
+    _subscribe = _calling(lite_pull_consumer.LitePullConsumer.subscribe)
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: str = "*",
+        *,
+        expression_type: str = "TAG",
+        listener: MessageQueueListener | None = None,
+    ) -> Self:
+        """As the asynchronous ``subscribe``."""
+        self._subscribe(topic, expression, expression_type=expression_type, listener=listener)
+        return self
+
+    @property
+    def is_running(self) -> bool:
+        """As the asynchronous ``is_running``."""
+        return self._client.is_running
+
+    def batches(self) -> Iterator[list[ReceivedMessage]]:
+        """As the asynchronous ``batches``, for ``for``."""
+        return self._each(self._client.batches())
+
+    def messages(self) -> Iterator[ReceivedMessage]:
+        """As the asynchronous ``messages``, for ``for``."""
+        return self._each(self._client.messages())
+
+    def _each(self, iteration: AsyncIterator[T]) -> Iterator[T]:
+        while True:
+            try:
+                item = self._thread.run(_ask(iteration))
+            except StopAsyncIteration:
+                return
+            yield item
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return self.messages()
+
+
+class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
+    """Calls callbacks on schedule; see ``eruca.client.PullScheduleService``. What they pull with is ``pull_consumer``.
+
+    Callbacks are plain functions; each runs in a thread and gets a context whose ``pull_consumer`` is the blocking one.
+    """
+
+    @_made_as(pull_schedule.PullScheduleService)
+    def __init__(self, client: pull_schedule.PullScheduleService) -> None:
+        self._client = client
+
+    _register = _calling(pull_schedule.PullScheduleService.register_pull_task_callback)
+
+    def register_pull_task_callback(
+        self, topic: str, callback: Callable[[MessageQueue, PullTaskContext[PullConsumer]], None]
+    ) -> Self:
+        """As the asynchronous ``register_pull_task_callback``."""
+        calling.check_callable(callback, "The callback")
+
+        def call(queue: MessageQueue, context: PullTaskContext[pull_consumer.PullConsumer]) -> None:
+            own = PullTaskContext(self.pull_consumer, context.pull_next_delay_time)
+            callback(queue, own)
+            context.pull_next_delay_time = own.pull_next_delay_time
+
+        self._register(topic, call)
+        return self
+
+    @property
+    def pull_consumer(self) -> PullConsumer:
+        """What callbacks pull with."""
+        face = PullConsumer.__new__(PullConsumer)
+        face._thread, face._client = self._thread, self._client.pull_consumer
+        return face
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """As the asynchronous ``queues``."""
+        return self._client.queues
+
+
+class PushConsumer(_Asking[consumer.PushConsumer]):
     """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
 
     @_made_as(consumer.PushConsumer)
@@ -236,7 +364,7 @@ class PushConsumer(_Blocking[consumer.PushConsumer]):
         iteration = self._thread.run(_call(self._client.messages, auto_ack=auto_ack))
         while True:
             try:
-                message = self._thread.run(_next(iteration))
+                message = self._thread.run(_ask(iteration))
             except StopAsyncIteration:
                 return
             message.settle_by(self._thread.loop.call_soon_threadsafe)
@@ -246,6 +374,5 @@ class PushConsumer(_Blocking[consumer.PushConsumer]):
         return self.messages()
 
 
-async def _next(iteration: Any) -> Delivery:
-    message: Delivery = await iteration.__anext__()
-    return message
+async def _ask(iteration: AsyncIterator[T]) -> T:
+    return await iteration.__anext__()

@@ -1,0 +1,220 @@
+"""What every client may ask of a cluster: create a topic, look messages up, and learn the bounds of a queue.
+
+Owns the questions and what their answers mean for a user; ``brokers`` owns those about one queue. Offsets count
+messages, times are ms since 1970. Facts: MQAdmin and MQAdminImpl in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Final
+
+from eruca.client import brokers
+from eruca.client.config import check_positive, check_topic
+from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
+from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
+from eruca.client.routes import MASTER
+from eruca.client.session import Session
+from eruca.protocol import api, names
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import pull, topics
+from eruca.protocol.message import parse_offset_message_id
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, decode_record, decode_records, host_text
+
+ADMIN_TIMEOUT: Final = 6.0
+QUERY_TIMEOUT: Final = 18.0
+"""Seconds: reading messages by the index may be slow."""
+TRIES: Final = 5
+"""How often a broker is asked to create a topic."""
+READ_AND_WRITE: Final = 6
+LATEST: Final = 2**63 - 1
+
+
+class Asking(ABC):
+    """The administrative calls of producers and consumers. All raise ClientError."""
+
+    _session: Session | None
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Take a seat in a session."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Leave it."""
+
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start and after stop, ForkedClient in a fork."""
+        if self._session is None:
+            raise StateError("The consumer not running, please start it first.")
+        self._session.check_fork()
+        return self._session
+
+    # ------------------------------------------------------------------ topics and queues
+
+    async def create_topic(
+        self, topic: str, queues: int = 4, *, key: str = names.DEFAULT_TOPIC, topic_sys_flag: int = 0
+    ) -> None:
+        """Create a topic with so many queues on every master that has ``key``, or change it there.
+
+        ``key`` is a topic: the template topic is on brokers that create topics by themselves, that of a cluster's name
+        on all brokers of the cluster. Returns when at least one broker has it, as RocketMQ's clients do, and the log
+        names the others.
+        """
+        check_topic(topic)
+        if names.is_system_topic(topic):
+            raise BadName(f"The topic[{topic}] is conflict with system topic.")
+        check_positive(queues=queues)
+        session = self.session
+        route = await session.directory.refresh(key)
+        masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
+        if not masters:
+            raise ClientError("Not found broker, maybe key is wrong")
+        ask = topics.CreateTopic(
+            topic=topic,
+            default_topic=key,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=READ_AND_WRITE,
+            topic_sys_flag=topic_sys_flag,
+        )
+        results = await asyncio.gather(*(_create(session, each, ask) for each in masters.values()))
+        failed = {name: error for name, error in zip(masters, results, strict=True) if error is not None}
+        for name, error in failed.items():
+            log.warning("%s could not be created at %s: %s", topic, name, error)
+            if len(failed) == len(masters):
+                raise error
+
+    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be read, as the nameserver says now. Raises TopicNotFound."""
+        check_topic(topic)
+        return list((await self.session.directory.refresh(topic)).to_read)
+
+    async def fetch_send_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that can be written, as the nameserver says now. Raises TopicNotFound."""
+        check_topic(topic)
+        return list((await self.session.directory.refresh(topic)).to_send)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the oldest message that is there."""
+        return await brokers.min_offset(self.session, queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await brokers.max_offset(self.session, queue)
+
+    async def offset_by_time(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset at a time (ms since 1970), by the broker's rule: of two neighbours, the nearer."""
+        return await brokers.offset_by_time(self.session, queue, timestamp)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int:
+        """When the oldest message was stored (ms since 1970); -1 in an empty queue."""
+        return await brokers.earliest_store_time(self.session, queue)
+
+    # ------------------------------------------------------------------ messages
+
+    async def view_message(self, message_id: str, *, topic: str | None = None) -> ReceivedMessage:
+        """The message with this id: a broker's, or, when its topic is given, also a producer's.
+
+        Raises MessageNotFound.
+        """
+        session = self.session
+        if topic is not None and (found := await self._find(topic, message_id, unique=True)):
+            return found[0]
+        try:
+            host, offset = parse_offset_message_id(message_id)
+            address = host_text(host)
+        except ProtocolError:
+            address = ""
+        if not address or (topic is not None and address not in session.directory.addresses(with_slaves=True)):
+            raise MessageNotFound(message_id, "" if topic else "To find it by its producer's id give its topic, too.")
+        return await _view(session, address, offset, message_id)
+
+    async def query_messages(
+        self, topic: str, key: str, *, most: int = 64, begin: int = 0, end: int = LATEST
+    ) -> list[ReceivedMessage]:
+        """The messages of a topic with this business key, by time of storing; empty when there is none.
+
+        Args:
+            most: from each broker at most so many.
+            begin: stored at this time (ms since 1970) or later.
+            end: stored at this time or earlier.
+        """
+        return await self._find(topic, key, most=most, begin=begin, end=end)
+
+    async def _find(
+        self, topic: str, key: str, *, most: int = 32, begin: int = 0, end: int = LATEST, unique: bool = False
+    ) -> list[ReceivedMessage]:
+        check_topic(topic)
+        check_positive(most=most)
+        session = self.session
+        route = await session.directory.route(topic)
+        ask = pull.QueryMessage(
+            topic=topic,
+            key=key,
+            max_num=most,
+            begin_timestamp=begin,
+            end_timestamp=end,
+            unique_key_query=True if unique else None,
+        )
+        answers = await asyncio.gather(*(_query(session, each, ask) for each in route.brokers), return_exceptions=True)
+        found = [pair for answer in answers if isinstance(answer, list) for pair in answer]
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                if not found:
+                    raise answer
+                log.warning("a broker could not be asked for messages of %s: %s", topic, answer)
+        stored = session.names.to_broker(topic)
+        wanted = [
+            (broker, record)
+            for broker, record in found
+            if (record.unique_key == key if unique else record.topic == stored and key in record.keys)
+        ]
+        return [
+            ReceivedMessage(record, MessageQueue(topic, broker, record.queue_id))
+            for broker, record in sorted(wanted, key=lambda pair: (pair[1].store_timestamp, pair[1].physical_offset))
+        ]
+
+
+async def _create(session: Session, address: str, ask: topics.CreateTopic) -> ClientError | None:
+    """Ask a master several times; the last error, or None."""
+    failed: ClientError | None = None
+    for _ in range(TRIES):
+        try:
+            await session.call(address, api.UPDATE_AND_CREATE_TOPIC, ask, timeout=ADMIN_TIMEOUT)
+        except ClientError as error:
+            failed = error
+        else:
+            return None
+    return failed
+
+
+async def _view(session: Session, address: str, offset: int, message_id: str) -> ReceivedMessage:
+    """The message at an offset of a broker's log; its queue is told without the broker's name."""
+    try:
+        ask = pull.ViewMessage(offset=offset)
+        record = decode_record((await session.call(address, api.VIEW_MESSAGE_BY_ID, ask, timeout=ADMIN_TIMEOUT)).body)
+    except BrokerRefused as error:
+        raise MessageNotFound(message_id, f"{address} says: {error.remark}") from error
+    except ProtocolError as error:
+        raise translate(error) from error
+    return ReceivedMessage(record, MessageQueue(session.names.from_broker(record.topic), "", record.queue_id))
+
+
+async def _query(session: Session, broker: str, ask: pull.QueryMessage) -> list[tuple[str, Record]]:
+    """The messages that one broker finds by its index."""
+    address = await session.directory.reader(broker)
+    try:
+        answer = await session.call(address, api.QUERY_MESSAGE, ask, timeout=QUERY_TIMEOUT)
+        return [(broker, record) for record in decode_records(answer.body)]
+    except BrokerRefused as error:
+        if error.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        raise
+    except ProtocolError as error:
+        raise translate(error) from error
