@@ -11,8 +11,9 @@ import pytest
 import zstandard
 
 from eruca.client import ClientSettings, Message, Producer, PullConsumer
-from eruca.client.compression import Kind, compressor, decompress
+from eruca.client.compression import compressor, decompress
 from eruca.client.errors import BadAnswer, BadConfig
+from eruca.protocol.compression import Kind
 from tests.client.conftest import Lab
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 5000
@@ -90,7 +91,7 @@ def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_package_the_sentence_says_what_to_install(no_packages: None, kind: Kind) -> None:
     with pytest.raises(BadConfig, match=r'pip install "eruca\[compression\]"'):
         ClientSettings(compression=kind)
-    with pytest.raises(BadAnswer, match=rf'compressed with {kind.upper()}, .*pip install "eruca\[compression\]"'):
+    with pytest.raises(BadAnswer, match=rf'{kind.upper()} needs a package .*pip install "eruca\[compression\]"'):
         decompress(b"x", BITS[kind])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
+from eruca.admin import security
 from eruca.admin.client import Admin
 from eruca.admin.command import COMMANDS, Command, Job
 from eruca.admin.errors import AdminError, UsageError
@@ -36,6 +37,11 @@ async def run(
     err: TextIO = sys.stderr,
 ) -> int:
     """Do what a command line says; the exit status."""
+    try:
+        properties, arguments = security.split_properties(arguments, environment)
+    except AdminError as error:
+        err.write(f"mqadmin: {error}\n")
+        return 1
     if not arguments:
         out.write(overview())
         return 0
@@ -53,7 +59,7 @@ async def run(
         if given is None:
             out.write(found.usage())
             return 0
-        return await _do(found, given, environment, out, err)
+        return await _do(found, given, environment, properties, out, err)
     except UsageError as error:
         out.write(found.usage())
         err.write(f"mqadmin {found.name}: {error}\n")
@@ -63,10 +69,19 @@ async def run(
         return 1
 
 
-async def _do(found: Command, given: dict[str, str], environment: Mapping[str, str], out: TextIO, err: TextIO) -> int:
-    addresses = given.get("n") or environment.get(NAMESERVERS, "")
+async def _do(
+    found: Command,
+    given: dict[str, str],
+    environment: Mapping[str, str],
+    properties: Mapping[str, str],
+    out: TextIO,
+    err: TextIO,
+) -> int:
+    addresses = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS, "")
     nameservers = [address.strip() for address in addresses.split(";") if address.strip()]
-    async with Admin(nameservers) as admin:
+    credentials = security.find_credentials(properties, environment)
+    context = security.make_context(security.find_tls(properties))
+    async with Admin(nameservers, credentials=credentials, tls=context) as admin:
         job = Job(admin, given, out, err)
         try:
             await found.run(job)

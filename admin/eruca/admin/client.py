@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers import routes
 from eruca.protocol.names import retry_topic
+from eruca.protocol.signature import Credentials
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.errors import ConnectFailed, RemotingError
@@ -35,12 +37,19 @@ R = TypeVar("R", bound=Header)
 class Admin:
     """Connections to a cluster; ``async with`` closes them.
 
-    ``nameservers`` are tried in order until one answers; what is changed at nameservers is changed at each.
+    ``nameservers`` are tried in order until one answers; what is changed at nameservers is changed at each. Requests
+    are signed by ``credentials`` and travel encrypted by ``tls``, where those are given.
     """
 
-    def __init__(self, nameservers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        nameservers: Sequence[str],
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._nameservers = list(nameservers)
-        self.channels = Channels(connect_timeout=3.0, offer=False)
+        self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
     async def __aenter__(self) -> Admin:
         return self

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import time
-import zlib
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -18,14 +17,12 @@ from eruca.admin.errors import AdminError, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
 from eruca.protocol.codes import ResponseCode
+from eruca.protocol.compression import decompress
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull as pulling
 from eruca.protocol.headers import send as sending
 from eruca.protocol.message import (
-    COMPRESSION_ZLIB,
-    compression_type,
     encode_properties,
-    is_compressed,
     parse_offset_message_id,
     unique_key,
 )
@@ -201,15 +198,11 @@ async def pull(
 
 
 def body_of(record: Record) -> bytes:
-    """The body as it was before it was compressed. Raises AdminError for a compression that is not known here."""
-    if not is_compressed(record.sys_flag):
-        return record.body
-    if compression_type(record.sys_flag) not in (0, COMPRESSION_ZLIB):
-        raise AdminError(f"the body of {record.offset_message_id} is compressed in a way that is not known here")
+    """The body as it was before it was compressed. Raises AdminError when it cannot be read."""
     try:
-        return zlib.decompress(record.body)
-    except zlib.error as error:
-        raise AdminError(f"the body of {record.offset_message_id} cannot be inflated: {error}") from None
+        return decompress(record.body, record.sys_flag)
+    except ProtocolError as error:
+        raise AdminError(f"the body of {record.offset_message_id} cannot be read: {error}") from None
 
 
 def message_id(record: Record) -> str:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Literal
 
-from eruca.client import compression
+from eruca.client.compression import check_kind
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.client.namespaces import check_namespace, namespace_of
 from eruca.protocol import names
+from eruca.protocol.compression import Kind
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
 
@@ -73,7 +74,7 @@ class ClientSettings:
     unit_name: str | None = None
     unit_mode: bool = False
     vip_channel: bool = False
-    compression: compression.Kind = "zlib"
+    compression: Kind = "zlib"
     compression_level: int | None = None
     connect_timeout: float = 3.0
     request_timeout: float = 3.0
@@ -120,7 +121,7 @@ class ClientSettings:
             raise BadConfig(f'nameserver_url="{self.nameserver_url}" is not allowed: an http:// address is expected')
         if self.namespace is not None:
             check_namespace(self.namespace)
-        compression.check_kind(self.compression)
+        check_kind(self.compression)
         if self.lock_interval >= self.lock_lifetime:
             raise BadConfig(
                 f"lock_interval={self.lock_interval} is not allowed: locks live for lock_lifetime={self.lock_lifetime} "

@@ -1,0 +1,110 @@
+"""Who mqadmin is towards brokers and how it connects, from where Apache's mqadmin takes it.
+
+Owns the search: Java properties (``-Dname=value`` in ``JAVA_OPT`` or before the command), the account in
+``conf/tools.yml`` below ``ROCKETMQ_HOME``, the ``tls.client.*`` properties and their file. Unlike Apache's, a server's
+certificate is checked unless the properties say that it shall not be. Invariant: no secret is ever printed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from eruca.admin.errors import AdminError
+from eruca.protocol import properties
+from eruca.protocol.signature import Credentials
+from eruca.remoting import BadTls, Tls
+
+TOOLS_FILE = "conf/tools.yml"
+TLS_FILE = "/etc/rocketmq/tls.properties"
+JavaProperties = dict[str, str]
+
+
+def split_properties(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[JavaProperties, Sequence[str]]:
+    """The Java properties of a command line and of JAVA_OPT, and the arguments that follow. Raises AdminError."""
+    try:
+        found = [each for each in shlex.split(environment.get("JAVA_OPT", "")) if each.startswith("-D")]
+    except ValueError as error:
+        raise AdminError(f"the variable JAVA_OPT cannot be read: {error}") from None
+    count = next((at for at, each in enumerate(arguments) if not each.startswith("-D")), len(arguments))
+    pairs = (each[2:].partition("=") for each in (*found, *arguments[:count]))
+    return {name: value for name, _, value in pairs}, arguments[count:]
+
+
+def find_credentials(given: Mapping[str, str], environment: Mapping[str, str]) -> Credentials | None:
+    """The account of ``conf/tools.yml``; None where there is no such file, or no account in it. Raises AdminError."""
+    home = given.get("rocketmq.home.dir") or environment.get("ROCKETMQ_HOME")
+    if not home:
+        return None
+    file = Path(home) / TOOLS_FILE
+    try:
+        account = _read_yaml(file.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise AdminError(f"{file} cannot be read: {error}") from None
+    keys = account.get("accessKey", ""), account.get("secretKey", "")
+    if not any(keys):
+        return None
+    try:
+        return Credentials(*keys, account.get("securityToken") or None)
+    except ValueError:
+        raise AdminError(f"{file} needs both accessKey and secretKey, or neither") from None
+
+
+def _read_yaml(text: str) -> dict[str, str]:
+    """The pairs of a flat YAML file; what is nested deeper is none of an account."""
+    pairs: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name[:1] not in ("", " ", "#", "-"):
+            pairs[name.strip()] = _scalar(value.strip())
+    return pairs
+
+
+def _scalar(text: str) -> str:
+    if text[:1] in ("'", '"'):
+        return text[1:].partition(text[0])[0]
+    return "" if text.startswith("#") else text.partition(" #")[0].strip()
+
+
+def find_tls(given: Mapping[str, str]) -> Tls | None:
+    """How connections are encrypted; None unless ``tls.enable=true``. Raises AdminError."""
+    if not _is_true(given.get("tls.enable")):
+        return None
+    file = Path(given.get("tls.config.file", TLS_FILE))
+    try:
+        known = {**given, **properties.parse(properties.decode(file.read_bytes()))}
+    except FileNotFoundError:
+        if "tls.config.file" in given:
+            raise AdminError(f"the file {file}, which tls.config.file names, is not there") from None
+        known = dict(given)
+    except (OSError, ValueError) as error:
+        raise AdminError(f"{file} cannot be read: {error}") from None
+    test_mode = _is_true(known.get("tls.test.mode.enable"))
+    return Tls(
+        ca_file=known.get("tls.client.trustCertPath") or None,
+        certificate_file=None if test_mode else known.get("tls.client.certPath") or None,
+        key_file=None if test_mode else known.get("tls.client.keyPath") or None,
+        key_password=known.get("tls.client.keyPassword") or None,
+        verify=not test_mode and not _is_false(known.get("tls.client.authServer")),
+        check_hostname=not _is_false(known.get("tls.client.checkHostname")),
+    )
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
+
+
+def _is_false(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "false"
+
+
+def make_context(tls: Tls | None) -> ssl.SSLContext | None:
+    """What connections are made with. Raises AdminError for files that cannot be used."""
+    try:
+        return tls.context() if tls is not None else None
+    except BadTls as error:
+        raise AdminError(f"TLS cannot be used: {error}") from None
