@@ -306,7 +306,7 @@ def _offset_moved(
         names.OFFSET_MOVED_EVENT,
         0,
         moved.encode(),
-        encode_properties({names.KEYS: ask.consumer_group, names.TAGS: ask.consumer_group}),
+        encode_properties({names.KEYS: ask.consumer_group, names.TAGS: ask.consumer_group, names.DELAY: "0"}),
         born_timestamp=broker.clock(),
         born_host=broker.store_host,
         store_host=broker.store_host,
