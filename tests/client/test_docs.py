@@ -1,4 +1,4 @@
-"""Every example of docs/client.md, run as it stands."""
+"""Every example of the pages about the client, run as it stands."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from eruca.client import App
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = ("client.md", "observability.md")
 
 
 def examples() -> list[object]:
+    """The examples of all pages."""
+    return [example for page in PAGES for example in examples_of(page)]
+
+
+def examples_of(page: str) -> list[object]:
     """Each example, named by the heading that it follows."""
     found: list[object] = []
     heading = ""
-    for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", PAGE.read_text(), flags=re.MULTILINE):
+    for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", (DOCS / page).read_text(), flags=re.MULTILINE):
         if part.startswith("#"):
             heading = part.strip("# ")
         elif part.startswith("```python"):
             code = part.removeprefix("```python\n").removesuffix("```")
-            found.append(pytest.param(code, id=f"{heading} {len(found)}"))
+            found.append(pytest.param(code, id=f"{page} {heading} {len(found)}"))
     return found
 
 
@@ -52,8 +58,8 @@ def start_and_stop(app: App) -> None:
 def test_an_example(code: str, nameserver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", nameserver)
     monkeypatch.setattr(App, "run", start_and_stop)
-    exec(compile(code, str(PAGE), "exec"), {"__name__": "__main__"})
+    exec(compile(code, "an example", "exec"), {"__name__": "__main__"})
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) >= 10
+    assert len(examples_of("client.md")) >= 10 and len(examples_of("observability.md")) == 5

@@ -1,6 +1,7 @@
 """Eruca's client for RocketMQ clusters: producers and consumers, asynchronous and blocking."""
 
 from eruca.client.app import App
+from eruca.client.backlog import QueueLag, lag, total_lag
 from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
 from eruca.client.consumer import PushConsumer
@@ -39,6 +40,7 @@ __all__ = [
     "PullStatus",
     "PullTaskContext",
     "PushConsumer",
+    "QueueLag",
     "ReceivedMessage",
     "Record",
     "SendResult",
@@ -48,5 +50,7 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "lag",
     "split_batch",
+    "total_lag",
 ]

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.session import Session
@@ -113,7 +115,9 @@ class Comparison:
                 try:
                     address = await self._session.directory.reader(broker)
                     answer = await self._session.call(address, api.GET_CONSUMER_RUNNING_INFO, ask, timeout=TIMEOUT)
-                    return ConsumerRunningInfo.decode(answer.body).subscription_set
+                    theirs = ConsumerRunningInfo.decode(answer.body).subscription_set
+                    known = self._session.names
+                    return [msgspec.structs.replace(each, topic=known.from_broker(each.topic)) for each in theirs]
                 except (ClientError, ProtocolError) as error:
                     log.debug("%s of %s does not say what it subscribes: %s", other, self._group, error)
         return None

@@ -377,6 +377,12 @@ class PushConsumer(Asking):
         """The queues that this member owns now."""
         return sorted(self._ownership.readers) if self._ownership is not None else []
 
+    @property
+    def under_way(self) -> dict[MessageQueue, InFlight]:
+        """What was pulled of each queue and is not consumed yet. May be asked for by any thread."""
+        readers = dict(self._ownership.readers) if self._ownership is not None else {}
+        return {queue: reader.run for queue, reader in readers.items()}
+
     async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
         """What this consumer is doing (307)."""
         readers = self._ownership.readers if self._ownership is not None else {}

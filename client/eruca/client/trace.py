@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from eruca.client.config import ClientSettings, check_topic
@@ -248,14 +249,15 @@ class Collector:
 class MessageTrace(Hook):
     """The hook that traces what one client of ``group`` does; ``kind`` is PRODUCE or CONSUME.
 
-    ``topic`` True is RMQ_SYS_TRACE_TOPIC. Its own producer, which is not traced, shares the client's connections.
+    ``topic`` True is RMQ_SYS_TRACE_TOPIC; it belongs to no namespace. Its own producer, which is not traced, shares the
+    client's connections, unless that has a namespace.
     """
 
     def __init__(self, group: str, kind: str, topic: bool | str, settings: ClientSettings) -> None:
         self.topic = names.TRACE_TOPIC if isinstance(topic, bool) else topic
         check_topic(self.topic)
         self.group = f"{GROUP_PREFIX}-{group[:200]}-{kind}-{next(_numbers)}"
-        self._settings = settings
+        self._settings = replace(settings, namespace=None)
         self._producer: Any = None
         self._collector: Collector | None = None
 

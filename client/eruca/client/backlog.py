@@ -1,0 +1,139 @@
+"""How far a group is behind, queue by queue.
+
+Owns what lag means: messages between where the group goes on and the end of the queue, and how long the first of them
+has waited. What nobody can say is None, never 0: a broker that is away, a group without an offset, a message that is
+gone. Offsets count messages, times are seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from eruca.client.config import ClientSettings
+from eruca.client.errors import ClientError
+from eruca.client.pull_consumer import PullConsumer, PullStatus
+from eruca.protocol import api
+from eruca.protocol.bodies import ConsumeStats
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.topics import ConsumeStatsOf
+from eruca.protocol.names import is_dead_letter_topic
+from eruca.protocol.queues import MessageQueue
+
+AT_ONCE = 32
+"""Queues that are asked about at once."""
+
+
+class QueueLag(NamedTuple):
+    """The lag in one queue.
+
+    ``broker_offset`` is the offset of the next message to be stored, ``consumer_offset`` that of the next one to be
+    consumed; ``difference`` is negative where a group was set beyond the end. ``behind`` is how long the first message
+    that waits has been there. ``error`` says why something is None.
+    """
+
+    queue: MessageQueue
+    broker_offset: int | None
+    consumer_offset: int | None
+    behind: float | None
+    error: str | None = None
+
+    @property
+    def difference(self) -> int | None:
+        """Messages that wait; None when it is unknown."""
+        if self.broker_offset is None or self.consumer_offset is None:
+            return None
+        return self.broker_offset - self.consumer_offset
+
+
+def total_lag(rows: Iterable[QueueLag]) -> int | None:
+    """Messages that wait in all these queues; None when one of them is unknown."""
+    total = 0
+    for row in rows:
+        if row.difference is None:
+            return None
+        total += row.difference
+    return total
+
+
+async def lag(
+    group: str,
+    topics: str | Sequence[str] | None = None,
+    *,
+    nameserver: str | Sequence[str] | None = None,
+    settings: ClientSettings | None = None,
+) -> list[QueueLag]:
+    """The lag of a consumer group in each queue of some topics.
+
+    Args:
+        topics: one or several; None takes those in which brokers know an offset of the group.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        settings: everything else that clients share.
+
+    Asks about each queue at its broker and moves nothing. Raises TopicNotFound and NameserverUnreachable.
+    """
+    async with PullConsumer(nameserver=nameserver, settings=settings) as puller:
+        if topics is None:
+            topics = await _topics_of(puller, group)
+        elif isinstance(topics, str):
+            topics = [topics]
+        routes = await asyncio.gather(*(puller.fetch_queues(topic) for topic in topics))
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(queue: MessageQueue) -> QueueLag:
+            async with turns:
+                return await _lag_of(puller, group, queue)
+
+        return await asyncio.gather(*(one(queue) for queues in routes for queue in sorted(queues)))
+
+
+async def _topics_of(puller: PullConsumer, group: str) -> list[str]:
+    """The topics in which a broker knows an offset of the group (208)."""
+    session = puller.session
+    cluster = await session.cluster()
+    session.directory.learn(cluster)
+
+    async def ask(broker: str) -> set[str]:
+        address = await session.directory.reader(broker)
+        answer = await session.call(address, api.GET_CONSUME_STATS, ConsumeStatsOf(consumer_group=group))
+        return {queue.topic for queue in ConsumeStats.decode(answer.body).offset_table}
+
+    found: set[str] = set()
+    for result in await asyncio.gather(*(ask(name) for name in cluster.broker_addr_table), return_exceptions=True):
+        if isinstance(result, BaseException):
+            if not isinstance(result, ClientError | ProtocolError):
+                raise result
+        else:
+            found |= result
+    return sorted(topic for topic in found if not is_dead_letter_topic(topic))
+
+
+async def _lag_of(puller: PullConsumer, group: str, queue: MessageQueue) -> QueueLag:
+    end: int | None = None
+    try:
+        end = await puller.max_offset(queue)
+        at = await puller.query_offset(queue, group=group)
+        if at is None:
+            return QueueLag(queue, end, None, None, f"the group {group} has no offset of this queue")
+        return QueueLag(queue, end, at, *(await _behind(puller, queue, at, end)))
+    except ClientError as error:
+        return QueueLag(queue, end, None, None, str(error))
+
+
+async def _behind(puller: PullConsumer, queue: MessageQueue, at: int, end: int) -> tuple[float | None, str | None]:
+    """How long the message at this offset, or the first one after it that is there, has waited; why nobody knows."""
+    if at == end:
+        return 0.0, None
+    if at > end:
+        return None, f"the offset {at} is beyond the end of the queue, {end}"
+    try:
+        result = await puller.pull(queue, at, 1)
+        if result.status is PullStatus.OFFSET_MOVED:
+            result = await puller.pull(queue, result.next_offset, 1)
+        if result.status is PullStatus.FOUND:
+            return max(time.time() - result.records[0].store_timestamp / 1000, 0.0), None
+    except ClientError as error:
+        return None, str(error)
+    return None, "the message cannot be read"

@@ -1,0 +1,54 @@
+"""The lag of a group: what waits, for how long, and what nobody can say."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from eruca.client import MessageQueue, QueueLag, lag, total_lag
+from eruca.client.errors import TopicNotFound
+from tests.client.conftest import Lab
+from tests.support.scripted import Scripted
+
+
+async def test_each_queue(lab: Lab) -> None:
+    before = time.time()
+    await lab.send("T", *[b"x"] * 12)
+    await lab.send("U", b"x")
+    for number, offset in enumerate((0, 1, 3, 5)):
+        await lab.puller.update_offset(MessageQueue("T", "broker-a", number), offset, group="g")
+    rows = await lab_lag(lab, "T")
+    assert [(row.queue.queue_id, row.broker_offset, row.consumer_offset, row.difference) for row in rows] == [
+        (0, 3, 0, 3),
+        (1, 3, 1, 2),
+        (2, 3, 3, 0),
+        (3, 3, 5, -2),
+    ]
+    assert rows[0].behind is not None and 0 <= rows[0].behind <= time.time() - before + 1
+    assert rows[2].behind == 0.0
+    assert rows[3].behind is None and rows[3].error == "the offset 5 is beyond the end of the queue, 3"
+    assert total_lag(rows) == 3
+    assert {row.queue.topic for row in await lab_lag(lab, None)} == {"T"}  # where it has offsets
+    assert len(await lab_lag(lab, ["T", "U"])) == 8
+
+
+async def lab_lag(lab: Lab, topics: str | list[str] | None) -> list[QueueLag]:
+    return await lag("g", topics, nameserver=lab.address)
+
+
+async def test_a_topic_that_is_not_there(lab: Lab) -> None:
+    with pytest.raises(TopicNotFound):
+        await lab_lag(lab, "Nowhere")
+
+
+async def test_what_nobody_can_say_is_not_0() -> None:
+    async with Scripted() as server, Scripted("broker-b") as gone:
+        server.knows("T", server, gone)
+        server.bounds["max"] = 10
+        await gone.stop()
+        known, away = await lag("g", "T", nameserver=server.address)
+    assert (known.broker_offset, known.consumer_offset, known.difference) == (10, None, None)
+    assert known.error == "the group g has no offset of this queue"
+    assert (away.broker_offset, away.difference, away.behind) == (None, None, None) and away.error
+    assert total_lag([known]) is None and total_lag([]) == 0
