@@ -311,3 +311,14 @@ async def test_states_are_told(lab: Lab) -> None:
     await producer.stop()
     with pytest.raises(StateError):
         producer.start_send(HELLO)
+
+
+async def test_where_all_known_brokers_failed_a_nameserver_is_asked_before_the_next_try() -> None:
+    """As when one broker after the other is restarted: the route that is known has only the one that stops now."""
+    async with Scripted() as names, Scripted("broker-a") as first, Scripted("broker-b") as second:
+        names.knows("T", first)
+        async with Producer("g", nameserver=names.address) as producer:
+            await producer.send(HELLO)
+            names.knows("T", second)
+            await first.stop()
+            assert (await producer.send(HELLO)).queue.broker_name == "broker-b"

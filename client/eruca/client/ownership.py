@@ -255,18 +255,23 @@ class Ownership:
 
         From here on nothing that was consumed under the old runs moves an offset.
         """
+        ended = {queue: self.readers[queue].run for queue in table if queue in self.readers}
         for queue, offset in table.items():
             if queue in self.readers:
                 self._end_run(queue)
             if queue in self.readers or queue in self._leaving:
                 self._resets[queue] = offset
-        self._session.spawn(self._reset(table))
+        self._session.spawn(self._reset(table, ended))
 
-    async def _reset(self, table: Mapping[MessageQueue, int]) -> None:
+    async def _reset(self, table: Mapping[MessageQueue, int], ended: Mapping[MessageQueue, InFlight]) -> None:
         async with self._turn:
             if self._stopped:
                 return
-            targets = {queue: self._resets.get(queue, table[queue]) for queue in table if queue in self.readers}
+            targets = {
+                queue: self._resets.get(queue, offset)
+                for queue, offset in table.items()
+                if queue in self.readers and ended.get(queue) in (None, self.readers[queue].run)
+            }  # a run that was given up and taken again meanwhile began behind the reset
             for queue in targets:
                 self._end_run(queue)
             await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))

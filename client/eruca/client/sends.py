@@ -8,6 +8,7 @@ Facts: DefaultMQProducerImpl.sendDefaultImpl and MQClientAPIImpl.processSendResp
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -235,9 +236,7 @@ class Send:
         if not should_retry(error):
             self.fail(error)
         elif self._may_retry():
-            if not isinstance(error, BrokerRefused):
-                self.session.directory.look_again(self.header.topic)
-            self.attempt()
+            self._try_again(error)
         elif isinstance(error, CallTimeout):
             self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error})"))
         elif self.attempts == 1:
@@ -245,6 +244,27 @@ class Send:
         else:
             seconds = self.session.loop.time() - self.start
             self.fail(SendFailed(self.header.topic, self.tries, seconds, self.brokers, error))
+
+    def _try_again(self, error: ClientError) -> None:
+        """Try another broker; where all that are known have failed, ask first whether others are there again."""
+        directory, topic = self.session.directory, self.header.topic
+        route = directory.routes.get(topic)
+        if isinstance(error, BrokerRefused):
+            self.attempt()
+        elif route is None or all(queue.broker_name in self.brokers for queue in route.to_send):
+            self.session.spawn(self._attempt_after_a_look())
+        else:
+            directory.look_again(topic)
+            self.attempt()
+
+    async def _attempt_after_a_look(self) -> None:
+        with contextlib.suppress(ClientError, TimeoutError):
+            async with asyncio.timeout_at(self.start + self.timeout):
+                await self.session.directory.refresh(self.header.topic)
+        if self.session.loop.time() < self.start + self.timeout:
+            self.attempt()
+        else:
+            self.fail(CallTimeout("sendDefaultImpl call timeout (no nameserver told in time where to try next)"))
 
     def fail(self, error: Exception) -> None:
         """Give up."""
