@@ -29,7 +29,8 @@ async def test_odd_values_are_refused_or_served_but_never_crash(nameserver: Name
                 answer = await peer.ask(code, fields, body, within=15)
                 assert not ACCIDENT.match(answer.remark or ""), (code, fields, body, answer.remark)
                 assert "\n\tat " not in (answer.remark or "")
-        assert (await peer.ask(103, register, TOPICS)).code == 0
+        newer = TOPICS.replace(b'"counter":0', b'"counter":1')  # an odd 216 may have deleted the topic of the first
+        assert (await peer.ask(103, register, newer)).code == 0
         assert (await peer.ask(105, {"topic": "T"})).code == 0
     finally:
         await peer.close()
