@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eruca.broker.store import Store
 from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.dispatch import KeyHashes
-from eruca.broker.store.index import IndexFile, index_hash
+from eruca.broker.store.index_file import IndexFile, index_hash
 from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
 from eruca.protocol.record import decode_record
 from tests.support.stores import Clock, put, small_config
@@ -57,7 +57,7 @@ keys = st.one_of(
 
 @given(keys, keys)
 def test_the_hashes_of_a_record_are_those_of_java(unique: str, key: str) -> None:
-    queue = ConsumeQueue("Topic", 0, Path("unused"))
+    queue = ConsumeQueue("Topic", 0, "unused")
     found = KeyHashes().of(queue, f"TAGS\x01x\x02UNIQ_KEY\x01{unique}\x02KEYS\x01{key}".encode())
     assert found == [index_hash(java_hash(f"Topic#{one}") & 0xFFFFFFFF) for one in (unique, key)]
 

@@ -108,7 +108,7 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
         put(store, "T", 0, bytes(3000))
     store.drain()
     assert store.drop_expired_queues() == 0
-    store._log.drop_oldest()
+    store._log.forget_oldest(1)
     store._upkeep.move_min_offsets()
     assert store.drop_expired_queues() == 1
     assert store.topics() == {"T"}

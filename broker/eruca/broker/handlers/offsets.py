@@ -29,7 +29,7 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(api.QUERY_CONSUMER_OFFSET)
-def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
+async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     """How far a group has come in a queue.
 
     A group that is new to a queue whose first message is still at hand starts with that (0); else it is told that
@@ -38,7 +38,9 @@ def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     ask = call.header
     offset = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
     if offset < 0:
-        if broker.store.min_offset(ask.topic, ask.queue_id) > 0 or is_cold(broker.store, ask.topic, ask.queue_id, 0):
+        if broker.store.min_offset(ask.topic, ask.queue_id) > 0 or await is_cold(
+            broker.store, ask.topic, ask.queue_id, 0
+        ):
             raise Refused(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
             )
@@ -57,10 +59,11 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
 
 
 @routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP)
-def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
+async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
     """The offset at a time: of the message nearest to it."""
     ask = call.header
-    return Reply(header=OffsetReply(offset=broker.store.offset_by_time(ask.topic, ask.queue_id, ask.timestamp)))
+    offset = await broker.store.look(lambda there: there.offset_by_time(ask.topic, ask.queue_id, ask.timestamp))
+    return Reply(header=OffsetReply(offset=offset))
 
 
 @routes.on(api.GET_MAX_OFFSET)
@@ -76,9 +79,10 @@ def least(broker: Broker, call: Call[QueueOf]) -> Reply:
 
 
 @routes.on(api.GET_EARLIEST_MSG_STORETIME)
-def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
+async def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
     """When the oldest message of a queue was stored; -1 where there is none."""
-    stored = broker.store.earliest_store_time(call.header.topic, call.header.queue_id)
+    ask = call.header
+    stored = await broker.store.look(lambda there: there.earliest_store_time(ask.topic, ask.queue_id))
     return Reply(header=TimestampReply(timestamp=stored))
 
 

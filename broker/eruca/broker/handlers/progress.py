@@ -24,7 +24,7 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(api.GET_CONSUME_STATS)
-def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
+async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
     """Offsets and lag of a group in each read queue, of one topic or of all in which it has offsets.
 
     A topic that is not there, and one that the online group does not subscribe, is left out.
@@ -33,7 +33,7 @@ def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
     topics = [topic] if topic and not topic.isspace() else sorted(broker.offsets.topics_of(group))
     stats = ConsumeStats()
     for config in _consumed(broker, group, topics):
-        _add(stats, broker, group, config, config.read_queue_nums)
+        await _add(stats, broker, group, config, config.read_queue_nums)
     for queue, offset in stats.offset_table.items():
         offset.pull_offset = max(offset.consumer_offset, _reached(broker, group, queue))
     return Reply(body=stats.encode())
@@ -47,15 +47,15 @@ def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
 
 
 @routes.on(api.GET_BROKER_CONSUME_STATS)
-def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
+async def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
     """Offsets and lag of every group that is set up, topic by topic and write queue; only ordered topics if asked."""
     body = ConsumeStatsList(broker_addr=broker.address)
-    for group in broker.groups.table:
+    for group in list(broker.groups.table):
         found = []
         for config in _consumed(broker, group, sorted(broker.offsets.topics_of(group))):
             if config.order or not call.header.is_order:
                 stats = ConsumeStats()
-                _add(stats, broker, group, config, config.write_queue_nums)
+                await _add(stats, broker, group, config, config.write_queue_nums)
                 body.total_diff += stats.lag()
                 found.append(stats)
         body.consume_stats_list.append({group: found})
@@ -71,11 +71,13 @@ def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[Top
             yield config
 
 
-def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> None:
+async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> None:
     topic = config.topic_name
-    for queue_id in range(queues):
-        consumed = max(broker.offsets.query(group, topic, queue_id), 0)
-        last = broker.store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
+    offsets = [max(broker.offsets.query(group, topic, queue_id), 0) for queue_id in range(queues)]
+    times = await broker.store.look(
+        lambda there: [there.store_time(topic, queue, end - 1) if end > 0 else 0 for queue, end in enumerate(offsets)]
+    )
+    for queue_id, (consumed, last) in enumerate(zip(offsets, times, strict=True)):
         stats.offset_table[MessageQueue(topic, broker.name, queue_id)] = OffsetWrapper(
             broker_offset=max(broker.store.max_offset(topic, queue_id), 0),
             consumer_offset=consumed,
@@ -85,24 +87,25 @@ def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, q
 
 
 @routes.on(api.QUERY_CONSUME_TIME_SPAN)
-def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
+async def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
     """The times of the oldest, the newest and the last consumed message of each write queue, and how late the group
     is; -1 in an empty queue."""
     topic, group = call.header.topic, call.header.group
     config = known_topic(broker, topic)
-    spans = [_span(broker, group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
+    spans = [await _span(broker, group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
     return Reply(body=ConsumeTimeSpans(consume_time_span_set=spans).encode())
 
 
-def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+async def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
     store = broker.store
-    end = store.max_offset(topic, queue_id)
-    oldest = store.earliest_store_time(topic, queue_id)
-    newest = store.store_time(topic, queue_id, end - 1)
+    first, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
     consumed = broker.offsets.query(group, topic, queue_id)
-    last = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else oldest
-    waiting = max(consumed, store.min_offset(topic, queue_id))
-    late = broker.clock() - store.store_time(topic, queue_id, waiting) if waiting < end else 0
+    waiting = max(consumed, first)
+    places = (first, end - 1, consumed - 1 if consumed > 0 else first, waiting)
+    oldest, newest, last, due = await store.look(
+        lambda there: [there.store_time(topic, queue_id, place) for place in places]
+    )
+    late = broker.clock() - due if waiting < end else 0
     return QueueTimeSpan(
         message_queue=MessageQueue(topic, broker.name, queue_id),
         min_time_stamp=oldest,

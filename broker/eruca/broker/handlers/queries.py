@@ -18,11 +18,13 @@ MOST_SLOTS = 10_000
 
 
 @routes.on(api.QUERY_MESSAGE)
-def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
+async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     """The newest messages of a topic with a key, stored between two times."""
     ask = call.header
     wanted = broker.config.store.default_query_max_num if ask.unique_key_query else ask.max_num
-    found = broker.store.query(ask.topic, ask.key, wanted, ask.begin_timestamp, ask.end_timestamp)
+    found = await broker.store.look(
+        lambda there: there.query(ask.topic, ask.key, wanted, ask.begin_timestamp, ask.end_timestamp)
+    )
     if not found.records:
         none = QueryMessageReply(index_last_update_timestamp=0, index_last_update_phyoffset=0)
         raise Refused(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct", none)
@@ -34,16 +36,16 @@ def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
 
 
 @routes.on(api.VIEW_MESSAGE_BY_ID)
-def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
+async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     """The record that begins at an offset of the commit log."""
-    record = broker.store.record(call.header.offset)
+    record = await broker.store.look(lambda there: there.record(call.header.offset))
     if record is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")
     return Reply(body=record)
 
 
 @routes.on(api.QUERY_CONSUME_QUEUE)
-def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
+async def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     """The slots of a queue from an index on; what the named group subscribes, where it is online."""
     ask = call.header
     queue = f"{ask.queue_id}@{ask.topic}"
@@ -52,10 +54,14 @@ def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     first, end = broker.store.min_offset(ask.topic, ask.queue_id), broker.store.max_offset(ask.topic, ask.queue_id)
     if not 0 <= ask.index < end:
         return Reply(remark=f"Index {ask.index} of {queue} is not exist!")
+    indexes = range(ask.index, min(end, ask.index + _bounded(ask.count)))
+    units = await broker.store.look(lambda there: there.units(ask.topic, ask.queue_id, indexes))
     body = QueryConsumeQueueResponseBody(
         min_queue_index=first,
         max_queue_index=end,
-        queue_data=_units(broker, ask.topic, ask.queue_id, range(ask.index, min(end, ask.index + _bounded(ask.count)))),
+        queue_data=[
+            ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=code) for offset, size, code in units
+        ],
     )
     if ask.consumer_group is not None:
         body.subscription_data = broker.clients.subscription(ask.consumer_group, ask.topic)
@@ -68,11 +74,3 @@ def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
 
 def _bounded(count: int) -> int:
     return min(max(count, 0), MOST_SLOTS)
-
-
-def _units(broker: Broker, topic: str, queue_id: int, indexes: range) -> list[ConsumeQueueData]:
-    units = (broker.store.unit(topic, queue_id, index) for index in indexes)
-    return [
-        ConsumeQueueData(physic_offset=offset, physic_size=size, tags_code=code)
-        for offset, size, code in (unit for unit in units if unit is not None)
-    ]

@@ -45,7 +45,7 @@ async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -
     """Let one consumer consume one stored message now; how that ended."""
     ask = call.header
     client_id = ask.client_id or ""
-    record = _record(broker, ask.msg_id or "")
+    record = await _record(broker, ask.msg_id or "")
     member = _member(broker, ask.consumer_group, client_id)
     question = ConsumeMessageDirectly(
         consumer_group=ask.consumer_group, client_id=ask.client_id, msg_id=ask.msg_id, broker_name=broker.name
@@ -56,12 +56,12 @@ async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -
         raise _unanswered(ask.consumer_group, client_id, error) from None
 
 
-def _record(broker: Broker, message_id: str) -> bytes:
+async def _record(broker: Broker, message_id: str) -> bytes:
     try:
         _, offset = parse_offset_message_id(message_id)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
-    record = broker.store.record(offset)
+    record = await broker.store.look(lambda there: there.record(offset))
     if record is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
     return record

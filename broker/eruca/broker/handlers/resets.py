@@ -34,14 +34,14 @@ log = structlog.get_logger("eruca.broker")
 
 
 @routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET)
-def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
+async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     """Let the online members of a group go on from a time; the new offset of each queue.
 
     Refused with 1 for an unknown topic, for a queue without a committed offset (groups that broadcast have none here)
     and for a member that is too old; with 206 when nobody is online.
     """
     ask = call.header
-    table = _new_offsets(broker, ask)
+    table = await _new_offsets(broker, ask)
     group = broker.clients.consumer(ask.group)
     if group is None:
         raise Refused(
@@ -57,28 +57,28 @@ def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     return Reply(body=body.encode())
 
 
-def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
+async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
     config = broker.topics.get(ask.topic)
     if config is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"[reset-offset] reset offset failed, no topic in this broker. topic={ask.topic}",
         )
+    queues = range(config.write_queue_nums)
+    if ask.timestamp == END:
+        found = [broker.store.max_offset(ask.topic, queue_id) for queue_id in queues]
+    else:
+        found = await broker.store.look(
+            lambda there: [there.offset_by_time(ask.topic, queue_id, ask.timestamp) for queue_id in queues]
+        )
     places = [
-        Place(broker.offsets.query(ask.group, ask.topic, queue_id), _offset_at(broker, ask, queue_id))
-        for queue_id in range(config.write_queue_nums)
+        Place(broker.offsets.query(ask.group, ask.topic, queue_id), offset) for queue_id, offset in enumerate(found)
     ]
     fresh = [queue_id for queue_id, place in enumerate(places) if place.committed == -1]
     if fresh:
         log.info("reset_refused", group=ask.group, topic=ask.topic, queues_without_offset=fresh)
     offsets = plan(ask.group, places, ask.is_force)
     return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(offsets)}
-
-
-def _offset_at(broker: Broker, ask: ResetOffset, queue_id: int) -> int:
-    if ask.timestamp == END:
-        return broker.store.max_offset(ask.topic, queue_id)
-    return broker.store.offset_by_time(ask.topic, queue_id, ask.timestamp)
 
 
 def _need_new_members(members: Iterable[Member]) -> None:

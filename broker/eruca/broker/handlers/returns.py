@@ -40,7 +40,7 @@ class Return(NamedTuple):
 
 
 @routes.on(api.CONSUMER_SEND_MSG_BACK)
-def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Result:
+async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | None:
     """36: store a message anew for its group, to come later, or as a dead letter."""
     ask = call.header
     group = broker.intake.group(ask.group)
@@ -51,10 +51,11 @@ def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Result:
     if group.retry_queue_nums <= 0:
         return Reply()
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
-    record = _record(broker, ask.offset)
+    record = await _record(broker, ask.offset)
     most = broker.intake.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
-    return _store(broker, ask.group, record, back)
+    result = _store(broker, ask.group, record, back)
+    return result if result is None or isinstance(result, Reply) else await result
 
 
 def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: bool) -> Destination:
@@ -70,8 +71,8 @@ def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: b
     return Destination(topic, random.randrange(group.retry_queue_nums), 0)
 
 
-def _record(broker: Broker, offset: int) -> Record:
-    data = broker.store.record(offset) if offset >= 0 else None
+async def _record(broker: Broker, offset: int) -> Record:
+    data = await broker.store.look(lambda there: there.record(offset)) if offset >= 0 else None
     try:
         if data is not None:
             return decode_record(data)

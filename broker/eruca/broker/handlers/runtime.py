@@ -22,7 +22,7 @@ MOST_ROUNDS = 20
 
 
 @routes.on(api.GET_BROKER_RUNTIME_INFO)
-def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
+async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     """All figures, as texts by name."""
     figures, now, paths = broker.store.figures(), broker.clock(), broker.store.config
     table = {
@@ -31,7 +31,7 @@ def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.broker_figures(broker.config, broker.pulse.waited, broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
-        "earliestMessageTimeStamp": str(earliest_time(broker.store)),
+        "earliestMessageTimeStamp": str(await earliest_time(broker.store)),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
 
@@ -61,12 +61,12 @@ def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
 
 
 @routes.on(api.DELETE_EXPIRED_COMMITLOG)
-def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
+async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the files of the log that are older than fileReservedTime, whatever the hour."""
     gone = 0
     with kept("the deletion of expired files"):
         for _ in range(MOST_ROUNDS):
-            count = broker.store.clean(by_hand=True)
+            count = await broker.store.clean_up()
             gone += count
             if not count:
                 break

@@ -110,14 +110,16 @@ def system_topics(broker: Broker, call: Call[Empty]) -> Reply:
 
 
 @routes.on(api.GET_TOPIC_STATS_INFO)
-def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
+async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Least and next offset of each write queue, and when it was last written to."""
     topic = call.header.topic
     config = known_topic(broker, topic)
     table = TopicStatsTable()
-    for queue_id in range(config.write_queue_nums):
-        last = broker.store.max_offset(topic, queue_id)
-        written = broker.store.store_time(topic, queue_id, last - 1) if last > 0 else 0
+    ends = [broker.store.max_offset(topic, queue_id) for queue_id in range(config.write_queue_nums)]
+    times = await broker.store.look(
+        lambda there: [there.store_time(topic, number, end - 1) if end > 0 else 0 for number, end in enumerate(ends)]
+    )
+    for queue_id, (last, written) in enumerate(zip(ends, times, strict=True)):
         table.offset_table[MessageQueue(topic, broker.name, queue_id)] = TopicOffset(
             min_offset=max(broker.store.min_offset(topic, queue_id), 0),
             max_offset=max(last, 0),

@@ -35,6 +35,8 @@ class CommitLog:
         self.limit = 0
         self.base = 0
         self.memory: mmap.mmap | bytearray = bytearray()
+        self.begun_at = 0
+        """Where this run began to write: what lies before may be on the disk only."""
         self.new_files = False
         """Whether a file was made whose directory entry is not durable yet."""
         self.short_files: list[int] = []
@@ -44,7 +46,8 @@ class CommitLog:
     @property
     def min_offset(self) -> int:
         """Offset of the oldest byte kept."""
-        return self.segments[0].start if self.segments else 0
+        segments = self.segments
+        return segments[0].start if segments else 0
 
     def load(self) -> None:
         """Open the files there are; ``position`` is left at the end of the last file.
@@ -77,7 +80,7 @@ class CommitLog:
 
     def open_end(self, position: int) -> None:
         """Continue writing at ``position``; later files must be gone already."""
-        self.position = position
+        self.position = self.begun_at = position
         if self.segments:
             self._aim(self.segments[-1])
 
@@ -91,10 +94,9 @@ class CommitLog:
         while self.segments and self.segments[-1].start > position:
             self.segments.pop().path.unlink(missing_ok=True)
 
-    def drop_oldest(self) -> None:
-        """Delete the oldest file, never the last one."""
-        if len(self.segments) > 1:
-            self.segments.pop(0).path.unlink(missing_ok=True)
+    def forget_oldest(self, count: int) -> None:
+        """Begin later: the so many oldest files are deleted. Threads that read see the old list or the new one."""
+        self.segments = self.segments[count:]
 
     def _aim(self, segment: Segment) -> None:
         self.memory = segment.mapping
@@ -156,10 +158,11 @@ class CommitLog:
 
     def segment_of(self, offset: int) -> Segment | None:
         """The file that holds ``offset``, None when it is not (or no longer) there."""
-        if not self.segments:
+        segments = self.segments
+        if not segments:
             return None
-        number = (offset - self.segments[0].start) // self.segment_size
-        return self.segments[number] if 0 <= number < len(self.segments) else None
+        number = (offset - segments[0].start) // self.segment_size
+        return segments[number] if 0 <= number < len(segments) else None
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """A view of a record's bytes; None when they are not wholly in one file below the end."""
@@ -169,13 +172,22 @@ class CommitLog:
         at = offset - segment.start
         return segment.view[at : at + size]
 
+    @property
+    def hot_from(self) -> int:
+        """Where the data begins that is read through the mapping: near the end, and written in this run.
+
+        The page cache has it. A page that had to be read from the disk would hold up the whole process, and end it by
+        SIGBUS if the disk failed.
+        """
+        return max(self.position - self.hot_bytes, self.begun_at)
+
     def bytes_at(self, offset: int, size: int, *, wait: bool) -> memoryview | bytes | None:
-        """As ``view`` where the data is near the end, else read from the file without the mapping.
+        """As ``view`` where the data is hot, else read from the file without the mapping.
 
         Raises:
             NotInMemory: the data is not in memory, and ``wait`` is False.
         """
-        if offset >= self.position - self.hot_bytes:
+        if offset >= self.hot_from:
             return self.view(offset, size)
         segment = self.segment_of(offset)
         if segment is None or size <= 0 or offset + size > min(segment.end, self.position):
@@ -183,21 +195,24 @@ class CommitLog:
         data = segment.read(offset - segment.start, size, wait=wait)
         return data if len(data) == size else None
 
-    def record_size_at(self, offset: int) -> int:
-        """Size of the record that begins at ``offset``; 0 when none begins there by its own word."""
-        head = self.view(offset, MIN_RECORD_SIZE)
+    def record_size_at(self, offset: int, *, wait: bool = True) -> int:
+        """Size of the record that begins at ``offset``; 0 when none begins there by its own word. Errors as
+        ``bytes_at``."""
+        head = self._head_at(offset, wait)
+        return int.from_bytes(head[:4], "big") if head is not None else 0
+
+    def _head_at(self, offset: int, wait: bool) -> memoryview | bytes | None:
+        head = self.bytes_at(offset, MIN_RECORD_SIZE, wait=wait)
         if head is None:
-            return 0
+            return None
         size, magic = peek(head)
         if magic not in (MAGIC_V1, MAGIC_V2) or int.from_bytes(head[28:36], "big") != offset:
-            return 0
-        return size if self.view(offset, size) is not None else 0
+            return None
+        return head if self.view(offset, size) is not None else None
 
-    def store_time_at(self, offset: int) -> int:
-        """Store time in ms of the record at ``offset``; -1 when it cannot be read."""
-        if not self.record_size_at(offset):
-            return -1
-        head = self.view(offset, 76)
+    def store_time_at(self, offset: int, *, wait: bool = True) -> int:
+        """Store time in ms of the record at ``offset``; -1 when it cannot be read. Errors as ``bytes_at``."""
+        head = self._head_at(offset, wait)
         if head is None:
             return -1
         at = 68 if head[39] & 0x10 else 56

@@ -26,12 +26,12 @@ class ConsumeQueue:
         "arrived",
         "cache",
         "checked_from",
+        "folder",
         "index_prefix",
         "index_shifted",
         "lost",
         "min_offset",
         "next_offset",
-        "path",
         "queue_id",
         "tail",
         "tail_start",
@@ -40,11 +40,12 @@ class ConsumeQueue:
         "written",
     )
 
-    def __init__(self, topic: str, queue_id: int, path: Path) -> None:
+    def __init__(self, topic: str, queue_id: int, folder: str) -> None:
         name = topic.encode()
         self.topic = topic
         self.queue_id = queue_id
-        self.path = path
+        self.folder = folder
+        """Where its files are."""
         self.topic_tail = bytes((len(name),)) + name
         self.index_prefix = ascii_hash(name + b"#")
         self.index_shifted = self.index_prefix * _STEP_32 & 0xFFFFFFFF
@@ -62,6 +63,11 @@ class ConsumeQueue:
         self.cache: tuple[int, bytes] = (0, b"")
         self.arrived: list[int] = []
         """Tag codes of the messages of the dispatch round going on."""
+
+    @property
+    def path(self) -> Path:
+        """The folder of its files."""
+        return Path(self.folder)
 
     @property
     def max_offset(self) -> int:

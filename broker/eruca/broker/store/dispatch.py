@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
-from eruca.broker.store.index import Index, IndexEntry, index_hash
+from eruca.broker.store.index import Index
+from eruca.broker.store.index_file import IndexEntry, index_hash
 from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK, ascii_hash, java_hash
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC

@@ -1,6 +1,6 @@
 """Questions about a store that its readers need not ask: how old it is, and what is no longer in memory.
 
-Owns nothing; asks the store's own methods.
+Owns nothing; asks the store's own methods, and waits for the disk in a thread.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import decode_record
 
 
-def is_cold(store: Store, topic: str, queue_id: int, offset: int) -> bool:
+async def is_cold(store: Store, topic: str, queue_id: int, offset: int) -> bool:
     """Whether a queue's message lies further back in the log than accessMessageInMemoryMaxRatio of the memory.
 
     False where there is no such message (checkInDiskByConsumeOffset in 4.9.7).
     """
-    unit = store.unit(topic, queue_id, offset)
-    if unit is None:
+    units = await store.look(lambda there: there.units(topic, queue_id, range(offset, offset + 1)))
+    if not units:
         return False
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return store.figures().max_offset - unit[0] > memory * store.config.access_message_in_memory_max_ratio // 100
+    return store.figures().max_offset - units[0][0] > memory * store.config.access_message_in_memory_max_ratio // 100
 
 
-def earliest_time(store: Store) -> int:
+async def earliest_time(store: Store) -> int:
     """When the oldest message of the log was stored (ms); -1 where there is none or it cannot be read."""
-    data = store.record(store.figures().min_offset)
+    data = await store.look(lambda there: there.record(store.figures().min_offset))
     try:
         return decode_record(data).store_timestamp if data is not None else -1
     except ProtocolError:

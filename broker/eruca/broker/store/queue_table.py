@@ -2,28 +2,37 @@
 
 Owns the queue files and the units not yet written out. Knows nothing of records. Units are
 collected in memory and written out by ``write_out`` (they can always be made again from the log),
-so that a queue costs neither a mapping nor an open file. Invariant: units below a queue's
+so that a queue costs neither a mapping nor an open file. All methods belong to the store's thread,
+but for reading with ``wait``, which any thread may do. Invariant: units below a queue's
 ``written`` are in the files.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
-from eruca.broker.store.segment import RWF_NOWAIT, NotInMemory, Unflushed
+from eruca.broker.store.queue_file import NEWEST, count_units, file_of, starts_in
+from eruca.broker.store.segment import Unflushed, read_at
 from eruca.protocol.names import is_legal
 
-_NAME = re.compile(r"\d{20}\Z")
 _OPEN_FILES = 256
 _CACHE_UNITS = 800
+_CACHED_IN_ALL = 800_000
 _MAX_TAIL = 65_536
+
+
+def _folders_in(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir())
 
 
 class QueueTable:
@@ -35,10 +44,12 @@ class QueueTable:
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.dirty: set[ConsumeQueue] = set()
         """Queues with units not yet written out."""
-        self.unsynced: set[Path] = set()
+        self.unsynced: set[str] = set()
         """Files written to since they were last flushed."""
-        self._new_folders: set[Path] = set()
-        self._files: OrderedDict[Path, int] = OrderedDict()
+        self._new_folders: set[str] = set()
+        self._files: OrderedDict[str, int] = OrderedDict()
+        self.trimming = Lock()
+        """Held while units leave a queue's memory, and by other threads while they look there."""
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made when it is missing (no file is made before it has a message).
@@ -50,13 +61,13 @@ class QueueTable:
         if found is None:
             if not is_legal(topic) or len(topic) > 127 or not 0 <= queue_id <= 0x7FFFFFFF:
                 raise ValueError(f"no queue can be called {topic!r}, {queue_id}")
-            found = ConsumeQueue(topic, queue_id, self.path / topic / str(queue_id))
+            found = ConsumeQueue(topic, queue_id, f"{self.path}/{topic}/{queue_id}")
             self.queues[topic, queue_id] = found
         return found
 
     # ---- files
 
-    def _file(self, path: Path, *, create: bool) -> int:
+    def _file(self, path: str, *, create: bool) -> int:
         fd = self._files.get(path)
         if fd is not None:
             self._files.move_to_end(path)
@@ -67,9 +78,10 @@ class QueueTable:
         except FileNotFoundError:
             if not create:
                 raise
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.path.dirname(path)
+            os.makedirs(folder, exist_ok=True)
             fd = os.open(path, flags | os.O_CREAT, 0o644)
-            self._new_folders.update((path.parent, path.parent.parent, self.path))
+            self._new_folders.update((folder, os.path.dirname(folder), str(self.path)))
         if create and os.fstat(fd).st_size < self.file_size:
             os.ftruncate(fd, self.file_size)
         self._files[path] = fd
@@ -77,22 +89,19 @@ class QueueTable:
             os.close(self._files.popitem(last=False)[1])
         return fd
 
-    def _pieces(self, queue: ConsumeQueue, index: int, size: int) -> Iterator[tuple[Path, int, int]]:
+    def _pieces(self, queue: ConsumeQueue, index: int, size: int) -> Iterator[tuple[str, int, int]]:
         """Path, position and size of each file's part of ``size`` bytes at unit ``index``."""
         start = index * UNIT
         while size > 0:
             at = start % self.file_size
             part = min(size, self.file_size - at)
-            yield queue.path / f"{start - at:020d}", at, part
+            yield file_of(queue, start - at), at, part
             start += part
             size -= part
 
     def file_starts(self, queue: ConsumeQueue) -> list[int]:
         """Byte offsets at which the queue's files begin, in order."""
-        try:
-            return sorted(int(name) for name in os.listdir(queue.path) if _NAME.match(name))
-        except FileNotFoundError:
-            return []
+        return starts_in(queue.folder)
 
     def _write(self, queue: ConsumeQueue, index: int, data: bytes | bytearray | memoryview) -> None:
         done = 0
@@ -118,8 +127,9 @@ class QueueTable:
             queue.written = end
         surplus = len(queue.tail) // UNIT - keep
         if surplus > keep:
-            del queue.tail[: surplus * UNIT]
-            queue.tail_start += surplus
+            with self.trimming:
+                del queue.tail[: surplus * UNIT]
+                queue.tail_start += surplus
         return max(count, 0)
 
     def write_some(self, most: int | None = None) -> bool:
@@ -129,7 +139,7 @@ class QueueTable:
             OSError: as ``write_out``; the queues not reached stay dirty.
         """
         keep = max(32, min(1024, 100_000 // (len(self.queues) or 1)))
-        for queue in list(self.dirty)[:most]:
+        for queue in list(islice(self.dirty, most)):
             self.write_out(queue, keep)
             self.dirty.discard(queue)
         return not self.dirty or most is None
@@ -174,52 +184,71 @@ class QueueTable:
         Raises:
             NotInMemory: they would have to be read from the disk, and ``wait`` is False.
         """
-        start = queue.tail_start
-        if index >= start:
-            at = (index - start) * UNIT
-            return bytes(queue.tail[at : at + count * UNIT])
+        if wait:
+            with self.trimming:
+                held = self._held(queue, index, count)
+        else:
+            held = self._held(queue, index, count)
+        if held is not None:
+            return held
         cache_start, cached = queue.cache
         at = (index - cache_start) * UNIT
         if at >= 0 and at + count * UNIT <= len(cached):
             return cached[at : at + count * UNIT]
-        wanted = min(max(count, _CACHE_UNITS), queue.written - index)
+        ahead = max(NEWEST, min(_CACHE_UNITS, _CACHED_IN_ALL // (len(self.queues) or 1)))
+        wanted = min(max(count, ahead), queue.written - index)
         data = self._read(queue, index, wanted, wait=wait)
         queue.cache = (index, data)
         if len(data) < min(count, wanted) * UNIT or count <= wanted:
             return data[: count * UNIT]
         return data + self.units(queue, index + wanted, count - wanted, wait=wait)
 
+    @staticmethod
+    def _held(queue: ConsumeQueue, index: int, count: int) -> bytes | None:
+        at = (index - queue.tail_start) * UNIT
+        return bytes(queue.tail[at : at + count * UNIT]) if at >= 0 else None
+
+    def end_of(self, queue: ConsumeQueue) -> int:
+        """The queue's ``max_offset``, for any thread."""
+        with self.trimming:
+            return queue.max_offset
+
     def _read(self, queue: ConsumeQueue, index: int, count: int, *, wait: bool) -> bytes:
         path, at, part = next(self._pieces(queue, index, count * UNIT))
         try:
-            if wait:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    return os.pread(fd, part, at)
-                finally:
-                    os.close(fd)
-            fd = self._file(path, create=False)
+            if not wait:
+                return read_at(self._file(path, create=False), at, part, wait=False)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
-        if not RWF_NOWAIT:
-            return os.pread(fd, part, at)
-        buffer = bytearray(part)
         try:
-            done = os.preadv(fd, [buffer], at, RWF_NOWAIT)
-        except BlockingIOError:
-            raise NotInMemory from None
-        except OSError:  # a file system without the flag
-            return os.pread(fd, part, at)
-        if done < part:
-            raise NotInMemory
-        return bytes(buffer)
+            return read_at(fd, at, part, wait=True)
+        finally:
+            os.close(fd)
 
-    def unit(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
-        """Commit log offset, size and tag code of one unit; None where there is none."""
-        if not 0 <= index < queue.max_offset:
+    def unit(self, queue: ConsumeQueue, index: int, *, wait: bool = True) -> tuple[int, int, int] | None:
+        """Commit log offset, size and tag code of one unit; None where there is none. Errors as ``units``."""
+        if not 0 <= index < (self.end_of(queue) if wait else queue.max_offset):
             return None
-        data = self.units(queue, index, 1)
+        data = self.units(queue, index, 1, wait=wait)
         return UNIT_FORM.unpack(data) if len(data) == UNIT else None
+
+    def _alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
+        """As ``unit``, but nothing more is read, and nothing kept: for one look at each of many queues."""
+        cache_start, cached = queue.cache
+        if index >= queue.tail_start or 0 <= (index - cache_start) * UNIT < len(cached):
+            return self.unit(queue, index)
+        data = self._read(queue, index, 1, wait=True) if 0 <= index < queue.max_offset else b""
+        return UNIT_FORM.unpack(data) if len(data) == UNIT else None
+
+    def begins_at_or_after(self, queue: ConsumeQueue, physical_offset: int) -> bool:
+        """Whether the queue's first message lies at or after a commit log offset: nothing of it was deleted."""
+        unit = self._alone(queue, queue.min_offset)
+        return unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] >= physical_offset
+
+    def last_unit(self, queue: ConsumeQueue) -> tuple[int, int, int] | None:
+        """The queue's newest unit; None where it has none."""
+        return self._alone(queue, queue.max_offset - 1)
 
     def first_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
         """Index of the first unit at or after a commit log offset, blank ones left out."""
@@ -238,8 +267,15 @@ class QueueTable:
         return next((n for n in range(first, end) if not self._is_before(queue, n, physical_offset)), end)
 
     def _is_before(self, queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
-        unit = self.unit(queue, index)
+        unit = self._alone(queue, index)
         return unit is None or 0 <= unit[0] < physical_offset or unit[1] == BLANK_SIZE_MARK
+
+    def units_before(self, queue: ConsumeQueue, physical_offset: int) -> int:
+        """One after the queue's last unit before a commit log offset."""
+        last = self.last_unit(queue)
+        return (
+            queue.max_offset if last is None or last[0] < physical_offset else self.first_from(queue, physical_offset)
+        )
 
     # ---- opening, cutting, dropping
 
@@ -247,13 +283,11 @@ class QueueTable:
         """Find the queues on the disk and where each ends."""
         if not self.path.is_dir():
             return
-        for topic in sorted(os.listdir(self.path)):
-            folder = self.path / topic
-            if not folder.is_dir() or not is_legal(topic):
-                continue
-            for name in os.listdir(folder):
-                if name.isdecimal() and len(name) <= 10 and (folder / name).is_dir():
-                    self._load_queue(self.queue(topic, int(name)))
+        for topic in _folders_in(str(self.path)):
+            if is_legal(topic):
+                for name in _folders_in(f"{self.path}/{topic}"):
+                    if name.isdecimal() and len(name) <= 10:
+                        self._load_queue(self.queue(topic, int(name)))
 
     def _load_queue(self, queue: ConsumeQueue) -> None:
         starts = self.file_starts(queue)
@@ -261,29 +295,16 @@ class QueueTable:
             return
         end = starts[0] // UNIT
         for start in reversed(starts):
-            count = self._count(queue.path / f"{start:020d}")
+            count, newest = count_units(file_of(queue, start), self.file_size)
             if count:
                 end = start // UNIT + count
                 break
+        else:
+            newest = b""
         queue.begin_at(end)
+        queue.cache = (end - len(newest) // UNIT, newest)
         queue.min_offset = starts[0] // UNIT
         queue.next_offset = end
-
-    def _count(self, path: Path) -> int:
-        """How many units a file holds: those before the first that has no size."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            low, high = 0, min(os.fstat(fd).st_size, self.file_size) // UNIT
-            while low < high:
-                middle = (low + high) // 2
-                offset, size, _ = UNIT_FORM.unpack(os.pread(fd, UNIT, middle * UNIT))
-                if size > 0 and offset >= 0:
-                    low = middle + 1
-                else:
-                    high = middle
-            return low
-        finally:
-            os.close(fd)
 
     def cut(self, queue: ConsumeQueue, index: int) -> None:
         """Take back the units from ``index`` on; their place in the files is zero again.
@@ -292,10 +313,9 @@ class QueueTable:
             OSError: the disk fails.
         """
         for start in self.file_starts(queue):
-            path = queue.path / f"{start:020d}"
+            path = file_of(queue, start)
             if start // UNIT >= index:
-                self._forget(path)
-                path.unlink(missing_ok=True)
+                self._unlink(path)
             elif start + self.file_size > index * UNIT:
                 fd = self._file(path, create=True)
                 os.ftruncate(fd, index * UNIT - start)
@@ -307,7 +327,12 @@ class QueueTable:
         queue.lost = {slot for slot in queue.lost if slot < index}
         self.dirty.discard(queue)
 
-    def _forget(self, path: Path) -> None:
+    def _unlink(self, path: str) -> None:
+        self._forget(path)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def _forget(self, path: str) -> None:
         fd = self._files.pop(path, None)
         if fd is not None:
             os.close(fd)
@@ -318,7 +343,7 @@ class QueueTable:
         self.queues.pop((queue.topic, queue.queue_id), None)
         self.dirty.discard(queue)
         for start in self.file_starts(queue):
-            self._forget(queue.path / f"{start:020d}")
+            self._forget(file_of(queue, start))
         shutil.rmtree(queue.path, ignore_errors=True)
         if queue.path.parent.is_dir() and not os.listdir(queue.path.parent):
             queue.path.parent.rmdir()
@@ -329,9 +354,7 @@ class QueueTable:
         for start in self.file_starts(queue)[:-1]:
             if start + self.file_size > index * UNIT:
                 break
-            path = queue.path / f"{start:020d}"
-            self._forget(path)
-            path.unlink(missing_ok=True)
+            self._unlink(file_of(queue, start))
             gone += 1
         return gone
 

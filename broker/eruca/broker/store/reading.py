@@ -1,6 +1,6 @@
-"""Reading: the messages of a queue from an offset on, by filter, and offsets by time.
+"""Reading: the messages of a queue from an offset on, by filter.
 
-Owns the rules of getMessage and of the search by time. Knows units and the log's bytes; records
+Owns the rules of getMessage. Knows units and the log's bytes; records
 from an earlier run are checked before they go out. Invariant: a buffer that goes out holds whole
 records of the queue asked for, in order, each slot at most once.
 """
@@ -82,7 +82,7 @@ class Reading:
         if queue is None:
             return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
         low = queue.min_offset
-        high = queue.tail_start + len(queue.tail) // 20
+        high = self._queues.end_of(queue) if wait else queue.tail_start + len(queue.tail) // 20
         if not low <= offset < high:
             self.missed += 1
             return _outside(offset, low, high)
@@ -120,7 +120,7 @@ class Reading:
         """The records of units that need no test, up to the first that is not there or too much."""
         log = self._log
         most = self.limits.memory_bytes
-        hot = log.position - log.hot_bytes
+        hot = log.hot_from
         buffers: list[memoryview | bytes] = []
         add = buffers.append
         start = end = size = 0
@@ -211,70 +211,6 @@ class Reading:
             if self.on_damage is not None:
                 self.on_damage(*slot, physical)
         return False
-
-    # ---- by time
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time in ms of a queue's message; -1 when there is none or it cannot be read."""
-        queue = self._queues.queues.get((topic, queue_id))
-        unit = self._queues.unit(queue, offset) if queue is not None else None
-        return self._log.store_time_at(unit[0]) if unit is not None else -1
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """Store time in ms of a queue's oldest message; -1 when it has none."""
-        queue = self._queues.queues.get((topic, queue_id))
-        return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The offset to consume from to begin at a time (getOffsetInQueueByTime in 4.9.7).
-
-        An exact hit wins (any one of several equal times that the halving meets first); between
-        two messages the nearer one, the earlier one of two equally near; before all the first,
-        after all the last one. 0 for an empty queue or when a record cannot be read.
-        """
-        queue = self._queues.queues.get((topic, queue_id))
-        if queue is None or queue.max_offset == 0:
-            return 0
-        low, high = self._range_by_time(queue, timestamp)
-        before = after = -1
-        before_time = after_time = -1
-        oldest = self._log.min_offset
-        while low <= high:
-            middle = (low + high) // 2
-            unit = self._queues.unit(queue, middle)
-            if unit is None:
-                return 0
-            if unit[0] < oldest:
-                low, before = middle + 1, middle
-                continue
-            time = self._log.store_time_at(unit[0])
-            if time < 0:
-                return 0
-            if time == timestamp:
-                return middle
-            if time > timestamp:
-                high, after, after_time = middle - 1, middle, time
-            else:
-                low, before, before_time = middle + 1, middle, time
-        if before_time == -1:
-            return max(after, 0)
-        if after_time == -1:
-            return before
-        return after if timestamp - before_time > after_time - timestamp else before
-
-    def _range_by_time(self, queue: ConsumeQueue, timestamp: int) -> tuple[int, int]:
-        """First and last index of the file to search: the first that ends at or after the time."""
-        per_file = self._queues.file_size // 20
-        low = queue.min_offset
-        last = queue.max_offset - 1
-        high = min(low - low % per_file + per_file - 1, last)
-        while high < last:
-            unit = self._queues.unit(queue, high)
-            if unit is not None and self._log.store_time_at(unit[0]) >= timestamp:
-                break
-            low = high + 1
-            high = min(high + per_file, last)
-        return low, high
 
 
 def _outside(offset: int, low: int, high: int) -> Got:

@@ -48,6 +48,8 @@ class Recovery:
         self._dispatch = dispatch
         self._clock = clock
         self._report = RecoveryReport()
+        self._synced = 0
+        """Up to where the index came to the disk in order, as the mark says."""
 
     def run(self, *, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> RecoveryReport:
         """Recover.
@@ -61,6 +63,7 @@ class Recovery:
             self._without_log()
             return report
         start = self._start(clean, mark, checkpoint)
+        self._synced = mark.synced if mark is not None else 0
         if self._log.short_files:
             names = ", ".join(f"{short:020d}" for short in self._log.short_files)
             report.notes.append(f"commit log files were missing or short and were filled up with zeros: {names}")
@@ -110,17 +113,13 @@ class Recovery:
         return log.min_offset
 
     def _units_below(self, offset: int) -> int:
-        total = 0
-        for queue in self._queues.queues.values():
-            last = self._queues.unit(queue, queue.max_offset - 1)
-            total += queue.max_offset if last is None or last[0] < offset else self._queues.first_from(queue, offset)
-        return total
+        return sum(self._queues.units_before(queue, offset) for queue in self._queues.queues.values())
 
     def _last_dispatched(self) -> int:
         """End of the newest record that has a unit, when that record is sound; else 0."""
         best = 0
         for queue in self._queues.queues.values():
-            unit = self._queues.unit(queue, queue.max_offset - 1)
+            unit = self._queues.last_unit(queue)
             if unit is not None and unit[0] + unit[1] > best and self._log.record_size_at(unit[0]) == unit[1]:
                 best = unit[0] + unit[1]
         return best
@@ -159,7 +158,7 @@ class Recovery:
         self._report.scanned_from = start
         before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
         if self._index is not None:
-            self._index.cut(start, trusted=self._report.clean)
+            self._index.cut(start, synced=self._synced, trusted=self._report.clean)
         scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
         pending = self._dispatch.pending
         time = 0
@@ -191,7 +190,7 @@ class Recovery:
     def _cut_queue(self, queue: ConsumeQueue, start: int) -> bytes:
         """Cut a queue's units at or after ``start``; returns them."""
         end = queue.max_offset
-        last = self._queues.unit(queue, end - 1)
+        last = self._queues.last_unit(queue)
         if last is None or (last[0] < start and last[1] != BLANK_SIZE_MARK):
             return b""
         index = self._queues.first_from(queue, start)

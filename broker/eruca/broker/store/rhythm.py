@@ -24,6 +24,9 @@ from eruca.broker.store.upkeep import Upkeep
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
 _QUEUES_AT_ONCE = 256
+_LOOKED_AT_TOGETHER = 64
+_REST = 20
+"""Writing out takes one part in so many of the loop's time at most: with very many queues it comes more rarely."""
 _PAGE = 4096
 
 
@@ -49,6 +52,8 @@ class Rhythm:
         self._drain = drain
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._upkeep_thread: ThreadPoolExecutor | None = None
+        self._cleaning = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._thorough_at = 0.0
 
@@ -56,12 +61,13 @@ class Rhythm:
         """Begin, on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-flush")
+        self._upkeep_thread = ThreadPoolExecutor(1, thread_name_prefix="store-upkeep")
         self._flush.start(self._loop, self._thread)
         self._appending.wake = self._woken
         self._tasks = [
             self._loop.create_task(self._every(self._config.flush_interval_commit_log, self._flush_log)),
             self._loop.create_task(self._keep_written()),
-            self._loop.create_task(self._every(self._config.clean_resource_interval, self._upkeep.clean)),
+            self._loop.create_task(self._keep_clean()),
         ]
         self._woken()
 
@@ -72,10 +78,11 @@ class Rhythm:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._appending.wake = bool
-        thread, self._thread = self._thread, None
-        if thread is not None and self._loop is not None:
-            await self._loop.run_in_executor(None, thread.shutdown)
-            await asyncio.sleep(0)
+        threads, self._thread, self._upkeep_thread = (self._thread, self._upkeep_thread), None, None
+        for thread in threads:
+            if thread is not None and self._loop is not None:
+                await self._loop.run_in_executor(None, thread.shutdown)
+                await asyncio.sleep(0)
         self._flush.stop()
         self._loop = None
 
@@ -107,13 +114,46 @@ class Rhythm:
             return
         self._thorough_at = now
 
+    async def _keep_clean(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.clean_resource_interval / 1000)
+            try:
+                await self.clean()
+            except OSError as fault:
+                self._failed(fault)
+
+    async def clean(self, *, by_hand: bool = False) -> int:
+        """As ``Upkeep.clean``; what has to do with the disk is done in a thread."""
+        assert self._loop is not None
+        async with self._cleaning:
+            count = 0
+            try:
+                for segment in self._upkeep.due(by_hand=by_hand):
+                    await self._loop.run_in_executor(self._upkeep_thread, segment.unlink)
+                    count += 1
+            finally:
+                self._upkeep.let_go(count)
+            if count:
+                await self._move_min_offsets()
+            return count
+
+    async def _move_min_offsets(self) -> None:
+        assert self._loop is not None
+        queues = list(self._queues.queues.values())
+        for first in range(0, len(queues), _LOOKED_AT_TOGETHER):
+            some = queues[first : first + _LOOKED_AT_TOGETHER]
+            later = await self._loop.run_in_executor(self._upkeep_thread, self._upkeep.later_beginnings, some)
+            for queue, beginning in later:
+                self._upkeep.begin_at(queue, beginning)
+
     async def _keep_written(self) -> None:
         thorough = time.monotonic()
+        took = 0.0
         while True:
-            await asyncio.sleep(self._config.flush_interval_consume_queue / 1000)
+            await asyncio.sleep(max(self._config.flush_interval_consume_queue / 1000, took * _REST))
             sync = time.monotonic() - thorough >= self._config.flush_consume_queue_thorough_interval / 1000
             try:
-                await self._write_out(sync=sync)
+                took = await self._write_out(sync=sync)
                 self.fault = None
             except OSError as fault:
                 self._failed(fault)
@@ -126,24 +166,33 @@ class Rhythm:
             log.error("store_upkeep_failed", fault=str(fault))
         self.fault = fault
 
-    async def _write_out(self, *, sync: bool) -> None:
+    async def _write_out(self, *, sync: bool) -> float:
+        """Write out and mark; the seconds that the loop was busy with it."""
+        begin = time.perf_counter()
         covered, moment = self._upkeep.begin()
+        took = time.perf_counter() - begin
         if covered[0] == self._upkeep.mark.written and not sync:
-            return
+            return took
         done = False
         while not done:
+            begin = time.perf_counter()
             done = self._queues.write_some(_QUEUES_AT_ONCE)
+            took += time.perf_counter() - begin
             await asyncio.sleep(0)
         if sync:
             assert self._loop is not None
             self._flush.request()
             files = self._upkeep.unflushed()
+            durable = self._flush.durable(covered[0])
             try:
-                await self._loop.run_in_executor(self._thread, _flush_all, files)
+                await self._loop.run_in_executor(self._upkeep_thread, _flush_all, files)
             except BaseException:
                 self._upkeep.give_back(files)
                 raise
+            if durable is not None:
+                await durable
         self._upkeep.note(covered, moment, flushed=sync)
+        return took
 
 
 def _flush_all(files: list[Unflushed]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +17,33 @@ _WINDOW = 16 << 20
 _SMALL_WINDOW = 64 << 10
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _PAGE = mmap.PAGESIZE
+_SIDE_BY_SIDE = 8
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class NotInMemory(Exception):
     """The data would have to be read from the disk, and the caller does not want to wait."""
+
+
+def read_at(fd: int, position: int, size: int, *, wait: bool) -> bytes:
+    """Bytes of a file, fewer where it ends; a disk error is an OSError here, where a mapping would end the process.
+
+    Raises:
+        NotInMemory: not all of them are in the page cache, and ``wait`` is False.
+        OSError: the disk fails.
+    """
+    if wait or not RWF_NOWAIT:
+        return os.pread(fd, size, position)
+    buffer = bytearray(size)
+    try:
+        done = os.preadv(fd, [buffer], position, RWF_NOWAIT)
+    except BlockingIOError:
+        raise NotInMemory from None
+    except OSError:  # a file system without the flag
+        return os.pread(fd, size, position)
+    if done < size:
+        raise NotInMemory
+    return bytes(buffer)
 
 
 class Segment:
@@ -86,24 +109,8 @@ class Segment:
         return safe
 
     def read(self, position: int, size: int, *, wait: bool) -> bytes:
-        """Bytes of the file without touching the mapping.
-
-        Raises:
-            NotInMemory: not all of them are in the page cache, and ``wait`` is False.
-            OSError: the disk fails.
-        """
-        if wait or not RWF_NOWAIT:
-            return os.pread(self.fd, size, position)
-        buffer = bytearray(size)
-        try:
-            done = os.preadv(self.fd, [buffer], position, RWF_NOWAIT)
-        except BlockingIOError:
-            raise NotInMemory from None
-        except OSError:  # a file system without the flag
-            return os.pread(self.fd, size, position)
-        if done < size:
-            raise NotInMemory
-        return bytes(buffer)
+        """Bytes of the file without touching the mapping; errors as ``read_at``."""
+        return read_at(self.fd, position, size, wait=wait)
 
     def extents(self, position: int) -> list[tuple[int, int]]:
         """The parts of the file from ``position`` on that hold data, so that holes need no reading."""
@@ -119,6 +126,14 @@ class Segment:
             found.append((start, position))
         return found
 
+    def unlink(self) -> None:
+        """Delete the file; what is open of it can still be read.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        self.path.unlink(missing_ok=True)
+
     def flush(self) -> None:
         """Bring everything written so far to the disk.
 
@@ -128,7 +143,7 @@ class Segment:
         os.fdatasync(self.fd)
 
 
-def flush_directory(path: Path) -> None:
+def flush_directory(path: Path | str) -> None:
     """Make the entries of a directory durable.
 
     Raises:
@@ -144,25 +159,42 @@ def flush_directory(path: Path) -> None:
 class Unflushed(NamedTuple):
     """What a thread has to flush."""
 
-    files: set[Path]
-    folders: set[Path]
+    files: set[str]
+    folders: set[str]
 
 
 def flush_files(unflushed: Unflushed) -> None:
     """Bring files and the entries of folders to the disk; made for a thread.
 
+    Many are flushed side by side: a disk's journal takes what comes together in one go.
+
     Raises:
         OSError: one of them cannot be flushed.
     """
-    for path in unflushed.files:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # its topic was dropped meanwhile
-            continue
-        try:
-            os.fdatasync(fd)
-        finally:
-            os.close(fd)
-    for folder in unflushed.folders:
-        if folder.is_dir():
-            flush_directory(folder)
+    if len(unflushed.files) + len(unflushed.folders) < _SIDE_BY_SIDE * 4:
+        for path in unflushed.files:
+            _flush_file(path)
+        for folder in unflushed.folders:
+            _flush_folder(folder)
+        return
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="store-sync") as threads:
+        for _ in threads.map(_flush_file, unflushed.files):
+            pass
+        for _ in threads.map(_flush_folder, unflushed.folders):
+            pass
+
+
+def _flush_file(path: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:  # its topic was dropped meanwhile
+        return
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _flush_folder(folder: str) -> None:
+    if os.path.isdir(folder):
+        flush_directory(folder)

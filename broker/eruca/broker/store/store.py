@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -25,18 +26,19 @@ from eruca.broker.store.copying import Copying
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.index import Index
+from eruca.broker.store.looking import Looking
 from eruca.broker.store.marks import Lock, clear_abort, read_checkpoint, read_mark, set_abort, was_aborted
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reading import Limits, Reading
 from eruca.broker.store.recover import Recovery
-from eruca.broker.store.results import Figures, Found, Got, Matcher, RecoveryReport
+from eruca.broker.store.results import Figures, Got, Matcher, RecoveryReport
 from eruca.broker.store.rhythm import Rhythm
-from eruca.broker.store.scan import Scan, Scanned, sound_record
+from eruca.broker.store.scan import Scan, Scanned
 from eruca.broker.store.segment import NotInMemory
 from eruca.broker.store.upkeep import Upkeep
-from eruca.protocol.message import java_hash, property_bytes
 
 log = structlog.get_logger("eruca.broker")
+T = TypeVar("T")
 
 
 def now_ms() -> int:
@@ -47,10 +49,10 @@ def now_ms() -> int:
 class Store:
     """A broker's messages on disk.
 
-    ``put`` and ``put_batch`` are those of ``Appending``; ``store_time``, ``earliest_store_time``
-    and ``offset_by_time`` those of ``Reading``; ``persist``, ``check_disk`` and ``clean`` those of
-    ``Upkeep``. ``copying`` hands out the log's bytes; a store that ``follows`` another one takes them in
-    there, and accepts no message.
+    ``put`` and ``put_batch`` are those of ``Appending``; ``record``, ``query``, ``store_time``,
+    ``earliest_store_time`` and ``offset_by_time`` those of a ``Looking`` that waits for the disk;
+    ``persist``, ``check_disk`` and ``clean`` those of ``Upkeep``. ``copying`` hands out the log's bytes; a store
+    that ``follows`` another one takes them in there, and accepts no message.
     """
 
     def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
@@ -93,9 +95,13 @@ class Store:
         """What the last ``open`` found."""
         self.put = self._appending.put
         self.put_batch = self._appending.put_batch
-        self.store_time = self._reading.store_time
-        self.earliest_store_time = self._reading.earliest_store_time
-        self.offset_by_time = self._reading.offset_by_time
+        self._looking = Looking(config, self._log, self._queues, self._index, wait=True)
+        self._glancing = Looking(config, self._log, self._queues, self._index, wait=False)
+        self.record = self._looking.record
+        self.query = self._looking.query
+        self.store_time = self._looking.store_time
+        self.earliest_store_time = self._looking.earliest_store_time
+        self.offset_by_time = self._looking.offset_by_time
         self.persist = self._upkeep.persist
         self.check_disk = self._upkeep.check_disk
         self.clean = self._upkeep.clean
@@ -151,7 +157,7 @@ class Store:
 
     def start(self) -> None:
         """Flush, dispatch, write out and clean by the running event loop from now on."""
-        self._cold = ThreadPoolExecutor(2, thread_name_prefix="store-read")
+        self._cold = ThreadPoolExecutor(4, thread_name_prefix="store-read")
         self._rhythm.start()
 
     async def stop(self) -> None:
@@ -276,6 +282,18 @@ class Store:
                 cold, lambda: self._reading.get(topic, queue_id, offset, max_messages, match, wait=True)
             )
 
+    async def look(self, work: Callable[[Looking], T]) -> T:
+        """What ``work`` finds out with the questions of a ``Looking``; in a thread when the disk must be waited for.
+
+        It may be begun twice, and in a thread while the store changes: it only asks.
+        """
+        if self._cold is None:
+            return work(self._looking)
+        try:
+            return work(self._glancing)
+        except NotInMemory:
+            return await self._rhythm.in_thread(self._cold, lambda: work(self._looking))
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Offset of a queue's oldest message; 0 for a queue that is not there."""
         queue = self._queues.queues.get((topic, queue_id))
@@ -302,33 +320,6 @@ class Store:
         """The sound records of the log from ``position``, where a record begins or the log ends; bodies unchecked."""
         return Scan(self._log, check_crc=False).records(max(position, self._log.min_offset))
 
-    def record(self, physical_offset: int) -> bytes | None:
-        """The whole record that begins at a commit log offset; None when none does, or it is damaged."""
-        size = self._log.record_size_at(physical_offset)
-        data = self._log.view(physical_offset, size) if size else None
-        if data is None or sound_record(data, 0, physical_offset) is None:
-            return None
-        return bytes(data)
-
-    def query(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> Found:
-        """Messages of a topic with a key (a business key or the unique one), stored between two times
-        in ms; at most ``maxMsgsNumBatch``, the newest ones, in the order of the log."""
-        if self._index is None or not self._index.files:
-            return Found([])
-        newest = self._index.files[-1]
-        wanted = min(max_messages, self.config.max_msgs_num_batch)
-        offsets: set[int] = set()
-        hashed = java_hash(f"{topic}#{key}") & 0xFFFFFFFF
-        found: list[tuple[int, bytes]] = []
-        for offset in self._index.search(hashed, begin, end):
-            if len(found) >= wanted:
-                break
-            data = self.record(offset) if offset not in offsets else None
-            offsets.add(offset)
-            if data is not None and _has_key(data, offset, topic, key, begin, end):
-                found.append((offset, data))
-        return Found([data for _, data in sorted(found)], newest.end_time, newest.end_offset)
-
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that exist in the store."""
         return sorted(queue_id for name, queue_id in self._queues.queues if name == topic)
@@ -338,6 +329,10 @@ class Store:
         return {topic for topic, _ in self._queues.queues}
 
     # ---- deleting
+
+    async def clean_up(self) -> int:
+        """One round of retention, whatever the hour; as ``clean``, but the disk is waited for in a thread."""
+        return await self._rhythm.clean(by_hand=True)
 
     def drop_topic(self, topic: str) -> int:
         """Delete the queues of a topic (its records stay in the log); returns how many.
@@ -388,12 +383,3 @@ class Store:
 
 def _log_damage(topic: str, queue_id: int, queue_offset: int, offset: int) -> None:
     log.error("message_damaged", topic=topic, queue_id=queue_id, queue_offset=queue_offset, offset=offset)
-
-
-def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: int) -> bool:
-    record = sound_record(data, 0, offset, check_crc=False)
-    if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
-        return False
-    wanted = key.encode("utf-8", "replace")
-    keys = (property_bytes(record.properties, b"KEYS") or b"").split(b" ")
-    return wanted == property_bytes(record.properties, b"UNIQ_KEY") or wanted in keys

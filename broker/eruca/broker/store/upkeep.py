@@ -8,14 +8,14 @@ claims to be on the disk only what was flushed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import structlog
 
 from eruca.broker.store.appending import Appending
 from eruca.broker.store.commit_log import CommitLog
-from eruca.broker.store.config import StoreConfig
+from eruca.broker.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.flush import Flush
@@ -23,7 +23,7 @@ from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_mark
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import Disk, LogFile, disk_of, disk_refusal, expendable
-from eruca.broker.store.segment import Unflushed, flush_files
+from eruca.broker.store.segment import Segment, Unflushed, flush_files
 
 log = structlog.get_logger("eruca.broker")
 
@@ -67,7 +67,7 @@ class Upkeep:
 
     def begin(self) -> tuple[Covered, int]:
         """What a write-out begun now covers, and the store time of the newest message."""
-        units = sum(queue.max_offset for queue in self._queues.queues.values())
+        units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in self._queues.queues.values())
         return (self._dispatch.position, units), self._appending.last_time
 
     def unflushed(self) -> list[Unflushed]:
@@ -126,7 +126,24 @@ class Upkeep:
                 log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
     def clean(self, *, by_hand: bool = False) -> int:
-        """One round of retention: delete what is due; returns the number of commit log files gone."""
+        """One round of retention: delete what is due; returns the number of commit log files gone.
+
+        Raises:
+            OSError: a file cannot be deleted; it and the later ones are tried again with the next round.
+        """
+        count = 0
+        try:
+            for segment in self.due(by_hand=by_hand):
+                segment.unlink()
+                count += 1
+        finally:
+            self.let_go(count)
+            if count:
+                self.move_min_offsets()
+        return count
+
+    def due(self, *, by_hand: bool = False) -> list[Segment]:
+        """The oldest files of the log, as far as they are to be deleted now."""
         self.check_disk()
         assert self.disk is not None
         now = self._clock()
@@ -136,15 +153,16 @@ class Upkeep:
             stat = os.fstat(segment.fd)
             files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
         count = self._released(expendable(files, self._config, self.disk, now, hour, by_hand=by_hand))
-        for _ in range(count):
-            self._log.drop_oldest()
+        return self._log.segments[:count]
+
+    def let_go(self, count: int) -> None:
+        """The so many oldest files of the log are deleted: forget them, and what the index has of them."""
         if count:
+            self._log.forget_oldest(count)
             self._dispatch.log_begins_later = True
-            self.move_min_offsets()
             if self._index is not None:
                 self._index.drop_below(self._log.min_offset)
             self.check_disk()
-        return count
 
     def _released(self, count: int) -> int:
         """How many of the ``count`` oldest files nobody needs any more."""
@@ -162,9 +180,22 @@ class Upkeep:
 
     def move_min_offsets(self) -> None:
         """Let each queue begin at its first message that the log still holds; older files go."""
+        for queue, first in self.later_beginnings(list(self._queues.queues.values())):
+            self.begin_at(queue, first)
+
+    def later_beginnings(self, queues: Iterable[ConsumeQueue]) -> list[tuple[ConsumeQueue, int]]:
+        """Those of the queues whose first messages are gone, with the offset of the first that is left; any thread."""
         oldest = self._log.min_offset
-        for queue in self._queues.queues.values():
-            queue.min_offset = self._queues.first_from(queue, oldest)
+        return [
+            (queue, self._queues.first_from(queue, oldest))
+            for queue in queues
+            if not self._queues.begins_at_or_after(queue, oldest)
+        ]
+
+    def begin_at(self, queue: ConsumeQueue, first: int) -> None:
+        """Let a queue begin at a message; its older files go."""
+        if self._queues.queues.get((queue.topic, queue.queue_id)) is queue and first <= queue.max_offset:
+            queue.min_offset = max(first, queue.min_offset)
             self._queues.drop_files_below(queue, queue.min_offset)
 
     def drop_topic(self, topic: str) -> int:
@@ -188,14 +219,22 @@ class Upkeep:
         oldest = self._log.min_offset
         gone = []
         for queue in self._queues.queues.values():
-            unit = self._queues.unit(queue, queue.max_offset - 1)
+            unit = self._queues.last_unit(queue)
             if unit is not None and unit[0] < oldest:
                 gone.append(queue)
         self._drop(gone)
         return len(gone)
 
     def _drop(self, queues: list[ConsumeQueue]) -> None:
+        """Delete queues. The mark counts their units no more: a start that found fewer would build all queues again."""
+        written = synced = 0
         for queue in queues:
+            written += self._queues.units_before(queue, self.mark.written)
+            synced += self._queues.units_before(queue, self.mark.synced)
             self._queues.drop(queue)
         if queues:
-            self.persist()
+            mark = self.mark
+            self.mark = mark._replace(
+                written_units=mark.written_units - written, synced_units=mark.synced_units - synced
+            )
+            write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint)

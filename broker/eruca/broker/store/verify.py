@@ -262,6 +262,6 @@ class _Check:
         if record is None:
             self._find(path, f"entry {number} points to offset {offset}, where no record begins")
             return
-        queue = ConsumeQueue(record.topic, record.queue_id, Path(os.devnull))
+        queue = ConsumeQueue(record.topic, record.queue_id, os.devnull)
         if value not in self._dispatch.hashes.of(queue, record.properties):
             self._find(path, f"entry {number} has the hash of none of the keys of its message at offset {offset}")

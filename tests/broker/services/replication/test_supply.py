@@ -90,7 +90,7 @@ async def test_a_slave_that_reports_more_than_there_is_is_closed(master: Desk, s
 
 async def test_a_slave_that_asks_for_what_was_deleted_is_closed(master: Desk, slave: HandSlave) -> None:
     filled(master, 200)
-    master.broker.store._log.drop_oldest()
+    master.broker.store._log.forget_oldest(1)
     assert master.broker.store.copying.begin_offset > 0
     slave.report(100)
     assert await slave.closed()

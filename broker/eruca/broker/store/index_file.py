@@ -1,0 +1,263 @@
+"""One file of the key index: header, hash slots, entries chained by slot.
+
+Owns the layout (IndexHeader and IndexFile in 4.9.7) and what of a file is kept after a crash. Knows hashes and commit
+log offsets, not messages. Invariant: the entries are in the order of the log, and each slot names the newest entry of
+its chain; entries beyond ``count`` do not exist.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from eruca.broker.store.segment import read_at
+
+_HEADER = struct.Struct(">qqqqii")
+_ENTRY = struct.Struct(">Iqi4s")
+_EMPTY = b"\0\0\0\0"
+_WINDOW = 1 << 20
+_TOGETHER = 64
+MAX_SECONDS = 0x7FFFFFFF
+
+IndexEntry = tuple[int, int, int]
+"""Index hash of the key, commit log offset and store time in ms of the message."""
+
+
+@lru_cache(maxsize=_TOGETHER + 1)
+def _entries(count: int) -> struct.Struct:
+    return struct.Struct(">" + "Iqi4s" * count)
+
+
+def index_hash(unsigned: int) -> int:
+    """The hash an index keeps of a key's ``String.hashCode`` (unsigned here): its absolute value,
+    0 for the one number that has none."""
+    if unsigned & 0x80000000:
+        return (0x1_0000_0000 - unsigned) & 0x7FFFFFFF
+    return unsigned
+
+
+def size_of(slots: int, entries: int) -> int:
+    """Bytes of a file with so many slots and entries."""
+    return _HEADER.size + 4 * slots + _ENTRY.size * entries
+
+
+class IndexFile:
+    """One index file, mapped at its full size."""
+
+    def __init__(self, path: Path, slots: int, entries: int) -> None:
+        """Open or make the file.
+
+        Raises:
+            OSError: it cannot be made, or the disk has no room for its slots.
+        """
+        self.path = path
+        self.slots = slots
+        self.entries = entries
+        self.entries_at: int = _HEADER.size + 4 * slots
+        size = size_of(slots, entries)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self.short = os.fstat(fd).st_size < size
+            """Whether the file was new or cut short when it was opened."""
+            if self.short:
+                os.ftruncate(fd, size)
+            os.posix_fallocate(fd, 0, self.entries_at)
+            self.map = mmap.mmap(fd, size)
+        finally:
+            os.close(fd)
+        self._allocated = self.entries_at
+        self.begin_time, self.end_time, self.begin_offset, self.end_offset, self.used_slots, count = (
+            _HEADER.unpack_from(self.map)
+        )
+        self.count: int = min(max(count, 1), entries)
+        """Index of the next entry; entry 0 is never used."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no further entry fits."""
+        return self.count >= self.entries
+
+    @property
+    def sound(self) -> bool:
+        """Whether the header agrees with the first and the last entry, and nothing follows them."""
+        if self.short:
+            return False
+        if self.count == 1:
+            return self.full or not any(self.entry(1))
+        first, last = self.entry(1)[1], self.entry(self.count - 1)[1]
+        ends = self.full or not any(self.entry(self.count))
+        return ends and first == self.begin_offset and last == self.end_offset
+
+    def inherit(self, predecessor: IndexFile) -> None:
+        """Carry the predecessor's end until the first entry comes."""
+        self.begin_time = self.end_time = predecessor.end_time
+        self.begin_offset = self.end_offset = predecessor.end_offset
+        self.write_header()
+
+    def write_header(self) -> None:
+        """Put the counters into the file."""
+        _HEADER.pack_into(
+            self.map,
+            0,
+            self.begin_time,
+            self.end_time,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.count,
+        )
+
+    def allocate(self, count: int) -> int:
+        """Make sure that ``count`` entries more can be written; returns how many really can.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        end = min(self.entries_at + 20 * (self.count + count), len(self.map))
+        if end <= self._allocated:
+            return (self._allocated - self.entries_at) // 20 - self.count
+        start = max(self._allocated, self.entries_at + 20 * self.count)
+        stop = min(end + _WINDOW, len(self.map))
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            try:
+                os.posix_fallocate(fd, start, stop - start)
+            except OSError:
+                stop = end
+                os.posix_fallocate(fd, start, stop - start)
+        finally:
+            os.close(fd)
+        self._allocated = stop
+        return (stop - self.entries_at) // 20 - self.count
+
+    def put(self, entries: list[IndexEntry]) -> None:
+        """Add entries in the order of the log; room must be there."""
+        memory = self.map
+        slots = self.slots
+        count = self.count
+        begin = self.begin_time
+        used = 0
+        flat: list[int | bytes] = []
+        for value, offset, time in entries:
+            seconds = (time - begin) // 1000 if begin > 0 and time > begin else 0
+            if count <= 1:
+                self.begin_time = begin = time
+                self.begin_offset = offset
+            slot = 40 + value % slots * 4
+            previous = memory[slot : slot + 4]
+            if previous == _EMPTY:
+                used += 1
+            flat += (value, offset, seconds if seconds < MAX_SECONDS else MAX_SECONDS, previous)
+            memory[slot : slot + 4] = count.to_bytes(4, "big")
+            count += 1
+        at = self.entries_at + self.count * 20
+        for first in range(0, len(entries), _TOGETHER):
+            part = flat[4 * first : 4 * (first + _TOGETHER)]
+            _entries(len(part) // 4).pack_into(memory, at + 20 * first, *part)
+        self.count = count
+        self.used_slots += used
+        _, self.end_offset, self.end_time = entries[-1]
+        self.write_header()
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Hash, commit log offset, seconds since the file began, previous entry of the chain."""
+        value, offset, seconds, previous = _ENTRY.unpack_from(self.map, self.entries_at + number * 20)
+        return value, offset, seconds, int.from_bytes(previous, "big")
+
+    def chain(self, value: int, *, wait: bool = True) -> Iterator[tuple[int, int]]:
+        """Offset and approximate store time of each entry with a hash, newest first.
+
+        The file is read and not its mapping: a page that must come from the disk holds up nobody then.
+
+        Raises:
+            NotInMemory: it is not in memory, and ``wait`` is False.
+            OSError: the disk fails.
+        """
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # deleted meanwhile
+            return
+        try:
+            above = self.count
+            number = int.from_bytes(read_at(fd, 40 + value % self.slots * 4, 4, wait=wait), "big")
+            while 0 < number < above:
+                entry = read_at(fd, self.entries_at + number * _ENTRY.size, _ENTRY.size, wait=wait)
+                found, offset, seconds, previous = _ENTRY.unpack(entry)
+                if found == value:
+                    yield offset, self.begin_time + seconds * 1000
+                above, number = number, int.from_bytes(previous, "big")
+        finally:
+            os.close(fd)
+
+    def cut(self, offset: int, synced: int = 0) -> None:
+        """Take back the entries at or after a commit log offset, and make the slots agree with those that are left.
+
+        Entries before ``synced`` are known to be as they were written, and the slots to be no older than they are. So
+        their chains hold: a slot that a later entry changed is led back along its chain. Where that is not so, and
+        without ``synced``, all slots are made anew.
+        """
+        first = self._first_from(min(synced, offset))
+        heads = self._heads_before(first) if first > 1 else None
+        if heads is None:
+            first, heads = 1, array("I", bytes(4 * self.slots))
+        kept = self._chain_again(heads, first, offset)
+        self.used_slots = self.slots - heads.count(0)
+        if sys.byteorder == "little":
+            heads.byteswap()
+        self.map[_HEADER.size : self.entries_at] = heads.tobytes()
+        if kept < self.count:
+            self.map[self.entries_at + 20 * kept : self.entries_at + 20 * self.count] = bytes(20 * (self.count - kept))
+            _, last, seconds, _ = self.entry(kept - 1) if kept > 1 else (0, self.begin_offset, 0, 0)
+            self.end_offset = last
+            self.end_time = self.begin_time + seconds * 1000
+        self.count = kept
+        self.write_header()
+
+    def _first_from(self, offset: int) -> int:
+        """The first entry at or after a commit log offset, by halving."""
+        low, high = 1, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _heads_before(self, first: int) -> array[int] | None:
+        """The slots as they were before entry ``first``; None where a chain does not lead back there."""
+        heads = array("I", bytes(self.map[_HEADER.size : self.entries_at]))
+        if sys.byteorder == "little":
+            heads.byteswap()
+        for slot in [slot for slot, head in enumerate(heads) if head >= first]:
+            head = heads[slot]
+            while head >= first:
+                value, _, _, previous = self.entry(head) if head < self.count else (-1, 0, 0, 0)
+                if value % self.slots != slot or previous >= head:
+                    return None
+                head = previous
+            heads[slot] = head
+        return heads
+
+    def _chain_again(self, heads: array[int], first: int, offset: int) -> int:
+        """Chain the sound entries from ``first`` on, up to a commit log offset, to ``heads``; where they end."""
+        data = self.map[self.entries_at + 20 * first : self.entries_at + 20 * self.count]
+        last = self.entry(first - 1)[1] if first > 1 else -1
+        kept = first
+        for value, at, _, previous in _ENTRY.iter_unpack(data):
+            if at >= offset or at < last or value > 0x7FFFFFFF:
+                break
+            slot = value % self.slots
+            if int.from_bytes(previous, "big") != heads[slot]:
+                place = self.entries_at + kept * 20 + 16
+                self.map[place : place + 4] = heads[slot].to_bytes(4, "big")
+            heads[slot] = kept
+            kept += 1
+            last = at
+        return kept

@@ -1,0 +1,143 @@
+"""Looking things up: a record by its place, messages by key, offsets and times.
+
+Owns what operators and consumers ask besides reading on in a queue. Each question is asked of a ``Looking`` that either
+waits for the disk or raises NotInMemory, so that the event loop can try at once and leave the rest to a thread.
+Knows log, queues and index; changes none of them. Any thread may ask one that waits.
+"""
+
+from __future__ import annotations
+
+from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import StoreConfig
+from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.broker.store.index import Index
+from eruca.broker.store.queue_table import QueueTable
+from eruca.broker.store.results import Found
+from eruca.broker.store.scan import sound_record
+from eruca.protocol.message import java_hash, property_bytes
+
+
+class Looking:
+    """Questions about a store. All of them raise NotInMemory when data has to come from the disk and ``wait`` is False,
+    and OSError when the disk fails."""
+
+    def __init__(
+        self, config: StoreConfig, log: CommitLog, queues: QueueTable, index: Index | None, *, wait: bool
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._wait = wait
+
+    # ---- records
+
+    def record(self, physical_offset: int) -> bytes | None:
+        """The whole record that begins at a commit log offset; None when none does, or it is damaged."""
+        size = self._log.record_size_at(physical_offset, wait=self._wait)
+        data = self._log.bytes_at(physical_offset, size, wait=self._wait) if size else None
+        if data is None or sound_record(data, 0, physical_offset) is None:
+            return None
+        return bytes(data)
+
+    def query(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> Found:
+        """Messages of a topic with a key (a business key or the unique one), stored between two times
+        in ms; at most ``maxMsgsNumBatch``, the newest ones, in the order of the log."""
+        if self._index is None or not self._index.files:
+            return Found([])
+        newest = self._index.files[-1]
+        wanted = min(max_messages, self._config.max_msgs_num_batch)
+        offsets: set[int] = set()
+        hashed = java_hash(f"{topic}#{key}") & 0xFFFFFFFF
+        found: list[tuple[int, bytes]] = []
+        for offset in self._index.search(hashed, begin, end, wait=self._wait):
+            if len(found) >= wanted:
+                break
+            data = self.record(offset) if offset not in offsets else None
+            offsets.add(offset)
+            if data is not None and _has_key(data, offset, topic, key, begin, end):
+                found.append((offset, data))
+        return Found([data for _, data in sorted(found)], newest.end_time, newest.end_offset)
+
+    # ---- slots of a queue
+
+    def units(self, topic: str, queue_id: int, indexes: range) -> list[tuple[int, int, int]]:
+        """Commit log offset, size and tag code of slots of a queue, those left out that are not there."""
+        queue = self._queues.queues.get((topic, queue_id))
+        if queue is None:
+            return []
+        found = (self._queues.unit(queue, index, wait=self._wait) for index in indexes)
+        return [unit for unit in found if unit is not None]
+
+    # ---- by time
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time in ms of a queue's message; -1 when there is none or it cannot be read."""
+        queue = self._queues.queues.get((topic, queue_id))
+        unit = self._queues.unit(queue, offset, wait=self._wait) if queue is not None else None
+        return self._log.store_time_at(unit[0], wait=self._wait) if unit is not None else -1
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store time in ms of a queue's oldest message; -1 when it has none."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return self.store_time(topic, queue_id, queue.min_offset) if queue is not None else -1
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The offset to consume from to begin at a time (getOffsetInQueueByTime in 4.9.7).
+
+        An exact hit wins (any one of several equal times that the halving meets first); between
+        two messages the nearer one, the earlier one of two equally near; before all the first,
+        after all the last one. 0 for an empty queue or when a record cannot be read.
+        """
+        queue = self._queues.queues.get((topic, queue_id))
+        if queue is None or self._queues.end_of(queue) == 0:
+            return 0
+        low, high = self._range_by_time(queue, timestamp)
+        before = after = -1
+        before_time = after_time = -1
+        oldest = self._log.min_offset
+        while low <= high:
+            middle = (low + high) // 2
+            unit = self._queues.unit(queue, middle, wait=self._wait)
+            if unit is None:
+                return 0
+            if unit[0] < oldest:
+                low, before = middle + 1, middle
+                continue
+            time = self._log.store_time_at(unit[0], wait=self._wait)
+            if time < 0:
+                return 0
+            if time == timestamp:
+                return middle
+            if time > timestamp:
+                high, after, after_time = middle - 1, middle, time
+            else:
+                low, before, before_time = middle + 1, middle, time
+        if before_time == -1:
+            return max(after, 0)
+        if after_time == -1:
+            return before
+        return after if timestamp - before_time > after_time - timestamp else before
+
+    def _range_by_time(self, queue: ConsumeQueue, timestamp: int) -> tuple[int, int]:
+        """First and last index of the file to search: the first that ends at or after the time."""
+        per_file = self._queues.file_size // 20
+        low = queue.min_offset
+        last = self._queues.end_of(queue) - 1
+        high = min(low - low % per_file + per_file - 1, last)
+        while high < last:
+            unit = self._queues.unit(queue, high, wait=self._wait)
+            if unit is not None and self._log.store_time_at(unit[0], wait=self._wait) >= timestamp:
+                break
+            low = high + 1
+            high = min(high + per_file, last)
+        return low, high
+
+
+def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: int) -> bool:
+    record = sound_record(data, 0, offset, check_crc=False)
+    if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
+        return False
+    wanted = key.encode("utf-8", "replace")
+    keys = (property_bytes(record.properties, b"KEYS") or b"").split(b" ")
+    return wanted == property_bytes(record.properties, b"UNIQ_KEY") or wanted in keys
