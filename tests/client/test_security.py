@@ -16,7 +16,9 @@ from eruca.client.routes import build_route
 from eruca.protocol import frame
 from eruca.protocol.signature import SIGNATURE, sign
 from tests.client.conftest import Lab, Seen
+from tests.client.test_docs import examples_of
 from tests.support.certificates import PASSWORD, Certificates
+from tests.support.encrypted import Front
 
 SECRET = "the-secret-key"
 ACCOUNT = Credentials("the-account", SECRET, "the-token")
@@ -63,48 +65,6 @@ def test_nothing_secret_is_shown() -> None:
 
 
 # ---------------------------------------------------------------------- TLS
-
-
-class Front:
-    """TLS in front of a server that has none, as a proxy does."""
-
-    def __init__(self, target: str, certificates: Certificates) -> None:
-        self.target = target
-        self._certificates = certificates
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> str:
-        """Its address."""
-        self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", 0, ssl=self._certificates.server_context(ask_clients=True)
-        )
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = self.target.rpartition(":")
-        inner, out = await asyncio.open_connection(host, int(port))
-        ways = [asyncio.create_task(_copy(reader, out)), asyncio.create_task(_copy(inner, writer))]
-        self._tasks.update(ways)
-        await asyncio.wait(ways)
-
-    async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    try:
-        while data := await source.read(65536):
-            target.write(data)
-            await target.drain()
-    except OSError:
-        pass
-    finally:
-        target.close()
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +123,29 @@ async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     settings = ClientSettings(nameserver="n:1", tls=Tls(ca_file=tmp_path / "none.pem"))
     with pytest.raises(BadConfig, match=r"TLS cannot be used: the certificates in ca_file=.*No such file"):
         await Producer("p", settings=settings).start()
+
+
+# ---------------------------------------------------------------------- the page
+
+
+@pytest.mark.parametrize("code", examples_of("security.md"))
+async def test_an_example(
+    code: str, fronts: str, lab: Lab, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await lab.send("Orders", b"so that the topic is there")
+    own = certificates.client
+    for name, file in (("ca.pem", certificates.ca_file), ("client.pem", own.certificate), ("client.key", own.key)):
+        (tmp_path / name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MQ_ACCESS_KEY", "the-account")
+    monkeypatch.setenv("MQ_SECRET_KEY", SECRET)
+    encrypted = "tls=" in code
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", fronts if encrypted else lab.address)
+    if not encrypted:
+        monkeypatch.setattr("eruca.client.directory.build_route", build_route)
+
+    await asyncio.to_thread(exec, compile(code, "an example", "exec"), {"__name__": "__main__"})
+
+
+def test_there_are_examples() -> None:
+    assert len(examples_of("security.md")) == 2

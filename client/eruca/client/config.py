@@ -48,8 +48,8 @@ class ClientSettings:
         unit_name: appended to the client id, and to nameserver_url.
         unit_mode: marks messages and groups as those of a unit of a larger site (unitMode).
         vip_channel: messages are sent to the brokers' second port, two below the first (vipChannelEnabled).
-        compression: how large bodies travel: ``zlib``, which every client reads, or ``lz4`` or ``zstd``, which those of
-            5.0 and later read.
+        compression: how large bodies travel: ``zlib``, which every client reads, or ``lz4`` or ``zstd``, which Java
+            reads from 4.9.4 on.
         compression_level: of zlib and zstd; None takes their own (5 and 3).
         connect_timeout: for one connection.
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
