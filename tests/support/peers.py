@@ -69,6 +69,12 @@ class Peer:
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 
+    async def ended(self, *, within: float = 5.0) -> None:
+        """Wait until the other side has ended the connection."""
+        assert self._task is not None
+        async with asyncio.timeout(within):
+            await asyncio.shield(self._task)
+
     async def ask(
         self, code: int, fields: dict[str, Any] | None = None, body: bytes = b"", *, within: float = 5.0
     ) -> Answered:

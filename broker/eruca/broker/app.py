@@ -42,7 +42,7 @@ CHECK_EVERY = 1.0
 SAVE_FILTERS_EVERY = 10.0
 """Seconds between two looks at whether filters changed, as in RocketMQ."""
 DROP_EVERY = 10.0
-"""Seconds between two looks for clients that fell silent."""
+"""Seconds between two looks for clients that fell silent, unless channelExpiredTimeout is shorter."""
 STOP_GRACE = 3.0
 """Seconds that requests under way have at the stop."""
 
@@ -126,7 +126,7 @@ class BrokerApp:
             self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
             self._every(SAVE_EVERY, self._save_what_came),
             self._every(SAVE_FILTERS_EVERY, broker.filters.saved),
-            self._every(DROP_EVERY, self._drop_silent),
+            self._every(min(DROP_EVERY, self.config.channel_expired_timeout / 1000), self._drop_silent),
         ]
         if not self.config.is_slave:
             self._tasks.append(self._every(self._check_every, broker.check_backs.keep))

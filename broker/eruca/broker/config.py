@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
 from eruca.protocol.names import TRACE_TOPIC
@@ -199,6 +200,8 @@ class BrokerConfig:
     region_id: str = "DefaultRegion"
     reject_transaction_message: bool = setting(False, live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    channel_expired_timeout: int = setting(SILENT_AFTER, at_least=1)
+    """Silence after which a client counts as gone; a key of 5.x, in 4.9 it is always 120 s."""
     long_polling_enable: bool = setting(True, live=True)
     short_polling_time_mills: int = setting(1000, at_least=0, live=True)
     flush_consumer_offset_interval: int = setting(5000, at_least=10)

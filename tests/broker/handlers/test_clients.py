@@ -187,6 +187,36 @@ async def test_who_falls_silent_is_dropped(desk: Desk) -> None:
     assert second is not first
 
 
+async def test_how_long_a_client_may_be_silent_is_set_by_the_operator(prepared: Prepared) -> None:
+    def impatient(desk: Desk) -> None:
+        desk.config.channel_expired_timeout = 100
+
+    desk = await prepared(impatient)
+    first = await desk.consumer("g", "T", client_id="c1")
+    await heard(first)
+    silent = await desk.consumer("g", "T", client_id="c2")
+    producer = await desk.producer("pg", client_id="p1")
+    await heard(first)
+    desk.now += 101
+    await desk.consumer("g", "T", client_id="c1", peer=first)
+    await heard(first)  # by the broker's own look for who is silent
+    assert await members(desk) == ["c1"]
+    assert desk.broker.clients.producer("p1") is None
+    await silent.ended()
+    await producer.ended()
+    assert (await first.ask(34, {}, b'{"clientID":"c1"}')).code == 0, "who is heard of stays connected"
+
+
+async def test_a_client_id_of_several_producers_stands_for_the_one_heard_of_last(desk: Desk) -> None:
+    old = await desk.producer("pg", client_id="same")
+    new = await desk.producer("other", client_id="same")
+    connection = desk.broker.clients.producer("same")
+    assert connection is not None and connection.connection.remote == new.address
+    await new.ask(LEAVE, {"clientID": "same", "producerGroup": "other"})
+    left = desk.broker.clients.producer("same")
+    assert left is not None and left.connection.remote == old.address
+
+
 # ---------------------------------------------------------------------- checks of subscriptions
 
 

@@ -92,8 +92,8 @@ def _gone(broker: Broker, groups: list[str]) -> None:
 
 
 def drop_silent(broker: Broker, now: int) -> None:
-    """Close the connections of clients that sent no heartbeat for 120 s."""
-    for connection in broker.clients.silent(now):
+    """Close the connections of clients that sent no heartbeat for channelExpiredTimeout."""
+    for connection in broker.clients.silent(now, broker.config.channel_expired_timeout):
         connection_lost(broker, connection)
         connection.close()
 

@@ -14,7 +14,7 @@ from eruca.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
 from eruca.remoting import Connection
 
 EXPIRE_AFTER = 120_000
-"""Silence in ms after which a client is dropped (CHANNEL_EXPIRED_TIMEOUT in 4.9.7)."""
+"""Silence in ms after which a client is dropped (CHANNEL_EXPIRED_TIMEOUT in 4.9.7, channelExpiredTimeout in 5.x)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,8 @@ class Clients:
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
-        self._producer_ids: dict[str, Member] = {}
+        self._producer_ids: dict[str, dict[Member, None]] = {}  # by client id, the one heard of last at the end
+        self._groups: dict[Connection, tuple[set[str], set[str]]] = {}  # what each is in, as consumer and as producer
 
     # ------------------------------------------------------------------ reading
 
@@ -89,7 +90,8 @@ class Clients:
 
     def producer(self, client_id: str) -> Member | None:
         """A producer by its client id, whatever its group; of several the one that was heard of last."""
-        return self._producer_ids.get(client_id)
+        known = self._producer_ids.get(client_id)
+        return next(reversed(known)) if known else None
 
     # ------------------------------------------------------------------ changing
 
@@ -105,6 +107,7 @@ class Clients:
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
         changed = _touch(group.members, member)
+        self._groups_of(member.connection)[0].add(data.group_name)
         return _subscribe(group.subscriptions, data.subscription_data_set) or changed
 
     def register_producer(self, group: str, member: Member) -> None:
@@ -115,7 +118,17 @@ class Clients:
             self.unregister_producer(group, member.connection)
             members = self._producers.setdefault(group, {})
         _touch(members, member)
-        self._producer_ids[member.client_id] = members[member.connection]
+        self._groups_of(member.connection)[1].add(group)
+        same_id = self._producer_ids.setdefault(member.client_id, {})
+        same_id.pop(members[member.connection], None)
+        same_id[members[member.connection]] = None
+
+    def _groups_of(self, connection: Connection) -> tuple[set[str], set[str]]:
+        return self._groups.setdefault(connection, (set(), set()))
+
+    def _left(self, connection: Connection) -> None:
+        if connection in self._groups and not any(self._groups[connection]):
+            del self._groups[connection]
 
     def unregister_consumer(self, group: str, connection: Connection) -> bool:
         """A client leaves a consumer group; whether it was in it."""
@@ -124,6 +137,8 @@ class Clients:
             return False
         if not found.members:
             del self._consumers[group]
+        self._groups_of(connection)[0].discard(group)
+        self._left(connection)
         return True
 
     def unregister_producer(self, group: str, connection: Connection) -> bool:
@@ -134,31 +149,26 @@ class Clients:
             return False
         if not members:
             del self._producers[group]
-        if self._producer_ids.get(member.client_id) is member:
-            self._forget_id(member)
+        same_id = self._producer_ids[member.client_id]
+        same_id.pop(member, None)
+        if not same_id:
+            del self._producer_ids[member.client_id]
+        self._groups_of(connection)[1].discard(group)
+        self._left(connection)
         return True
-
-    def _forget_id(self, gone: Member) -> None:
-        """A member has left its group; its client id may still be known by another group or connection."""
-        del self._producer_ids[gone.client_id]
-        for members in self._producers.values():
-            for member in members.values():
-                if member.client_id == gone.client_id:
-                    self._producer_ids[gone.client_id] = member
-                    return
 
     def lost(self, connection: Connection) -> list[str]:
         """A connection ended; the consumer groups that it was in."""
-        for name in [name for name, members in self._producers.items() if connection in members]:
+        consumed, produced = (sorted(names) for names in self._groups.get(connection, ((), ())))
+        for name in produced:
             self.unregister_producer(name, connection)
-        left = [name for name, group in self._consumers.items() if connection in group.members]
-        for name in left:
+        for name in consumed:
             self.unregister_consumer(name, connection)
-        return left
+        return consumed
 
-    def silent(self, now: int) -> set[Connection]:
-        """The connections of members that were not heard of for EXPIRE_AFTER."""
-        return {member.connection for member in self._all() if now - member.last_seen > EXPIRE_AFTER}
+    def silent(self, now: int, expire_after: int = EXPIRE_AFTER) -> set[Connection]:
+        """The connections of members that were not heard of for ``expire_after`` ms."""
+        return {member.connection for member in self._all() if now - member.last_seen > expire_after}
 
     def _all(self) -> Iterator[Member]:
         for members in self._producers.values():
