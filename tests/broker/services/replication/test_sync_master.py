@@ -14,6 +14,7 @@ from tests.broker.services.replication.pairs import (
     HandSlave,
     caught_up,
     end,
+    filled,
     log_bytes,
     master_of,
     send_fields,
@@ -134,6 +135,22 @@ async def test_a_stop_waits_for_what_a_slave_is_about_to_confirm(master: Desk, s
     slave.report(end(master))
     assert (await task).code == OK
     await stopping
+
+
+async def test_a_stop_lets_slaves_have_the_rest_but_does_not_wait_for_ever(tmp_path: Path, master: Desk) -> None:
+    master.config.store.broker_role = BrokerRole.ASYNC_MASTER
+    slow, stuck = [await HandSlave().connect(master.broker.ha_address) for _ in range(2)]
+    slow.report(end(master))
+    stuck.report(end(master))
+    await until(lambda: len(master.broker.slaves.connected) == 2 and master.broker.slaves.in_reach)
+    filled(master, 1)
+    target = end(master)
+    stopping = asyncio.create_task(master.app.stop())
+    assert len(await slow.log_to(target)) > 0
+    slow.report(target)
+    await asyncio.wait_for(stopping, 5)
+    await slow.close()
+    await stuck.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

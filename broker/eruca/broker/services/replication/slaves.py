@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from eruca.broker.config import BrokerRole, StoreSettings
 from eruca.broker.services.replication.supply import Supply
@@ -36,6 +37,8 @@ class Slaves:
         self._settings = settings
         self._waiting: list[tuple[int, float, asyncio.Future[Kept]]] = []
         self._expiry: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
+        """Set by each report of a slave, and when one goes."""
         self._server: asyncio.Server | None = None
 
     # ------------------------------------------------------------------ life
@@ -46,16 +49,30 @@ class Slaves:
         self._server = await asyncio.get_running_loop().create_server(self._connection, sock=bound)
 
     async def stop(self) -> None:
-        """Close every connection; what was stored is readable then as far as it is safe here."""
+        """Let the slaves in reach have what they lack, within slaveTimeout, and close every connection.
+
+        What was stored is readable then as far as it is safe here.
+        """
         if self._server is not None:
             self._server.close()
             self._server = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.slave_timeout / 1000):
+                    await self._caught_up()
         ends = [supply.gone for supply in self.connected]
         for supply in tuple(self.connected):
             supply.close()
         await asyncio.gather(*ends)
         self._release(self._store.copying.end_offset, ResponseCode.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
+
+    async def _caught_up(self) -> None:
+        """Wait until the slaves in reach have the whole log: they serve what this master leaves behind."""
+        end = self._store.copying.end_offset
+        least = end - self._settings.ha_slave_fallbehind_max
+        while any(max(least, 0) <= supply.acknowledged < end for supply in self.connected):
+            self._news.clear()
+            await self._news.wait()
 
     def _connection(self) -> Supply:
         supply = Supply(self._store.copying, self._settings, self._heard, self._ended)
@@ -64,6 +81,7 @@ class Slaves:
 
     def _ended(self, supply: Supply) -> None:
         self.connected.discard(supply)
+        self._news.set()
         self._store.drain()
 
     # ------------------------------------------------------------------ what they have
@@ -75,6 +93,7 @@ class Slaves:
         return any(supply.acknowledged >= 0 and supply.acknowledged > least for supply in self.connected)
 
     def _heard(self, supply: Supply) -> None:
+        self._news.set()
         if supply.skipped and not supply.acknowledged:
             self._gap = (self.confirmed, supply.skipped)
             self._release(supply.skipped, ResponseCode.FLUSH_SLAVE_TIMEOUT)
