@@ -26,6 +26,7 @@ final class Producing {
     }
 
     static DefaultMQProducer open(JsonObject request) throws Exception {
+        System.setProperty("rocketmq.message.compressType", Named.text(request, "compressType", "ZLIB"));
         DefaultMQProducer producer = new DefaultMQProducer(request.get("group").getAsString());
         producer.setNamesrvAddr(request.get("namesrv").getAsString());
         producer.setClientIP("127.0.0.1");
