@@ -107,7 +107,10 @@ class _Writer:
         self.standard = style is Style.STANDARD
 
     def value(self, value: Any, depth: int) -> None:
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is int:
+            self.put(str(value))
+        elif isinstance(value, str):
             self.put(self.quoted(value))
         elif value is None:
             self.put("null")
@@ -145,26 +148,37 @@ class _Writer:
         put = self.put
         put("{")
         members = _members(type(value))
+        between = "\n" + "\t" * (depth + 1) if self.pretty else ""
         if members:
-            self.line(depth + 1)
+            put(between)
+        between = "," + between
         first = True
         for name, attribute in members:
             member = getattr(value, attribute)
             if member is None:
                 continue
             if not first:
-                put(",")
-                self.line(depth + 1)
+                put(between)
             first = False
-            put(name)
-            put(":")
-            self.value(member, depth + 1)
+            kind = type(member)
+            if kind is int:
+                put(f"{name}:{member}")
+            elif kind is bool:
+                put(f"{name}:true" if member else f"{name}:false")
+            else:
+                put(f"{name}:")
+                self.value(member, depth + 1)
         if members:
             self.line(depth)
         put("}")
 
     def map(self, value: dict[Any, Any], depth: int) -> None:
         put = self.put
+        if not self.standard and set(map(type, value)) == set(map(type, value.values())) == {int}:
+            put(f"{{{','.join([f'{key}:{member}' for key, member in value.items()])}")
+            self.line(depth)
+            put("}")
+            return
         put("{")
         first = True
         for key in sorted(value) if self.standard else value:
