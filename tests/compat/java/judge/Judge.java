@@ -75,6 +75,7 @@ public final class Judge {
         OPERATIONS.put("asked", Transacting::asked);
         OPERATIONS.put("replier", Requesting::start);
         OPERATIONS.put("request", Requesting::request);
+        OPERATIONS.put("read-traces", Tracing::read);
         OPERATIONS.put("stop", Named::stop);
         OPERATIONS.put("load", Load::run);
     }

@@ -27,7 +27,9 @@ final class Producing {
 
     static DefaultMQProducer open(JsonObject request) throws Exception {
         System.setProperty("rocketmq.message.compressType", Named.text(request, "compressType", "ZLIB"));
-        DefaultMQProducer producer = new DefaultMQProducer(request.get("group").getAsString());
+        String traces = Named.text(request, "traces", null);
+        DefaultMQProducer producer =
+            new DefaultMQProducer(request.get("group").getAsString(), traces != null, traces);
         producer.setNamesrvAddr(request.get("namesrv").getAsString());
         producer.setClientIP("127.0.0.1");
         producer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));

@@ -48,7 +48,9 @@ final class Pushing {
     }
 
     static DefaultMQPushConsumer open(JsonObject request) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.get("group").getAsString());
+        String traces = Named.text(request, "traces", null);
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(request.get("group").getAsString(), traces != null, traces);
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
         consumer.setClientIP("127.0.0.1");
         consumer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
