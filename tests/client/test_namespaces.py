@@ -194,6 +194,34 @@ async def test_a_question_and_its_answer(lab: Lab, tenant: ClientSettings) -> No
     assert answer.body == b"and how"
 
 
+async def test_tenants_on_one_machine_keep_their_own_positions(
+    lab: Lab, tenant: ClientSettings, tmp_path: Path
+) -> None:
+    """A broadcasting consumer's file has the brokers' names, as Java's has."""
+    folder = tmp_path / "offsets"
+    await lab.send("T", b"of nobody")
+    async with Producer("p", settings=tenant) as producer:
+        await producer.send(Message("T", b"of the tenant"))
+
+    async def consume(settings: ClientSettings) -> list[bytes]:
+        seen = Seen()
+        consumer = PushConsumer(
+            "g", seen.coroutine, settings=settings, broadcast=True, offset_folder=folder, start_from="first"
+        )
+        async with consumer.subscribe("T"):
+            await seen.reaches(1)
+        return seen.bodies
+
+    assert await consume(tenant) == [b"of the tenant"]
+    assert await consume(replace(tenant, namespace=None)) == [b"of nobody"]
+    async with Producer("p", settings=tenant) as producer:
+        await producer.send(Message("T", b"one more"))
+    assert await consume(tenant) == [b"one more"], "it goes on where it was"
+    assert {path.parent.name for path in folder.glob("*/*/offsets.json")} == {"g", "tenant%g"}
+    (stored,) = folder.glob("*/tenant%g/offsets.json")
+    assert '"topic":"tenant%T"' in stored.read_text()
+
+
 async def test_a_unit_is_told_to_brokers(lab: Lab, seen: Seen) -> None:
     unit = ClientSettings(nameserver=lab.address, unit_name="west", unit_mode=True)
     async with (

@@ -87,8 +87,9 @@ class BrokerPositions:
 class LocalPositions:
     """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own.
 
-    The folder is ``.rocketmq_offsets`` in the home directory unless another is given. The instance name is ``DEFAULT``
-    unless the settings name another: so a member finds its file after a restart.
+    Groups and topics have the names that brokers know. The folder is ``.rocketmq_offsets`` in the home directory unless
+    another is given. The instance name is ``DEFAULT`` unless the settings name another: so a member finds its file after
+    a restart.
     """
 
     with_pulls = False
@@ -97,7 +98,8 @@ class LocalPositions:
         settings = session.settings
         client_id = identity.stable_client_id(session.address, settings.instance_name, settings.unit_name)
         base = Path.home() / OFFSET_FOLDER if folder is None else Path(folder)
-        self.path = base / client_id / group / "offsets.json"
+        self._names = session.names
+        self.path = base / client_id / self._names.to_broker(group) / "offsets.json"
         self._table = self._read()
         self._news = False
 
@@ -107,7 +109,8 @@ class LocalPositions:
             try:
                 data = path.read_bytes()
                 if data:
-                    return LocalOffsets.decode(data).offset_table
+                    table = LocalOffsets.decode(data).offset_table
+                    return dict(zip(self._names.queues_from_broker(table), table.values(), strict=True))
             except FileNotFoundError:
                 continue
             except (OSError, ProtocolError) as error:
@@ -150,7 +153,8 @@ class LocalPositions:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             new = self._beside(".tmp")
-            new.write_bytes(LocalOffsets(offset_table=self._table).encode(Style.PRETTY))
+            stored = dict(zip(self._names.queues_to_broker(self._table), self._table.values(), strict=True))
+            new.write_bytes(LocalOffsets(offset_table=stored).encode(Style.PRETTY))
             if self.path.exists():
                 os.replace(self.path, self._beside(".bak"))
             os.replace(new, self.path)

@@ -139,5 +139,7 @@ async def running_info(session: Session, call: Call[clients.ConsumerRunningInfoO
 async def consume_directly(session: Session, call: Call[clients.ConsumeMessageDirectly]) -> Reply:
     """309: let the listener have a message now."""
     member = _member(session, call.header.consumer_group)
-    result = await member.consume_directly(decode_record(call.body), call.header.broker_name or "")
+    record = decode_record(call.body)
+    record = record._replace(topic=session.names.from_broker(record.topic))
+    result = await member.consume_directly(record, call.header.broker_name or "")
     return Reply(body=result.encode())
