@@ -14,7 +14,7 @@ from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("client.md", "observability.md")
+PAGES = ("client.md", "observability.md", "polling.md")
 
 
 def examples() -> list[object]:

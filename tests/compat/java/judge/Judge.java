@@ -70,6 +70,11 @@ public final class Judge {
         OPERATIONS.put("commit", Pulling::commit);
         OPERATIONS.put("lite", LitePulling::start);
         OPERATIONS.put("poll", LitePulling::poll);
+        OPERATIONS.put("lite-assignment", LitePulling::assignment);
+        OPERATIONS.put("lite-assign", LitePulling::assign);
+        OPERATIONS.put("lite-seek", LitePulling::seek);
+        OPERATIONS.put("lite-commit", LitePulling::commit);
+        OPERATIONS.put("lite-time", LitePulling::time);
         OPERATIONS.put("transactional", Transacting::start);
         OPERATIONS.put("transact", Transacting::send);
         OPERATIONS.put("asked", Transacting::asked);
