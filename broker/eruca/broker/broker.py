@@ -106,7 +106,7 @@ class Broker:
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)
         self.following = Following(self.store, config.store)
-        self.tables = Tables(self.topics, self.groups, self.offsets, self.delays.offsets)
+        self.tables = Tables(self.topics, self.groups, self.offsets, self.delays)
         self.kept = self.slaves.kept if self.slaves.sync else self.store.durable
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0

@@ -35,14 +35,19 @@ def delivered(store: Store, mark: Mark | None, told: Mapping[int, int], levels: 
     """What was delivered of so many levels, by the mark, by ``delayOffset.json``, and by the log after the mark.
 
     Where the file is behind the mark somebody has set it back, and it holds; where it is ahead (RocketMQ has delivered
-    meanwhile), it holds too. Without a mark, the levels are as the file says, and the timer queue as the log does.
+    meanwhile), it holds too. Without a mark, the levels are as the file says, and the timer queue, and levels that the
+    file does not name, as the log does.
     """
     if mark is None:
         settled = Settled(store.min_offset(TIMER_TOPIC, 0))
-        first = store.unit(TIMER_TOPIC, 0, settled.first)
-        if first is not None:
-            _read(store, first[0], {}, settled)
-        return Delivered(dict(told), settled)
+        unknown = [level for level in range(1, levels + 1) if level not in told]
+        counted = {level: store.min_offset(SCHEDULE_TOPIC, level - 1) for level in unknown}
+        firsts = [store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in counted.items()]
+        found = [unit[0] for unit in (store.unit(TIMER_TOPIC, 0, settled.first), *firsts) if unit is not None]
+        if found:
+            _read(store, min(found), counted, settled)
+        there = {level: offset for level, offset in counted.items() if store.max_offset(SCHEDULE_TOPIC, level - 1)}
+        return Delivered({**told, **there}, settled)
     settled = Settled(mark.base, mark.bits)
     settled.cut(store.max_offset(TIMER_TOPIC, 0))
     counted = {}
@@ -50,7 +55,7 @@ def delivered(store: Store, mark: Mark | None, told: Mapping[int, int], levels: 
         offset = mark.levels.get(level, 0)
         if told.get(level, offset) >= offset:
             counted[level] = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1))
-    if not (store.recovery.clean and store.figures().max_offset - mark.position > ANOTHER_WROTE):
+    if mark.copied or not (store.recovery.clean and store.figures().max_offset - mark.position > ANOTHER_WROTE):
         _read(store, mark.position, counted, settled)
     known = [level for level in range(1, levels + 1) if level in told or store.max_offset(SCHEDULE_TOPIC, level - 1)]
     return Delivered({level: max(told.get(level, 0), counted.get(level, 0)) for level in known}, settled)
@@ -63,7 +68,7 @@ def _read(store: Store, position: int, levels: dict[int, int], settled: Settled)
             if level.isdigit() and len(level) < 10 and int(level) in levels:
                 _count(store, int(level), copy.offset, levels)
         if b"TIMER_ORIGIN\x01" in copy.properties:
-            _settle(store, property_bytes(copy.properties, b"TIMER_ORIGIN") or b"", settled)
+            settle_by_origin(store, property_bytes(copy.properties, b"TIMER_ORIGIN") or b"", settled)
 
 
 def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -> None:
@@ -93,7 +98,7 @@ def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -
         levels[level] += 1
 
 
-def _settle(store: Store, origin: bytes, settled: Settled) -> None:
+def settle_by_origin(store: Store, origin: bytes, settled: Settled) -> None:
     """Settle the slot that a copy names, if what waits there is what it was made of."""
     number = origin.partition(b"@")[0]
     if not (number.isdigit() and len(number) < 13) or int(number) in settled:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.services.catching_up import delivered
+from eruca.broker.services.copied_delays import CopiedDelays
 from eruca.broker.services.intake import Destination
 from eruca.broker.services.levels import Levels
 from eruca.broker.services.postponing import at_level, until, wished_time
@@ -71,6 +72,7 @@ class Delays:
         redelivery = Redelivery(store, statistics)
         self.levels = Levels(store, offsets, redelivery, levels)
         self.timers = Timers(store, redelivery, rules.keep_for)
+        self.copied = CopiedDelays(store, offsets, mark, len(levels))
         self._mark = mark
         self._store = store
         self._rules = rules
@@ -111,11 +113,8 @@ class Delays:
             log.error("delay_offsets_not_saved", reason=str(error))
 
     def stand_by(self) -> None:
-        """Deliver nothing, as a slave: what another broker delivers is read from the log when this one starts to.
-
-        Raises OSError.
-        """
-        self._mark.forget()
+        """Deliver nothing, as a slave, but keep track of what the master delivers. Raises OSError."""
+        self.copied.begin()
 
     def deliver(self, now: int) -> int:
         """Deliver what is due at ``now``, in one turn; returns when to go on (ms)."""

@@ -4,8 +4,9 @@ Owns the file's bytes and when they are written; it lies in the store's folder, 
 place for this. Must not know messages. Invariant: a mark that cannot be trusted reads as None; what was delivered after
 it, the log itself tells.
 
-The bytes, big-endian: 8 of name; 8 commit log offset; 4 number of levels, for each 4 level and 8 offset; 8 slot from
-which the bits count; 4 length of the bits as zlib packs them, and those; 4 CRC-32 of all before.
+The bytes, big-endian: 8 of name, which tells whether a slave wrote it; 8 commit log offset; 4 number of levels, for
+each 4 level and 8 offset; 8 slot from which the bits count; 4 length of the bits as zlib packs them, and those; 4
+CRC-32 of all before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from eruca.broker.state.jsonfile import Saver
 from eruca.remoting.files import backup_of
 
-_NAME = b"ERUCA\0D\1"
+_NAME, _COPIED = b"ERUCA\0D\1", b"ERUCA\0D\2"
 _HEAD = struct.Struct(">8sqI")
 _LEVEL = struct.Struct(">Iq")
 _BITS = struct.Struct(">qI")
@@ -35,6 +36,8 @@ class Mark(NamedTuple):
     """Slot of the timer queue from which ``bits`` counts; all before are delivered."""
     bits: bytes = b""
     """Which slots are delivered, the lowest bit of a byte first."""
+    copied: bool = False
+    """Whether a slave says so: then more may be delivered behind ``position``, however long the log is there."""
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -42,7 +45,7 @@ def encode_mark(mark: Mark) -> bytes:
     packed = zlib.compress(mark.bits, 1)
     data = b"".join(
         (
-            _HEAD.pack(_NAME, mark.position, len(mark.levels)),
+            _HEAD.pack(_COPIED if mark.copied else _NAME, mark.position, len(mark.levels)),
             *(_LEVEL.pack(level, offset) for level, offset in sorted(mark.levels.items())),
             _BITS.pack(mark.base, len(packed)),
             packed,
@@ -56,12 +59,12 @@ def decode_mark(data: bytes) -> Mark | None:
     if len(data) < _HEAD.size + 4 or zlib.crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
         return None
     name, position, count = _HEAD.unpack_from(data)
-    if name != _NAME:
+    if name not in (_NAME, _COPIED):
         return None
     at = _HEAD.size + count * _LEVEL.size
     levels = dict(_LEVEL.iter_unpack(data[_HEAD.size : at]))
     base, _ = _BITS.unpack_from(data, at)
-    return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]))
+    return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]), name == _COPIED)
 
 
 class DelayMark:

@@ -42,9 +42,8 @@ class DelayOffsets:
             self._saver.changed()
 
     def take_over(self, other: bodies.DelayOffsets) -> None:
-        """Be equal to a master's table."""
+        """Be equal to a master's table; ``keep`` decides about the file."""
         self.table = other.offset_table
-        self.keep(self.table)
 
     async def saved(self) -> None:
         """Wait until what was to be kept is on disk. Raises OSError."""

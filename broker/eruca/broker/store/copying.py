@@ -7,6 +7,8 @@ record among them is dispatched once, in order; a slave's log never goes on behi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from eruca.broker.store.appending import Appending
@@ -45,6 +47,8 @@ class Copying:
     ) -> None:
         self.damages: list[Damage] = []
         """What was taken in and holds no record."""
+        self.on_record: Callable[[bytes], None] | None = None
+        """Called with the properties of each record that became whole."""
         self._log = log
         self._queues = queues
         self._dispatch = dispatch
@@ -69,6 +73,11 @@ class Copying:
     def end_offset(self) -> int:
         """Where the log ends."""
         return self._log.position
+
+    @property
+    def whole_offset(self) -> int:
+        """Up to where the records that were copied are whole."""
+        return self._scanned
 
     @property
     def safe_offset(self) -> int:
@@ -175,6 +184,8 @@ class Copying:
         appending.last_time = max(appending.last_time, store_timestamp)
         appending.puts += 1
         appending.put_bytes += size
+        if self.on_record is not None:
+            self.on_record(properties)
         if sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
             return
         try:

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from eruca.broker.services.copied_delays import Told
+from eruca.broker.services.delays import Delays
 from eruca.broker.services.ports import VIP
-from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.topics import Topics
@@ -37,7 +38,7 @@ log = structlog.get_logger("eruca.broker")
 class Tables:
     """Keeps a slave's tables equal to its master's."""
 
-    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: DelayOffsets) -> None:
+    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays) -> None:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -115,9 +116,14 @@ class Tables:
         await self._offsets.saved()
 
     async def _fetch_delays(self, master: str) -> None:
-        body = await self._ask(master, api.GET_ALL_DELAY_OFFSET)
-        self._delays.take_over(bodies.DelayOffsets.decode(body))
-        await self._delays.saved()
+        copied = self._delays.copied
+        position = copied.position
+        table = bodies.DelayOffsets.decode(await self._ask(master, api.GET_ALL_DELAY_OFFSET))
+        self._delays.offsets.take_over(table)
+        figures = bodies.KVTable.decode(await self._ask(master, api.GET_BROKER_RUNTIME_INFO)).table
+        end = figures.get("commitLogMaxOffset", "")
+        if end.isdigit():
+            await copied.heard(Told(position, table.offset_table, int(end)))
 
     async def _fetch_groups(self, master: str) -> None:
         body = await self._ask(master, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)

@@ -1,0 +1,165 @@
+"""Messages that wait while the master is lost: the slave, started as a master, delivers each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import BrokerRole
+from eruca.protocol.record import decode_record
+from tests.broker.services.replication.pairs import end, master_of, send_fields, slave_of, until
+from tests.support.desk import Desk
+
+LEVEL_2, TIMER = "DELAY\x012", "TIMER_DELAY_MS\x015000"
+"""Both wait for 5 s."""
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = master_of(tmp_path / "master")
+    await desk.start()
+    desk.topic("T")
+    yield desk
+    await desk.stop()
+
+
+@pytest.fixture
+async def slave(tmp_path: Path, master: Desk) -> AsyncIterator[Desk]:
+    desk = slave_of(tmp_path / "slave", master.broker.ha_address)
+    await desk.start()
+    yield desk
+    await desk.stop()
+
+
+async def send(desk: Desk, *names: bytes) -> None:
+    """Two messages of each name: one waits by its level, one by a delay of its own."""
+    for name in names:
+        for properties, kind in ((LEVEL_2, b"level"), (TIMER, b"timer")):
+            answer = await desk.ask(310, send_fields(0, properties=properties), kind + b" " + name)
+            assert answer.code == 0, answer
+
+
+def come(desk: Desk) -> Counter[bytes]:
+    """What lies in the topic itself."""
+    store = desk.broker.store
+    units = store.units("T", 0, 0, store.max_offset("T", 0))
+    return Counter(decode_record(store.record(unit[0]) or b"").body for unit in units)
+
+
+def each_once(*names: bytes) -> Counter[bytes]:
+    return Counter(kind + b" " + name for name in names for kind in (b"level", b"timer"))
+
+
+async def passes(desk: Desk, millis: int) -> None:
+    """Let time pass, and what is due be delivered."""
+    desk.now += millis
+    desk.broker.delays.deliver(desk.now)
+    desk.broker.store.drain()
+
+
+async def promoted(slave: Desk) -> Desk:
+    """The slave, started again as a master."""
+    slave.config.store.broker_role = BrokerRole.ASYNC_MASTER
+    await slave.restart()
+    return slave
+
+
+async def fetch(slave: Desk, master: Desk) -> None:
+    await slave.broker.tables.fetch(master.app.address)
+
+
+async def followed(slave: Desk, master: Desk) -> None:
+    await until(lambda: end(slave) == end(master))
+    slave.now = master.now
+
+
+async def test_what_the_master_delivered_does_not_come_again_and_all_else_does(master: Desk, slave: Desk) -> None:
+    await send(master, b"one", b"two")
+    await passes(master, 6000)
+    await followed(slave, master)
+    await fetch(slave, master)
+    kept = slave.broker.delays.copied._mark.kept
+    assert kept is not None and kept.copied and kept.levels == {2: 2}
+    await send(master, b"three")
+    await passes(master, 6000)  # delivered after the note
+    await send(master, b"four")
+    await followed(slave, master)
+    await master.stop()
+    await promoted(slave)
+    assert come(slave) == each_once(b"one", b"two", b"three")
+    await passes(slave, 4000)
+    assert come(slave) == each_once(b"one", b"two", b"three")
+    await passes(slave, 2000)
+    assert come(slave) == each_once(b"one", b"two", b"three", b"four")
+    await master.start()
+
+
+async def test_a_delivery_that_was_not_copied_is_made_again(master: Desk, slave: Desk) -> None:
+    """The master says that it has delivered, and is lost with the copy."""
+    await send(master, b"one")
+    await followed(slave, master)
+    await slave.broker.following.stop()
+    await passes(master, 6000)
+    assert come(master) == each_once(b"one")
+    await fetch(slave, master)
+    assert slave.broker.delays.offsets.table == {2: 1}
+    slave.now = master.now
+    await promoted(slave)
+    await passes(slave, 0)
+    assert come(slave) == each_once(b"one")
+
+
+async def test_what_a_busy_master_said_counts_when_the_log_has_come_so_far(master: Desk, slave: Desk) -> None:
+    await send(master, b"one")
+    await followed(slave, master)
+    copied = slave.broker.delays.copied
+    await slave.broker.following.stop()
+    await passes(master, 6000)
+    await fetch(slave, master)
+    assert copied._mark.kept is None
+    slave.broker.following.start()
+    await followed(slave, master)
+    await slave.broker.following.stop()
+    await send(master, b"two")
+    await fetch(slave, master)  # again more than is here; what it said before is reached
+    assert copied._mark.kept is not None and copied._mark.kept.levels == {2: 1}
+    await promoted(slave)
+    await passes(slave, 0)
+    assert come(slave) == each_once(b"one")
+
+
+async def test_without_a_note_the_log_tells(master: Desk, slave: Desk) -> None:
+    await send(master, b"one", b"two")
+    await passes(master, 6000)
+    await send(master, b"three")
+    await followed(slave, master)
+    assert not (slave.folder / "store" / "eruca.delays").exists()
+    await promoted(slave)
+    await passes(slave, 6000)
+    assert come(slave) == each_once(b"one", b"two", b"three")
+
+
+async def test_a_master_that_becomes_a_slave_and_a_master_again_goes_on(master: Desk, slave: Desk) -> None:
+    await send(master, b"one")
+    await passes(master, 6000)
+    await send(master, b"two")
+    await followed(slave, master)
+    await fetch(slave, master)
+    await master.stop()
+    await promoted(slave)
+    await passes(slave, 6000)
+    master.config.store.broker_role = BrokerRole.SLAVE
+    master.config.broker_id = 1
+    master.config.store.ha_master_address = slave.broker.ha_address
+    await master.start()
+    await followed(master, slave)
+    await send(slave, b"three")
+    await followed(master, slave)
+    await slave.stop()
+    await promoted(master)
+    await passes(master, 6000)
+    assert come(master) == each_once(b"one", b"two", b"three")
+    await slave.start()
