@@ -211,3 +211,22 @@ def test_pulls_that_waited_for_the_disk_have_a_latency(run: Run) -> None:
     assert run.statistics.slowest_get == 60
     assert run.statistics.spans("GROUP_GET_LATENCY", "0@T@G") is None
     assert run.statistics.spans("GROUP_GET_LATENCY", "T") is None
+
+
+def test_counters_that_stand_still_cost_no_memory() -> None:
+    statistics = Statistics("C", 0)
+    for queue in range(100):
+        statistics.put("T", queue, 1, 10)
+        statistics.got("g", "T", queue, 1, 10)
+    for second in range(1, 31):
+        statistics.sample(Moment(second * 1000, 0, 0, 0, 0))
+    *_, before, last = statistics._minute
+    assert all(last.tables[table] is before.tables[table] for table in ("PUT", "GET"))
+    statistics.put("T", 7, 1, 10)
+    for second in range(31, 41):
+        statistics.sample(Moment(second * 1000, 0, 0, 0, 0))
+    changed = statistics._minute[-1].tables["PUT"]
+    assert [key for key, tally in changed.items() if tally is not last.tables["PUT"][key]] == [("T", 7)]
+    assert statistics.spans("TOPIC_PUT_NUMS", "T") is not None
+    statistics.forget_topic("T")
+    assert statistics.spans("TOPIC_PUT_NUMS", "T") is None and not changed

@@ -4,8 +4,8 @@ Owns the counters of every queue put to and of every queue a group gets from, an
 hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), figures of the store are
 handed in.
 
-Invariant: ``put`` and ``got`` touch one counter and nothing else; sums (topic, group, broker) are made when
-sampled or asked for.
+Invariant: ``put`` and ``got`` touch one counter and nothing else; sums (of a topic, of a group) are made when asked
+for; a sample keeps what was kept before of counters that stood still.
 
 Names and windows are those of BrokerStatsManager, StatsItem, StoreStatsService and BrokerStats in 4.9.7: every 10 s for
 the minute (7 samples kept), 10 minutes for the hour (7), hour for the day (25), second for the rates (601).
@@ -16,8 +16,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 SECOND = 1000
 MINUTE_SAMPLE = 10 * SECOND
@@ -52,13 +52,6 @@ class Counter:
         self.waited = 0
         self.reached = 0
 
-    def add(self, other: Counter) -> None:
-        """Add another tally to this one."""
-        self.messages += other.messages
-        self.size += other.size
-        self.times += other.times
-        self.waited += other.waited
-
     @property
     def tally(self) -> Tally:
         """The values of this moment."""
@@ -84,14 +77,22 @@ class Moment(NamedTuple):
 
 
 _NOTHING = Tally()
-_Table = dict[str, Tally]
+_Key = tuple[str | int, ...]
+_Table = dict[_Key, Tally]
 
 
 class Snapshot(NamedTuple):
-    """All counters at one time, by the keys that tools ask with."""
+    """All counters at one time, by their table (``PUT``, ``GET``, ``BACK``, ``ALL``) and key."""
 
     time: int
     tables: dict[str, _Table]
+
+
+class Asked(NamedTuple):
+    """The counters whose sum somebody asks for."""
+
+    table: str
+    keys: list[_Key]
 
 
 class Statistics:
@@ -103,6 +104,7 @@ class Statistics:
         self._puts: dict[tuple[str, int], Counter] = {}
         self._gets: dict[tuple[str, str, int], Counter] = {}
         self._sent_back: dict[tuple[str, str], Counter] = {}
+        self._known: tuple[int, dict[tuple[str, ...], list[_Key]]] = (-1, {})
         self._slow: dict[int, int] = {}
         self._slow_before: dict[int, int] | None = None
         self._slow_since = Moment(now, 0, 0, 0, 0)
@@ -172,25 +174,26 @@ class Statistics:
         self._puts = {key: counter for key, counter in self._puts.items() if key[0] != topic}
         self._gets = {key: counter for key, counter in self._gets.items() if key[1] != topic}
         self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[0] != topic}
-        self._forget(lambda parts: parts[0] == topic)
+        self._forget({"PUT": 0, "GET": 1, "BACK": 0}, topic)
 
     def forget_group(self, group: str) -> None:
         """Drop what was counted of a group that was deleted."""
         self._gets = {key: counter for key, counter in self._gets.items() if key[0] != group}
         self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[1] != group}
-        self._forget(lambda parts: len(parts) > 1 and parts[-1] == group)
+        self._forget({"GET": 0, "BACK": 1}, group)
 
-    def _forget(self, gone: Callable[[list[str]], bool]) -> None:
-        seen: set[int] = set()
+    def _forget(self, places: dict[str, int], name: str) -> None:
+        """Drop what samples hold of a topic or group; ``places`` tells where in the keys of a table its name is."""
+        self._known = (-1, {})
+        tables = {id(table): (kind, table) for each in self._all() for kind, table in each.tables.items()}
+        for kind, table in tables.values():
+            if kind in places:
+                for key in [key for key in table if key[places[kind]] == name]:
+                    del table[key]
+
+    def _all(self) -> Iterator[Snapshot]:
         for window in (self._minute, self._hour, self._day):
-            for snapshot in window:
-                if id(snapshot) in seen:
-                    continue
-                seen.add(id(snapshot))
-                for name, table in snapshot.tables.items():
-                    if not name.startswith("BROKER"):
-                        for key in [key for key in table if gone(key.split("@"))]:
-                            del table[key]
+            yield from window
 
     # ------------------------------------------------------------------ sampling
 
@@ -215,16 +218,15 @@ class Statistics:
 
     def _tables(self) -> dict[str, _Table]:
         last = self._minute[-1].tables
-        tables: dict[str, _Table] = {
-            "QUEUE_PUT": _frozen(last.get("QUEUE_PUT"), ((f"{t}@{q}", v) for (t, q), v in self._puts.items())),
-            "QUEUE_GET": _frozen(last.get("QUEUE_GET"), ((f"{t}@{q}@{g}", v) for (g, t, q), v in self._gets.items())),
-            "SNDBCK_PUT": _frozen(last.get("SNDBCK_PUT"), ((f"{t}@{g}", v) for (t, g), v in self._sent_back.items())),
-            "TOPIC_PUT": _summed((topic, counter) for (topic, _), counter in self._puts.items()),
-            "GROUP_GET": _summed((f"{t}@{g}", counter) for (g, t, _), counter in self._gets.items()),
+        tables = {
+            "PUT": _frozen(last.get("PUT", {}), self._puts),
+            "GET": _frozen(last.get("GET", {}), self._gets),
+            "BACK": _frozen(last.get("BACK", {}), self._sent_back),
+            "ALL": {},
         }
-        for name, source in (("BROKER_PUT", self._puts.values()), ("BROKER_GET", self._gets.values())):
+        for name, source in (("PUT", self._puts), ("GET", self._gets)):
             if source:
-                tables[name] = {self._cluster: Tally(sum(counter.messages for counter in source))}
+                tables["ALL"][(name,)] = Tally(sum(counter.messages for counter in source.values()))
         return tables
 
     # ------------------------------------------------------------------ answering
@@ -248,34 +250,45 @@ class Statistics:
         return self._spans(table, key, 0 if unit == "NUMS" else 1)
 
     def _spans(self, table: str, key: str, field: int) -> tuple[Span, Span, Span] | None:
-        if not self._counted(table, key):
+        asked = self._asked(table, key)
+        if asked is None:
             return None
-        return (
-            _span(self._minute, table, key, field),
-            _span(self._hour, table, key, field),
-            _span(self._day, table, key, field),
-        )
+        return _span(self._minute, asked, field), _span(self._hour, asked, field), _span(self._day, asked, field)
 
-    def _counted(self, table: str, key: str) -> bool:
-        parts = key.split("@")
-        match table, parts:
+    def _asked(self, table: str, key: str) -> Asked | None:
+        """The counters that a key stands for; None where there are none."""
+        found: Asked | None = None
+        match table, key.split("@"):
             case "TOPIC_PUT", [topic]:
-                return any(topic == put for put, _ in self._puts)
-            case "QUEUE_PUT", [topic, queue] if queue.isdecimal():
-                return (topic, int(queue)) in self._puts
-            case "QUEUE_GET", [topic, queue, group] if queue.isdecimal():
-                return (group, topic, int(queue)) in self._gets
+                found = Asked("PUT", self._keys_of(topic))
+            case "QUEUE_PUT", [topic, queue] if queue.isdecimal() and (topic, int(queue)) in self._puts:
+                found = Asked("PUT", [(topic, int(queue))])
+            case "QUEUE_GET", [topic, queue, group] if queue.isdecimal() and (group, topic, int(queue)) in self._gets:
+                found = Asked("GET", [(group, topic, int(queue))])
             case "GROUP_GET", [topic, group]:
-                return any(key[:2] == (group, topic) for key in self._gets)
-            case "SNDBCK_PUT", [topic, group]:
-                return (topic, group) in self._sent_back
-            case "BROKER_PUT" | "BROKER_GET", [cluster]:
-                return cluster == self._cluster and bool(self._puts if table == "BROKER_PUT" else self._gets)
-        return False
+                found = Asked("GET", self._keys_of(group, topic))
+            case "SNDBCK_PUT", [topic, group] if (topic, group) in self._sent_back:
+                found = Asked("BACK", [(topic, group)])
+            case "BROKER_PUT" | "BROKER_GET", [cluster] if cluster == self._cluster:
+                kind = table.removeprefix("BROKER_")
+                found = Asked("ALL", [(kind,)] if (self._puts if kind == "PUT" else self._gets) else [])
+        return found if found is not None and found.keys else None
+
+    def _keys_of(self, *name: str) -> list[_Key]:
+        """The counters of a topic, or of a group and a topic."""
+        count = len(self._puts) + len(self._gets)
+        if self._known[0] != count:
+            known: dict[tuple[str, ...], list[_Key]] = {}
+            for topic, queue_id in self._puts:
+                known.setdefault((topic,), []).append((topic, queue_id))
+            for group, topic, queue_id in self._gets:
+                known.setdefault((group, topic), []).append((group, topic, queue_id))
+            self._known = (count, known)
+        return self._known[1].get(name, [])
 
     def consume_tps(self, group: str, topic: str) -> float:
         """Messages a second that ``group`` got of ``topic`` over the last minute."""
-        return _span(self._minute, "GROUP_GET", f"{topic}@{group}", 0).tps
+        return _span(self._minute, Asked("GET", self._keys_of(group, topic)), 0).tps
 
     def rates(self, pick: Callable[[Moment], int]) -> list[float | None]:
         """What ``pick`` takes of the totals, per second over the last 10, 60 and 600 seconds; None where the broker
@@ -316,35 +329,40 @@ class Statistics:
         return (self._moments[-1].puts if self._moments else 0), self._slow
 
 
-def _frozen(last: _Table | None, counters: Iterable[tuple[str, Counter]]) -> _Table:
-    """The counters as they are now; those that stood still since ``last`` share its values."""
+def _frozen(last: _Table, counters: Mapping[Any, Counter]) -> _Table:
+    """The counters as they are now; what stood still since ``last`` shares its values."""
     table: _Table = {}
-    for key, counter in counters:
-        before = last.get(key) if last else None
-        tally = counter.tally
-        table[key] = before if before is not None and before == tally else tally
-    return table
+    same = len(last) == len(counters)
+    for key, counter in counters.items():
+        before = last.get(key)
+        if before is None or before.times != counter.times or before.waited != counter.waited:
+            before = counter.tally
+            same = False
+        table[key] = before
+    return last if same else table
 
 
-def _summed(counters: Iterable[tuple[str, Counter]]) -> _Table:
-    sums: dict[str, Counter] = {}
-    for key, counter in counters:
-        sums.setdefault(key, Counter()).add(counter)
-    return {key: total.tally for key, total in sums.items()}
+def _sum(snapshot: Snapshot, asked: Asked) -> Tally | None:
+    """The sum of what a sample knows of the counters; None where it knows none of them."""
+    table = snapshot.tables.get(asked.table)
+    found = [table[key] for key in asked.keys if key in table] if table else []
+    if len(found) <= 1:
+        return found[0] if found else None
+    return Tally(*map(sum, zip(*found, strict=True)))
 
 
-def _span(window: deque[Snapshot], table: str, key: str, field: int) -> Span:
-    """From the oldest sample that knows the counter (or the one just before it began) to the newest."""
+def _span(window: deque[Snapshot], asked: Asked, field: int) -> Span:
+    """From the oldest sample that knows the counters (or the one just before they began) to the newest."""
     first, before = None, Tally()
     for snapshot in window:
-        tally = snapshot.tables.get(table, {}).get(key)
+        tally = _sum(snapshot, asked)
         if tally is not None:
             if first is None:
                 first, before = snapshot, tally
             break
         first, before = snapshot, _NOTHING
     last = window[-1]
-    after = last.tables.get(table, {}).get(key)
+    after = _sum(last, asked)
     if first is None or after is None or last.time <= first.time:
         return Span()
     total = after[field] - before[field]
