@@ -88,8 +88,8 @@ class LocalPositions:
     """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own.
 
     Groups and topics have the names that brokers know. The folder is ``.rocketmq_offsets`` in the home directory unless
-    another is given. The instance name is ``DEFAULT`` unless the settings name another: so a member finds its file after
-    a restart.
+    another is given. The instance name is ``DEFAULT`` unless the settings name another: so a member finds its file
+    after a restart.
     """
 
     with_pulls = False
