@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from eruca.spark_connector.options import READERS
 from eruca.spark_connector.schema import COLUMNS
+from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS
 from tests.support.spark import Topic
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
@@ -24,14 +25,21 @@ def test_the_examples_run(
 
     for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         text = example.replace("localhost:9876", topic.name_server).replace('"orders"', f'"{topic.name}"')
+        text = text.replace('"copies"', f'"{topic.name}_copies"')
         exec(text.replace("/tmp/lake", str(tmp_path)), names)
 
     assert "message 0" in capsys.readouterr().out
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 10
+    assert names["deduplicated"](names["copies"]).count() == 20
+
+
+def described(page: str) -> set[str]:
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    return {name for row in rows for name in re.findall(r"\w+", row)}
 
 
 def test_every_option_and_column_is_described() -> None:
-    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| ")]
-    described = {name for row in rows for name in re.findall(r"\w+", row)}
+    source, _, sink = PAGE.partition("## Writing")
 
-    assert described - {"column", "option"} == set(READERS) | set(COLUMNS)
+    assert described(source) - {"column", "option"} == set(READERS) | set(COLUMNS)
+    assert described(sink) - {"column", "option", "of", "the", "sink"} == set(SINK_READERS) | set(SINK_COLUMNS)

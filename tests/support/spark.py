@@ -29,6 +29,7 @@ Cluster = ErucaCluster | ApacheCluster
 Rows = dict[tuple[int, int], dict[str, Any]]
 """Rows by queue id and offset."""
 COLUMNS = "queueId int, queueOffset bigint, body binary, tags string, keys string, flag int"
+PRODUCER_GROUP = "spark_tests"
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "remoting", "client", "spark_connector")
 
@@ -69,7 +70,7 @@ class Topic:
         self.name_server = cluster.address
         self.name = name
         self.rows: Rows = {}
-        self._producer = Producer("spark_tests", nameserver=cluster.address)
+        self._producer = Producer(PRODUCER_GROUP, nameserver=cluster.address)
         self._producer.start()
         self.grow(cluster, queues)
 

@@ -1,18 +1,26 @@
-"""RocketMQ as a source of Spark: ``spark.read.format("rocketmq")`` and ``spark.readStream.format("rocketmq")``.
+"""RocketMQ as a source and a sink of Spark: ``format("rocketmq")`` of batches and streams.
 
-Reads over the wire like any other client, of Eruca's brokers and of Apache's. Needs PySpark 4.2 or newer and pyarrow:
-``pip install eruca[spark]``. The pages of the documentation begin at docs/spark.md.
+Reads and writes over the wire like any other client, with Eruca's brokers and with Apache's. Needs PySpark 4.2
+or newer and pyarrow: ``pip install eruca[spark]``. The pages of the documentation begin at docs/spark.md.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eruca.spark_connector.errors import BadOption, SourceError
+    from eruca.spark_connector.errors import BadOption, SinkError, SourceError
+    from eruca.spark_connector.repeats import deduplicated
     from eruca.spark_connector.source import RocketMQDataSource, register
 
-__all__ = ["BadOption", "RocketMQDataSource", "SourceError", "register"]
+__all__ = ["BadOption", "RocketMQDataSource", "SinkError", "SourceError", "deduplicated", "register"]
 
-_HOMES = {"BadOption": "errors", "RocketMQDataSource": "source", "SourceError": "errors", "register": "source"}
+_HOMES = {
+    "BadOption": "errors",
+    "RocketMQDataSource": "source",
+    "SinkError": "errors",
+    "SourceError": "errors",
+    "deduplicated": "repeats",
+    "register": "source",
+}
 
 
 def __getattr__(name: str) -> Any:

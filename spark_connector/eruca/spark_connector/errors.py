@@ -1,6 +1,6 @@
 """What a Spark user is told when something is wrong.
 
-Owns the two classes. Invariant: the message is one line that names the cause and what to do, since Spark shows the
+Owns the classes. Invariant: the message is one line that names the cause and what to do, since Spark shows the
 last line of a Python traceback and most people read no further.
 """
 
@@ -13,3 +13,7 @@ class SourceError(Exception):
 
 class BadOption(SourceError, ValueError):
     """An option, or a column of the user's schema, that the connector does not have or cannot read."""
+
+
+class SinkError(Exception):
+    """Writing failed: a row cannot be a message, or a broker did not take one."""

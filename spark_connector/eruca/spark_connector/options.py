@@ -7,16 +7,15 @@ Names and meanings follow Spark's Kafka source where it has the same thing.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from eruca.protocol.names import group_fault
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.positions import Positions, read_assignment, read_positions
+from eruca.spark_connector.values import duration, flag, group, milliseconds, number, read_values, text
 
 Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
@@ -75,26 +74,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
 
     Raises BadOption for an unknown name, a value that cannot be read, and combinations that contradict themselves.
     """
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        known = _BY_LOWER.get(name.lower())
-        if known is None:
-            raise BadOption(_unknown(name))
-        option, field_name, read = known
-        if text is None or not text.strip():
-            raise BadOption(f"The option {option} is empty: give it a value or leave it out.")
-        try:
-            values[field_name] = read(text.strip())
-        except ValueError as error:
-            raise BadOption(f'The option {option}="{text}" cannot be read: {error}.') from None
+    values = read_values(given, READERS, "source")
     values.setdefault("starting_offsets", "latest" if streaming else "earliest")
     _check(values, streaming)
     return Options(**values)
 
 
 def _check(values: dict[str, Any], streaming: bool) -> None:
-    if "name_server" not in values:
-        raise BadOption('The option nameServer is missing: give "host:9876", several joined by ";".')
     chosen = [each for each in ("subscribe", "subscribe_pattern", "assign") if each in values]
     if len(chosen) != 1:
         raise BadOption(
@@ -128,50 +114,7 @@ def _check_order(values: dict[str, Any]) -> None:
             )
 
 
-def _unknown(name: str) -> str:
-    nearest = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
-    hint = (
-        f"did you mean {_BY_LOWER[nearest[0]][0]}?" if nearest else f"there are {', '.join(sorted(_NAMES.values()))}."
-    )
-    return f"The rocketmq source has no option {name}: {hint}"
-
-
 # ---------------------------------------------------------------------- values
-
-
-def _text(text: str) -> str:
-    return text
-
-
-def _number(text: str, least: int = 1) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError("a whole number is expected") from None
-    if value < least:
-        raise ValueError(f"{least} or more is expected")
-    return value
-
-
-def _milliseconds(text: str) -> int:
-    return _number(text, 0)
-
-
-_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def _duration(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
-    unit = _UNITS.get(match[2] or "ms") if match else None
-    if match is None or unit is None:
-        raise ValueError("a number with ms, s, m, h or d is expected, such as 15m")
-    return int(match[1]) * unit
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is expected")
-    return text.lower() == "true"
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -186,12 +129,6 @@ def _pattern(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ValueError(f"it is no regular expression ({error})") from None
-    return text
-
-
-def _group(text: str) -> str:
-    if fault := group_fault(text):
-        raise ValueError(fault.rstrip("."))
     return text
 
 
@@ -225,33 +162,32 @@ def _json(text: str) -> Any:
 
 
 READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    "nameServer": ("name_server", _text),
+    "nameServer": ("name_server", text),
     "subscribe": ("subscribe", _topics),
     "subscribePattern": ("subscribe_pattern", _pattern),
     "assign": ("assign", _assignment),
     "startingOffsets": ("starting_offsets", _offsets),
-    "startingTimestamp": ("starting_timestamp", _milliseconds),
+    "startingTimestamp": ("starting_timestamp", milliseconds),
     "startingOffsetsByTimestamp": ("starting_offsets_by_timestamp", _timestamps),
     "startingOffsetsByTimestampStrategy": ("starting_offsets_by_timestamp_strategy", _strategy),
     "endingOffsets": ("ending_offsets", _offsets),
-    "endingTimestamp": ("ending_timestamp", _milliseconds),
+    "endingTimestamp": ("ending_timestamp", milliseconds),
     "endingOffsetsByTimestamp": ("ending_offsets_by_timestamp", _timestamps),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _number),
-    "minOffsetsPerTrigger": ("min_offsets_per_trigger", _number),
-    "maxTriggerDelay": ("max_trigger_delay", _duration),
-    "minPartitions": ("min_partitions", _number),
-    "maxPartitions": ("max_partitions", _number),
-    "failOnDataLoss": ("fail_on_data_loss", _flag),
-    "tags": ("tags", _text),
-    "sqlFilter": ("sql_filter", _text),
-    "commitGroup": ("commit_group", _group),
-    "commitIntervalMs": ("commit_interval_ms", _milliseconds),
-    "pullBatchSize": ("pull_batch_size", _number),
-    "pullPipeline": ("pull_pipeline", _number),
-    "pullTimeoutMs": ("pull_timeout_ms", _number),
-    "arrowBatchRows": ("arrow_batch_rows", _number),
-    "latestOffsetCacheMs": ("latest_offset_cache_ms", _milliseconds),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", number),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", number),
+    "maxTriggerDelay": ("max_trigger_delay", duration),
+    "minPartitions": ("min_partitions", number),
+    "maxPartitions": ("max_partitions", number),
+    "failOnDataLoss": ("fail_on_data_loss", flag),
+    "tags": ("tags", text),
+    "sqlFilter": ("sql_filter", text),
+    "commitGroup": ("commit_group", group),
+    "commitIntervalMs": ("commit_interval_ms", milliseconds),
+    "pullBatchSize": ("pull_batch_size", number),
+    "pullPipeline": ("pull_pipeline", number),
+    "pullTimeoutMs": ("pull_timeout_ms", number),
+    "arrowBatchRows": ("arrow_batch_rows", number),
+    "latestOffsetCacheMs": ("latest_offset_cache_ms", milliseconds),
 }
 """Every option by its public name: the field it fills, and what reads its text."""
-_BY_LOWER: Final = {option.lower(): (option, name, read) for option, (name, read) in READERS.items()}
 _NAMES: Final = {name: option for option, (name, _) in READERS.items()}

@@ -14,8 +14,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from eruca.spark_connector.batch import BatchReader
+from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import check_projection, default_schema
+from eruca.spark_connector.sink import BatchWriter, StreamWriter
+from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
 from eruca.spark_connector.stream import StreamReader
 
 
@@ -43,6 +46,21 @@ class RocketMQDataSource(DataSource):
         """Called by Spark for ``spark.readStream``. Raises BadOption."""
         check_projection(schema)
         return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Called by Spark for ``df.write``. Raises BadOption."""
+        return BatchWriter(self._sink_options(schema, overwrite, streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Called by Spark for ``writeStream``. Raises BadOption."""
+        return StreamWriter(self._sink_options(schema, overwrite, streaming=True))
+
+    def _sink_options(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
+        options = read_sink_options(self.options, streaming=streaming)
+        if overwrite:
+            raise BadOption('Messages are added to a topic and never replaced: use mode("append"), or outputMode.')
+        check_columns(schema, options)
+        return options
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,161 @@
+"""Half messages of a transactional write: where they are, lists of them as bytes, and their end.
+
+Owns the form of the lists and the requests that commit or roll back. A half message is ended by its place in the
+broker's log, which the broker accepts as long as it keeps that part of the log: also after it has put the half message
+back, or given it up because nobody answered its checks (EndTransactionProcessor in 4.9.7 and 5.3.3).
+
+Apache stores the real message again when a half message is committed twice, Eruca does not. So after an answer that did
+not come, and for what an earlier run may have committed, the broker's index is asked for the message first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Self
+
+from eruca.client import MessageQueue, PullConsumer
+from eruca.client.errors import BrokerRefused, ClientError
+from eruca.protocol import api
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.headers.pull import QueryMessage
+from eruca.protocol.headers.send import EndTransaction, SendReply
+from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, parse_offset_message_id
+from eruca.protocol.record import decode_records
+from eruca.spark_connector.errors import SinkError
+from eruca.spark_connector.sink_options import SinkOptions
+
+ENDS_AT_ONCE: Final = 256
+WAITS: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds before further attempts; the last one again and again, until retryTimeoutMs is over."""
+_FOREVER: Final = 2**63 - 1
+
+
+class Half(NamedTuple):
+    """One half message that a broker has acknowledged."""
+
+    queue: MessageQueue
+    offset: int
+    """Its offset in the half queue."""
+    place: int
+    """Its offset in the commit log."""
+    key: str
+    """UNIQ_KEY, which the real message has, too."""
+
+    @classmethod
+    def of(cls, queue: MessageQueue, reply: SendReply, key: str) -> Self:
+        """The half message of which a broker says this."""
+        return cls(queue, reply.queue_offset, parse_offset_message_id(reply.msg_id)[1], key)
+
+
+def pack(halves: Iterable[Half]) -> bytes:
+    """Half messages as the body of a message."""
+    rows = [(*_names(half.queue), half.offset, half.place, half.key) for half in halves]
+    return json.dumps(rows).encode()
+
+
+def unpack(body: bytes) -> list[Half]:
+    """What ``pack`` was given."""
+    return [
+        Half(MessageQueue(topic, broker, number), offset, place, key)
+        for topic, broker, number, offset, place, key in json.loads(body)
+    ]
+
+
+def _names(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id
+
+
+class Ending:
+    """Commits or rolls back half messages of one write."""
+
+    def __init__(self, consumer: PullConsumer, options: SinkOptions) -> None:
+        self._session = consumer.session
+        self._options = options
+        self._room = asyncio.Semaphore(ENDS_AT_ONCE)
+
+    async def commit(self, halves: Sequence[Half], *, ordered: bool, again: bool) -> None:
+        """Make the messages real; all at once, or queue by queue in their order when ``ordered``.
+
+        With ``again`` some of them may have been committed before. Raises SinkError.
+        """
+        if not ordered:
+            await asyncio.gather(*(self._commit(half, again) for half in halves))
+            return
+        queues: dict[MessageQueue, list[Half]] = {}
+        for half in halves:
+            queues.setdefault(half.queue, []).append(half)
+        await asyncio.gather(*(self._commit_in_turn(each, again) for each in queues.values()))
+
+    async def _commit_in_turn(self, halves: Sequence[Half], again: bool) -> None:
+        for half in halves:
+            await self._commit(half, again)
+
+    async def _commit(self, half: Half, again: bool) -> None:
+        async with self._room:
+            deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
+            waits = iter(WAITS)
+            while True:
+                try:
+                    if not again or not await self._is_there(half):
+                        await self._end(half, TRANSACTION_COMMIT)
+                    return
+                except ClientError as error:
+                    if isinstance(error, BrokerRefused) and error.remark.startswith("Find prepared"):
+                        raise _gone(half) from error
+                    wait = next(waits, WAITS[-1])
+                    if not error.retriable or time.monotonic() + wait > deadline:
+                        raise SinkError(
+                            f"A decided message to {half.queue.topic} could not be committed: {error}; "
+                            "start the query, or the write with its writeId, again to go on."
+                        ) from error
+                again = True
+                await asyncio.sleep(wait)
+
+    async def roll_back(self, halves: Sequence[Half]) -> None:
+        """Let half messages go; what fails is left to the broker, which gives up what is never decided."""
+        await asyncio.gather(*(self._end(half, TRANSACTION_ROLLBACK) for half in halves), return_exceptions=True)
+
+    async def _end(self, half: Half, decision: int) -> None:
+        ask = EndTransaction(
+            producer_group=self._options.producer_group,
+            tran_state_table_offset=half.offset,
+            commit_log_offset=half.place,
+            commit_or_rollback=decision,
+            msg_id=half.key,
+            transaction_id=half.key,
+        )
+        timeout = self._options.send_timeout_ms / 1000
+        address = await self._session.master(half.queue.broker_name, half.queue.topic)
+        await self._session.call(address, api.END_TRANSACTION, ask, timeout=timeout)
+
+    async def _is_there(self, half: Half) -> bool:
+        """Whether the real message is in the broker's index."""
+        topic = half.queue.topic
+        ask = QueryMessage(
+            topic=topic,
+            key=half.key,
+            max_num=32,
+            begin_timestamp=0,
+            end_timestamp=_FOREVER,
+            unique_key_query=True,
+        )
+        address = await self._session.master(half.queue.broker_name, topic)
+        try:
+            answer = await self._session.call(address, api.QUERY_MESSAGE, ask)
+        except BrokerRefused as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return False
+            raise
+        # Apache compares the hash of the key alone.
+        return any((each.topic, each.unique_key) == (topic, half.key) for each in decode_records(answer.body))
+
+
+def _gone(half: Half) -> SinkError:
+    return SinkError(
+        f"A decided message to {half.queue.topic} cannot be committed: {half.queue.broker_name} has deleted its half "
+        "message by retention before the write could be finished. To send the whole batch anew, some of it for the "
+        "second time, give a new markerTopic."
+    )

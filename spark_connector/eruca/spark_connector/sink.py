@@ -1,0 +1,226 @@
+"""The writers that Spark is given: what a task does, and what the driver does when all tasks are done.
+
+Owns the two deliveries. At least once: a task returns when its messages are stored, and nothing is left to do.
+Transactional: a task stores half messages and a list of them; the driver decides by a marker which attempt of the epoch
+counts (see ``markers``) and commits what it lists. All that a restarted query needs is at the broker: it finds the
+marker and finishes what was decided, or finds none and sends the epoch anew.
+Invariant: nothing is rolled back that a marker may name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from eruca.client import PullConsumer
+from eruca.spark_connector import link
+from eruca.spark_connector.encoding import Encoder, Letter, Parcel
+from eruca.spark_connector.errors import SinkError
+from eruca.spark_connector.halves import Ending, Half
+from eruca.spark_connector.markers import Marker, Markers
+from eruca.spark_connector.row_ids import Origin
+from eruca.spark_connector.sending import LETTERS_AT_ONCE, Outbox, Post
+from eruca.spark_connector.sink_options import SinkOptions
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Receipt(WriterCommitMessage):
+    """What a task tells the driver: which rows it was about, and where the lists of its half messages are.
+
+    ``decided`` says that the epoch had a marker already, so nothing was sent.
+    """
+
+    origin: Origin
+    lists: tuple[int, ...] = ()
+    ordered: bool = False
+    decided: bool = False
+
+
+def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    """What a task does with its rows. Raises SinkError."""
+    task = _Task(options, origin)
+    if options.transactional:
+        return task.write_halves(batches)
+    task.write(batches)
+    return Receipt(origin)
+
+
+class _Task:
+    def __init__(self, options: SinkOptions, origin: Origin) -> None:
+        self._options = options
+        self._origin = origin
+        self._link = link.this_process()
+        self._post = self._link.ask(options.name_server, self._open)
+        self._encoder = Encoder(options, origin, self._choose)
+
+    async def _open(self, consumer: PullConsumer) -> Post:
+        return Post(consumer, self._options)
+
+    def _choose(self, topic: str, key: Any, queue_id: int | None, broker: str | None) -> Any:
+        if key is None and queue_id is None:
+            return None
+        return self._link.ask(self._options.name_server, lambda _: self._post.choose(topic, key, queue_id, broker))
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Store all rows."""
+        outbox: Outbox[None] = Outbox(self._options)
+        letters: list[Letter] = []
+        for batch in batches:
+            for each in self._encoder.encode(batch):
+                if isinstance(each, Parcel):
+                    outbox.put(_with(self._post.send_parcel, each))
+                    continue
+                letters.append(each)
+                if len(letters) == LETTERS_AT_ONCE:
+                    outbox.put(_with(self._post.send_letters, letters))
+                    letters = []
+        outbox.put(_with(self._post.send_letters, letters))
+        outbox.finish()
+
+    def write_halves(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
+        """Store all rows as half messages, and the list of them."""
+        origin, server = self._origin, self._options.name_server
+        markers = self._link.ask(server, self._markers)
+        if self._link.ask(server, lambda _: markers.find(origin.epoch)) is not None:
+            for _ in batches:  # Spark wants them to be read
+                pass
+            return Receipt(origin, decided=True)
+        outbox: Outbox[list[Half]] = Outbox(self._options)
+        ordered = False
+        try:
+            letters: list[Letter] = []
+            for batch in batches:
+                ordered = "shardingKey" in batch.schema.names
+                for each in self._encoder.encode(batch):
+                    assert isinstance(each, Letter)
+                    letters.append(each)
+                    if len(letters) == LETTERS_AT_ONCE:
+                        outbox.put(_with(self._post.send_halves, letters))
+                        letters = []
+            outbox.put(_with(self._post.send_halves, letters))
+            halves = [half for some in outbox.finish() for half in some]
+            lists = self._link.ask(server, lambda _: markers.write_list(self._post, halves))
+        except BaseException:
+            lost = [half for some in outbox.settle() for half in some]
+            self._link.begin(server, lambda consumer: Ending(consumer, self._options).roll_back(lost))
+            raise
+        return Receipt(origin, tuple(lists), ordered)
+
+    async def _markers(self, consumer: PullConsumer) -> Markers:
+        return Markers(consumer, self._options, self._origin.write)
+
+
+def _with(send: Callable[[S], Coroutine[Any, Any, T]], what: S) -> Callable[[PullConsumer], Coroutine[Any, Any, T]]:
+    return lambda _: send(what)
+
+
+# ---------------------------------------------------------------------- the driver's part
+
+
+def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
+    """Decide an epoch all of whose tasks are done, and commit it. Raises SinkError."""
+    told = [each for each in receipts if isinstance(each, Receipt)]
+    lists = [offset for each in told for offset in each.lists]
+    if not options.transactional or not (lists or any(each.decided for each in told)):
+        return
+    origin = told[0].origin
+    ordered = any(each.ordered for each in told)
+
+    async def commit(consumer: PullConsumer) -> None:
+        markers, ending = Markers(consumer, options, origin.write), Ending(consumer, options)
+        marker, again = await markers.find(origin.epoch), True
+        if marker is None:
+            if any(each.decided for each in told):
+                raise SinkError(f"The marker of epoch {origin.epoch} was there when the tasks ran, and is gone.")
+            attempt = uuid.uuid4().hex
+            marker = await markers.decide(Post(consumer, options), origin.epoch, attempt, lists, ordered=ordered)
+            again = marker.attempt != attempt
+        if again:
+            await _drop(markers, ending, [offset for offset in lists if offset not in marker.lists])
+        await _finish(markers, ending, marker, again=again)
+
+    link.this_process().ask(options.name_server, commit)
+
+
+async def _finish(markers: Markers, ending: Ending, marker: Marker, *, again: bool) -> None:
+    if again and await markers.is_finished(marker):
+        return
+    for offset in marker.lists:
+        await ending.commit(await markers.read_list(offset), ordered=marker.ordered, again=again)
+    await markers.remember(marker)
+
+
+async def _drop(markers: Markers, ending: Ending, lists: Sequence[int]) -> None:
+    for offset in lists:
+        await ending.roll_back(await markers.read_list(offset))
+
+
+def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
+    """Let the half messages of an epoch go that failed in a task.
+
+    When every task is done, it was the commit that failed: then a marker may be on its way, and nothing is touched.
+    """
+    told = [each for each in receipts if isinstance(each, Receipt)]
+    if not options.transactional or len(told) == len(receipts) or not told:
+        return
+    lists = [offset for each in told for offset in each.lists]
+
+    async def drop(consumer: PullConsumer) -> None:
+        await _drop(Markers(consumer, options, told[0].origin.write), Ending(consumer, options), lists)
+
+    link.this_process().ask(options.name_server, drop)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """``df.write.format("rocketmq")``."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._write = options.write_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+        """In a task."""
+        context = TaskContext.get()
+        assert context is not None
+        return write_rows(self._options, Origin(self._write, 0, context.partitionId()), iterator)
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """At the driver."""
+        commit_write(self._options, messages)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """At the driver."""
+        abort_write(self._options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """``writeStream.format("rocketmq")``. Spark gives a task neither query nor epoch, but its context has them."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+        """In a task."""
+        context = TaskContext.get()
+        assert context is not None
+        query, epoch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        if query is None or epoch is None:
+            raise SinkError("This trigger has no batches: use processingTime or availableNow.")
+        return write_rows(self._options, Origin(query, int(epoch), context.partitionId()), iterator)
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:
+        """At the driver."""
+        commit_write(self._options, messages)
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:
+        """At the driver."""
+        abort_write(self._options, messages)

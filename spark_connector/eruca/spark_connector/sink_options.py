@@ -1,0 +1,168 @@
+"""The options and columns of the sink: names, types, defaults, checks.
+
+Owns what ``df.write`` and ``writeStream`` may be given and which combinations make sense. Asks nobody: everything that
+can be refused without a cluster is refused here, in one sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.values import Readers, flag, group, milliseconds, number, read_values, text
+
+AT_LEAST_ONCE: Final = "at-least-once"
+TRANSACTIONAL: Final = "transactional"
+DELAYS: Final = ("delayLevel", "delayTimeMs", "deliverTimeMs")
+"""Columns that put a message off; RocketMQ takes no such message in a batch or a transaction."""
+_SPARKS_OWN: Final = ("checkpointlocation", "queryname")
+"""Options of the stream itself, which Spark hands over with the others."""
+
+SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "body": ("binary", "string"),
+    "topic": ("string",),
+    "tags": ("string",),
+    "keys": ("string",),
+    "properties": ("map<string,string>",),
+    "shardingKey": ("string", "int", "bigint"),
+    "flag": ("int",),
+    "delayLevel": ("int",),
+    "delayTimeMs": ("bigint", "int"),
+    "deliverTimeMs": ("bigint",),
+    "queueId": ("int",),
+    "brokerName": ("string",),
+}
+"""Every column that the sink takes, and its types."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions:
+    """What one sink was asked for; ``None`` means not given. Durations in ms."""
+
+    name_server: str
+    topic: str | None = None
+    delivery: str = AT_LEAST_ONCE
+    idempotent: bool = True
+    write_id: str | None = None
+    producer_group: str = "SPARK_PRODUCER"
+    marker_topic: str | None = None
+    send_batch_rows: int = 1024
+    send_batch_bytes: int = 256 * 1024
+    send_pipeline: int = 8
+    send_timeout_ms: int = 5000
+    retry_timeout_ms: int = 30_000
+    require_send_ok: bool = True
+
+    @property
+    def transactional(self) -> bool:
+        """Whether messages are half messages until the whole write is decided."""
+        return self.delivery == TRANSACTIONAL
+
+
+def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """The options of a sink; ``given`` may spell the names in any case. Raises BadOption."""
+    ours = {name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}
+    values = read_values(ours, SINK_READERS, "sink")
+    options = SinkOptions(**values)
+    if streaming and options.write_id is not None:
+        raise BadOption("The option writeId is for df.write: a stream is known by the id in its checkpoint.")
+    if options.transactional and options.marker_topic is None:
+        raise BadOption(
+            'delivery="transactional" needs the option markerTopic: a topic with one queue, '
+            "made with mqadmin updateTopic -r 1 -w 1."
+        )
+    if not options.transactional and options.marker_topic is not None:
+        raise BadOption('The option markerTopic is for delivery="transactional": leave it out, or set delivery.')
+    if options.transactional and options.write_id is None and not streaming:
+        raise BadOption(
+            'delivery="transactional" of a df.write needs the option writeId: a name for this write, '
+            "the same when it is run again."
+        )
+    return options
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """Raise BadOption unless the sink can send rows of this schema."""
+    for each in schema.fields:
+        kinds = SINK_COLUMNS.get(each.name)
+        if kinds is None:
+            nearest = difflib.get_close_matches(each.name, SINK_COLUMNS, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"it takes {', '.join(SINK_COLUMNS)}; select those."
+            raise BadOption(f"The rocketmq sink has no column {each.name}: {hint}")
+        if each.dataType.simpleString() not in kinds:
+            raise BadOption(
+                f"The column {each.name} is of type {each.dataType.simpleString()}, the sink takes "
+                f"{' or '.join(kinds)}: cast it."
+            )
+    names = schema.names
+    if "body" not in names:
+        raise BadOption("The rows have no column body: select what is to be sent AS body, binary or string.")
+    if options.topic is None and "topic" not in names:
+        raise BadOption('Where to send is missing: give the option topic="orders", or a column topic.')
+    delays = [name for name in DELAYS if name in names]
+    if len(delays) > 1:
+        raise BadOption(f"Give one of the columns {', '.join(delays)}, not {len(delays)} of them.")
+    if delays and options.transactional:
+        raise BadOption(
+            f'A message in a transaction cannot be delayed: drop the column {delays[0]}, or delivery="transactional".'
+        )
+    if "brokerName" in names and "queueId" not in names:
+        raise BadOption("The column brokerName needs the column queueId: together they name a queue.")
+    if "queueId" in names and "shardingKey" in names:
+        raise BadOption("Give the column shardingKey or queueId, not both: each of them chooses the queue.")
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _topic(given: str) -> str:
+    if fault := topic_fault(given):
+        raise ValueError(fault.rstrip("."))
+    return given
+
+
+def _delivery(given: str) -> str:
+    if given.lower() not in (AT_LEAST_ONCE, TRANSACTIONAL):
+        raise ValueError(f"{AT_LEAST_ONCE} or {TRANSACTIONAL} is expected")
+    return given.lower()
+
+
+def _write_id(given: str) -> str:
+    if not is_legal(given) or len(given) > 100:
+        raise ValueError(f"at most 100 characters of {NAME_PATTERN} are expected")
+    return given
+
+
+_SIZES: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
+
+
+def _size(given: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([km]?)", given.lower())
+    if match is None or not 1 <= int(match[1]) * _SIZES[match[2]] <= 4 * 1024 * 1024:
+        raise ValueError("a number of bytes up to 4m is expected, such as 256k")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+SINK_READERS: Final[Readers] = {
+    "nameServer": ("name_server", text),
+    "topic": ("topic", _topic),
+    "delivery": ("delivery", _delivery),
+    "idempotent": ("idempotent", flag),
+    "writeId": ("write_id", _write_id),
+    "producerGroup": ("producer_group", group),
+    "markerTopic": ("marker_topic", _topic),
+    "sendBatchRows": ("send_batch_rows", number),
+    "sendBatchBytes": ("send_batch_bytes", _size),
+    "sendPipeline": ("send_pipeline", number),
+    "sendTimeoutMs": ("send_timeout_ms", number),
+    "retryTimeoutMs": ("retry_timeout_ms", milliseconds),
+    "requireSendOk": ("require_send_ok", flag),
+}
+"""Every option by its public name: the field it fills, and what reads its text."""

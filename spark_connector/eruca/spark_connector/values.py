@@ -1,0 +1,90 @@
+"""Texts of options, read: numbers, durations, flags, names, and the sentence for what cannot be read.
+
+Owns what the options of source and sink have in common. Spark hands every option over as a text, its name in any case.
+A reader raises ValueError with half a sentence; ``read_values`` makes a whole one of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from eruca.protocol.names import group_fault
+from eruca.spark_connector.errors import BadOption
+
+Readers = Mapping[str, tuple[str, Callable[[str], Any]]]
+"""Options by their public name: the field that each fills, and what reads its text."""
+
+
+def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[str, Any]:
+    """The values that were given, by field; ``side`` is "source" or "sink".
+
+    Raises BadOption for an unknown name, an empty value, and one that cannot be read.
+    """
+    by_lower = {option.lower(): (option, field, read) for option, (field, read) in readers.items()}
+    values: dict[str, Any] = {}
+    for name, given_text in given.items():
+        known = by_lower.get(name.lower())
+        if known is None:
+            nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+            hint = f"did you mean {by_lower[nearest[0]][0]}?" if nearest else f"there are {', '.join(sorted(readers))}."
+            raise BadOption(f"The rocketmq {side} has no option {name}: {hint}")
+        option, field, read = known
+        if given_text is None or not given_text.strip():
+            raise BadOption(f"The option {option} is empty: give it a value or leave it out.")
+        try:
+            values[field] = read(given_text.strip())
+        except ValueError as error:
+            raise BadOption(f'The option {option}="{given_text}" cannot be read: {error}.') from None
+    if "name_server" not in values:
+        raise BadOption('The option nameServer is missing: give "host:9876", several joined by ";".')
+    return values
+
+
+def text(given: str) -> str:
+    """Any text."""
+    return given
+
+
+def number(given: str, least: int = 1) -> int:
+    """A whole number of ``least`` or more."""
+    try:
+        value = int(given)
+    except ValueError:
+        raise ValueError("a whole number is expected") from None
+    if value < least:
+        raise ValueError(f"{least} or more is expected")
+    return value
+
+
+def milliseconds(given: str) -> int:
+    """A number of milliseconds, 0 or more."""
+    return number(given, 0)
+
+
+_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration(given: str) -> int:
+    """A duration such as 15m, in milliseconds."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", given.lower())
+    unit = _UNITS.get(match[2] or "ms") if match else None
+    if match is None or unit is None:
+        raise ValueError("a number with ms, s, m, h or d is expected, such as 15m")
+    return int(match[1]) * unit
+
+
+def flag(given: str) -> bool:
+    """true or false."""
+    if given.lower() not in ("true", "false"):
+        raise ValueError("true or false is expected")
+    return given.lower() == "true"
+
+
+def group(given: str) -> str:
+    """The name of a group."""
+    if fault := group_fault(given):
+        raise ValueError(fault.rstrip("."))
+    return given

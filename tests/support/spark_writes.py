@@ -1,0 +1,135 @@
+"""Transactional writes without Spark: epochs written as its tasks and driver would, by processes that may be killed.
+
+A process that dies is a fork of this one: it writes an epoch like any other, and kills itself with SIGKILL at a request
+to a broker or a name server, before it is sent or after it was answered. Spark would run the epoch again until its
+commit returns, and so does whoever uses this.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from eruca.client.errors import ClientError
+from eruca.client.session import Session
+from eruca.client.sync import PullConsumer
+from eruca.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC
+from eruca.protocol.queues import MessageQueue
+from eruca.spark_connector.row_ids import Origin
+from eruca.spark_connector.sink import Receipt, commit_write, write_rows
+from eruca.spark_connector.sink_options import SinkOptions, read_sink_options
+
+TASKS = 2
+ROWS_A_TASK = 4
+
+
+def transactional(name_server: str, topic: str, markers: str, **options: str) -> SinkOptions:
+    """Options of a transactional stream."""
+    given = {"nameServer": name_server, "topic": topic, "markerTopic": markers, **options}
+    return read_sink_options({**given, "delivery": "transactional"}, streaming=True)
+
+
+def bodies_of(epoch: int) -> list[list[str]]:
+    """The rows of an epoch, by task."""
+    return [[f"{epoch}/{task}/{row}" for row in range(ROWS_A_TASK)] for task in range(TASKS)]
+
+
+def write_tasks(options: SinkOptions, epoch: int, *, write: str = "query") -> list[Receipt]:
+    """What the tasks of an epoch do."""
+    return [
+        write_rows(options, Origin(write, epoch, task), iter([pa.record_batch({"body": rows})]))
+        for task, rows in enumerate(bodies_of(epoch))
+    ]
+
+
+def write_epoch(options: SinkOptions, epoch: int) -> None:
+    """What Spark does with an epoch."""
+    commit_write(options, write_tasks(options, epoch))
+
+
+def count_requests(options: SinkOptions, epoch: int) -> int:
+    """How many requests an epoch takes."""
+    seen = 0
+    real = Session.call
+
+    async def counted(self: Session, *args: Any, **others: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        return await real(self, *args, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "call", counted)
+        write_epoch(options, epoch)
+    return seen
+
+
+def write_and_die(options: SinkOptions, epoch: int, request: int, *, answered: bool) -> bool:
+    """Write an epoch in a process that is killed at that request; False when it came to its end before."""
+    child = os.fork()
+    if not child:
+        try:
+            _die_at(request, answered=answered)
+            write_epoch(options, epoch)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL), status
+    return status != 0
+
+
+def _die_at(request: int, *, answered: bool) -> None:
+    real, started = Session.call, 0
+
+    async def fatal(self: Session, *args: Any, **others: Any) -> Any:
+        nonlocal started
+        started += 1
+        last = started == request
+        if last and not answered:
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = await real(self, *args, **others)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    Session.call = fatal  # type: ignore[method-assign]
+
+
+def visible(name_server: str, queues: list[MessageQueue]) -> list[tuple[str, str]]:
+    """Body and message id of all that consumers see."""
+    found: list[tuple[str, str]] = []
+    with PullConsumer(nameserver=name_server) as consumer:
+        for queue in queues:
+            at, end = 0, consumer.max_offset(queue)
+            while at < end:
+                result = consumer.pull(queue, at, 1024)
+                found += [(record.body.decode(), record.unique_key or "") for record in result.records]
+                at = result.next_offset
+    return found
+
+
+def assert_epochs(found: list[tuple[str, str]], epochs: list[int], *, honouring: bool) -> None:
+    """Each row of these epochs is there once; for consumers that drop message ids they had, if ``honouring``."""
+    counted = Counter(body for body, _ in (set(found) if honouring else found))
+    wanted = {body: 1 for epoch in epochs for rows in bodies_of(epoch) for body in rows}
+    assert {body: count for body, count in counted.items() if count != 1} == {}
+    assert sorted(counted) == sorted(wanted)
+
+
+def wait_until_given_up(name_server: str, count: int) -> None:
+    """Wait until broker-a has given so many half messages up, which makes their topic."""
+    queue = MessageQueue(TRANS_CHECK_MAX_TIME_TOPIC, "broker-a", 0)
+    deadline, there = time.monotonic() + 120, 0
+    with PullConsumer(nameserver=name_server) as consumer:
+        while there < count:
+            assert time.monotonic() < deadline, f"{there} of {count} half messages were given up"
+            time.sleep(0.1)
+            with suppress(ClientError):
+                there = consumer.max_offset(queue)
