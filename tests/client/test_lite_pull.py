@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from eruca.client import ClientSettings, LitePullConsumer, Message, MessageQueue, ReceivedMessage
+from eruca.client import ClientSettings, Hook, LitePullConsumer, Message, MessageQueue, ReceivedMessage
 from eruca.client.errors import BadConfig, BadName, StateError, UsageError
+from eruca.client.hooks import ConsumeContext, FilterContext
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumerRunningInfo, ResetOffsetBody
 from eruca.protocol.errors import Refused
@@ -364,6 +365,46 @@ async def test_what_waits_is_bounded(lab: Lab, limit: dict[str, Any]) -> None:
 
 
 # ---------------------------------------------------------------------- what others learn, and wrong use
+
+
+class Looking(Hook):
+    """Sees what is handed out, and takes out what nobody shall see."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def filter_messages(self, context: FilterContext) -> None:
+        context.messages = [each for each in context.messages if each.body != b"m3"]
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        self.seen.append(f"begin {len(context.messages)}")
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        self.seen.append(f"end {len(context.messages)} {context.status} {context.in_listener}")
+
+
+async def test_hooks_see_what_is_handed_out(lab: Lab) -> None:
+    await fill(lab, 5)
+    looking = Looking()
+    async with lite(lab, hooks=[looking]).subscribe("T") as consumer:
+        assert bodies(await consumer.poll()) == [0, 1, 2, 4]
+        assert looking.seen == ["begin 4"]
+        await consumer.poll(0)
+        assert looking.seen == ["begin 4", "end 4 CONSUME_SUCCESS False"]
+        await fill(lab, 1, start=5)
+        await poll(consumer, 1)
+        await consumer.commit_sync()
+        assert looking.seen[2:] == ["begin 1", "end 1 CONSUME_SUCCESS False"]
+
+
+async def test_what_is_polled_is_traced(lab: Lab) -> None:
+    sent = await lab.producer.send(Message("T", b"m0"), queue=ONE)
+    async with lite(lab, trace="Traces").subscribe("T") as consumer:
+        await poll(consumer, 1)
+        await consumer.commit_sync()
+    traces = await lab.puller.query_messages("Traces", sent.message_id)
+    text = b"".join(each.body for each in traces).decode()
+    assert [line.split("\x01")[0] for line in text.split("\x02") if line] == ["SubBefore", "SubAfter"]
 
 
 async def test_a_listener_is_told_of_new_queues(lab: Lab) -> None:

@@ -156,6 +156,7 @@ class Assigned(Ownership):
             commit=False,
             may_read=self._may_read,
             manner=self._manner,
+            sift=self._reading.sift,
         )
 
     def _may_read(self, queue: MessageQueue) -> bool:

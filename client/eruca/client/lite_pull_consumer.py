@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -21,13 +23,16 @@ from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.assigned import Assigned
 from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_suspend
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
 from eruca.client.inflight import Limits
 from eruca.client.lite_queues import LiteQueues
 from eruca.client.message import ReceivedMessage
 from eruca.client.ownership import Reading
-from eruca.client.polling import Cache
+from eruca.client.polling import Cache, Watched
 from eruca.client.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.reading import Manner
+from eruca.client.session import Session
+from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 
 LEAST_COMMIT_INTERVAL = 1.0
@@ -61,6 +66,8 @@ class LitePullConsumer(LiteQueues):
         topic_metadata_check_interval: between two looks for changed queues of a topic with a listener.
         broadcast: every member gets all messages; its offsets are in a local file, as of PushConsumer.
         offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
+        hooks: what sees what is handed out, until more is asked for or it is committed (see Hook).
+        trace: write message traces, to RMQ_SYS_TRACE_TOPIC or to the topic that is named.
         rebalance_interval: between two looks at who is in the group (brokers tell of changes at once).
         settings: what all clients share.
 
@@ -72,7 +79,7 @@ class LitePullConsumer(LiteQueues):
         group: str,
         *,
         nameserver: str | Sequence[str] | None = None,
-        start_from: Literal["first", "last"] | int | datetime = "last",
+        start_from: Literal["first", "last", "end"] | int | datetime = "last",
         strategy: Strategy = averagely,
         auto_commit: bool = True,
         auto_commit_interval: float = 5.0,
@@ -89,6 +96,8 @@ class LitePullConsumer(LiteQueues):
         broadcast: bool = False,
         offset_folder: str | Path | None = None,
         rebalance_interval: float = 20.0,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -132,6 +141,8 @@ class LitePullConsumer(LiteQueues):
         )
         self._offset_folder = offset_folder
         self._cache = Cache(reading.limits)
+        self._trace = MessageTrace(group, "CONSUME", trace, chosen) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
 
     # ------------------------------------------------------------------ starting and stopping
 
@@ -142,6 +153,7 @@ class LitePullConsumer(LiteQueues):
         that a broker refuses, and NameserverUnreachable, after which it may be started again.
         """
         session = self._join()
+        self._look_on(session)
         positions: Positions = BrokerPositions(session, self.group)
         if self.broadcast:
             positions = LocalPositions(self._offset_folder, session, self.group)
@@ -158,6 +170,8 @@ class LitePullConsumer(LiteQueues):
             listeners=self._listeners,
         )
         try:
+            if self._trace is not None:
+                await self._trace.start()
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
                     await brokers.check_subscription(session, self.group, subscription)
@@ -166,7 +180,7 @@ class LitePullConsumer(LiteQueues):
                 owned.named = self._assignment
             await owned.rebalance()
         except BaseException:
-            await self._leave()
+            await self._leave_all()
             raise
         self._repeat(self._keep_stored(), self._watch.keep(session.directory))
 
@@ -179,7 +193,28 @@ class LitePullConsumer(LiteQueues):
             self._ended = True
             self._cache.halt()
             self._end_tasks()
-            await self._leave()
+            await self._leave_all()
+
+    async def _leave_all(self) -> None:
+        await self._leave()
+        if self._trace is not None:
+            await self._trace.stop()
+
+    def _look_on(self, session: Session) -> None:
+        """Let the hooks see what they want to."""
+        if self._hooks.filter_messages:
+            self._reading = replace(self._reading, sift=partial(filter_records, self._hooks, self.group))
+        if self._hooks.of_consumption:
+            self._cache.watched = Watched(
+                ConsumeHooks(
+                    self._hooks,
+                    self.group,
+                    session.client_id,
+                    orderly=False,
+                    broadcast=self.broadcast,
+                    timeout=float("inf"),
+                )
+            )
 
     @property
     def is_running(self) -> bool:
@@ -308,6 +343,8 @@ class LitePullConsumer(LiteQueues):
         owned = self._running()
         runs = owned.runs()
         stored = {queue: runs[queue].commit(offsets.get(queue)) for queue in queues if queue in runs}
+        if self._cache.watched is not None:
+            self._cache.watched.end()
         if persist:
             await owned.save(stored)
 

@@ -12,7 +12,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.inflight import InFlight, Limits
+from eruca.client.listeners import clock
 from eruca.client.message import ReceivedMessage
 from eruca.protocol.queues import MessageQueue
 
@@ -52,6 +54,24 @@ class PolledRun(InFlight):
         return self._kept
 
 
+class Watched:
+    """The calls of hooks around what is handed out: they end when the user asks for more, or commits."""
+
+    def __init__(self, hooks: ConsumeHooks) -> None:
+        self._hooks = hooks
+        self._open: list[tuple[ConsumeContext, float]] = []
+
+    def begin(self, messages: list[ReceivedMessage]) -> None:
+        """These are handed out."""
+        self._open.append((self._hooks.begin(messages, in_listener=False), clock()))
+
+    def end(self) -> None:
+        """What was handed out is consumed."""
+        ended, self._open = self._open, []
+        for context, began in ended:
+            self._hooks.end(context, None, None, clock() - began)
+
+
 class Cache:
     """What was pulled, a batch for each pull, in the order in which it came.
 
@@ -59,6 +79,8 @@ class Cache:
     """
 
     def __init__(self, limits: Limits) -> None:
+        self.watched: Watched | None = None
+        """Who sees what is handed out; None where nobody wants to."""
         self._limits = limits
         self._batches: deque[tuple[PolledRun, deque[ReceivedMessage]]] = deque()
         self._handed: set[PolledRun] = set()
@@ -85,6 +107,8 @@ class Cache:
         for run in self._handed:
             run.settle()
         self._handed.clear()
+        if self.watched is not None:
+            self.watched.end()
 
     def halt(self) -> None:
         """Hand out nothing more; those who wait get nothing."""
@@ -125,5 +149,7 @@ class Cache:
     def _hand_out(self, run: PolledRun, messages: list[ReceivedMessage]) -> None:
         run.hand_out(messages)
         self._handed.add(run)
+        if self.watched is not None:
+            self.watched.begin(messages)
         if run.made_room is not None and run.has_room(self._limits):
             run.made_room()
