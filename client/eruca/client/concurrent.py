@@ -15,7 +15,7 @@ from eruca.client.inflight import InFlight, Limits
 from eruca.client.listeners import Later, Runner, Work, clock
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.pace import Paces
+from eruca.client.pace import Pace, Paces
 from eruca.client.returns import FIRST_RETRY_LEVEL, Returns
 from eruca.protocol.record import Record
 
@@ -46,6 +46,9 @@ class Concurrent:
         self._batch = handling.batch
         self._limits = handling.limits
         self._paces = handling.paces
+        self._run: InFlight | None = None
+        """The run whose messages were finished last, and the pace of its topic."""
+        self._pace = Pace(0.0)
         self.runner = make_runner(self._finished)
         self._ended = False
 
@@ -80,7 +83,9 @@ class Concurrent:
             log.warning("the listener of %s ended %.0f s after it began, too late", self._handling.group, work.took)
             return
         outcome, messages = work.outcome, work.messages
-        pace = self._paces[run.queue.topic]
+        if run is not self._run:
+            self._run, self._pace = run, self._paces[run.queue.topic]
+        pace = self._pace
         pace.runs += 1
         pace.run_seconds += work.took
         if isinstance(outcome, Later):

@@ -71,15 +71,17 @@ class Delivery(ReceivedMessage):
 
 
 class Mailbox:
-    """Keeps what was pulled until somebody asks for it."""
+    """Keeps what was pulled until somebody asks for it; hooks see a message until it is settled."""
 
-    def __init__(self, finished: Callable[[Work], None]) -> None:
+    def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
         self._finished = finished
         self._waiting: deque[Work] = deque()
         self._asking: deque[asyncio.Future[None]] = deque()
         self._halted = False
         self._out: dict[Work, None] = {}
         """What was handed out and is not settled."""
+        self._hooks = hooks
+        self._contexts: dict[Work, ConsumeContext] = {}
 
     @property
     def at_work(self) -> Sequence[Work]:
@@ -87,14 +89,12 @@ class Mailbox:
         return list(self._out)
 
     def _settled(self, work: Work) -> None:
-        self._out.pop(work, None)
+        del self._out[work]
         work.took = clock() - work.began
+        if self._hooks is not None:
+            context = self._contexts.pop(work)
+            self._hooks.end(context, work.outcome, None, work.took)
         self._finished(work)
-
-    def _hand_out(self, work: Work) -> Delivery:
-        self._out[work] = None
-        work.began = clock()
-        return Delivery(work, self._settled)
 
     def give(self, works: Sequence[Work]) -> None:
         """More to hand out."""
@@ -110,11 +110,17 @@ class Mailbox:
 
     async def next(self) -> Delivery | None:
         """The next message; None when the consumer has stopped."""
+        settled = self._settled
         while not self._halted:
             while self._waiting:
                 work = self._waiting.popleft()
                 if work.claim():
-                    return self._hand_out(work)
+                    self._out[work] = None
+                    work.began = clock()
+                    delivery = Delivery(work, settled)
+                    if self._hooks is not None:
+                        self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
+                    return delivery
                 self._finished(work)
             asking = asyncio.get_running_loop().create_future()
             self._asking.append(asking)
@@ -138,26 +144,6 @@ class Mailbox:
         return True
 
 
-class HookedMailbox(Mailbox):
-    """A mailbox whose messages hooks see: from handing them out to their settling."""
-
-    def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks) -> None:
-        super().__init__(finished)
-        self._hooks = hooks
-        self._contexts: dict[Work, ConsumeContext] = {}
-
-    def _hand_out(self, work: Work) -> Delivery:
-        delivery = super()._hand_out(work)
-        self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
-        return delivery
-
-    def _settled(self, work: Work) -> None:
-        context = self._contexts.pop(work, None)
-        if context is not None:
-            self._hooks.end(context, work.outcome, None, clock() - work.began)
-        super()._settled(work)
-
-
 def runner_maker(
     listener: Listener | None,
     *,
@@ -169,7 +155,7 @@ def runner_maker(
 
     def make(finished: Callable[[Work], None]) -> Runner:
         if listener is None:
-            return Mailbox(finished) if hooks is None else HookedMailbox(finished, hooks)
+            return Mailbox(finished, hooks)
         chosen = listener if hooks is None else hooks.around(listener, clock)
         return run_listener(chosen, batch=batch is not None, concurrency=concurrency, finished=finished)
 
