@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -118,6 +120,35 @@ async def test_a_server_with_tls_only(certificates: Certificates) -> None:
     async with server(certificates) as address:
         with pytest.raises(ConnectionLost, match="if it serves TLS only, TLS must be set here, too"):
             await ask(address, None)
+
+
+async def test_a_server_that_does_not_answer_the_end_is_not_waited_for(certificates: Certificates) -> None:
+    """Java's TLS leaves the closing message unanswered; what was sent before arrives all the same."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    received = bytearray()
+    left = threading.Event()
+
+    def serve() -> None:
+        plain, _ = listening.accept()
+        with certificates.server_context().wrap_socket(plain, server_side=True) as encrypted:
+            while piece := encrypted.recv(65536):
+                received.extend(piece)
+            left.wait(30)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    channels = Channels(tls=Tls(ca_file=certificates.ca_file).context())
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    connection = await channels.get(address)
+    await channels.oneway(address, api.GET_BROKER_RUNTIME_INFO, body=b"x" * (4 << 20))
+    await channels.close()
+    ended = connection.closed
+    left.set()
+    await asyncio.to_thread(server.join)
+    listening.close()
+
+    assert ended
+    assert received.endswith(b"x" * 1000) and len(received) > 4 << 20
 
 
 def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -> None:

@@ -109,7 +109,6 @@ class Channels:
             "ssl": self._tls,
             "server_hostname": self._server_name or self.host_names.get(address, host),
             "ssl_handshake_timeout": self._connect_timeout,
-            "ssl_shutdown_timeout": 1.0,
         }
 
     def _make(self) -> Connection:

@@ -34,6 +34,8 @@ Renamer = Callable[[Header], Header]
 WRITE_HIGH_WATER = 4 * 1024 * 1024
 """Bytes waiting to be sent above which a connection is not read any more."""
 _JOIN_UP_TO = 16 * 1024
+_LINGER = 0.02
+"""Seconds between two looks whether an encrypted connection that is to end has sent everything."""
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 _NEVER_SIGNED = "_UNIQUE_KEY_QUERY"
@@ -347,6 +349,17 @@ class Connection(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
+            if self._transport.get_extra_info("ssl_object") is not None:
+                self._loop.call_later(_LINGER, self._end_encrypted)
+
+    def _end_encrypted(self) -> None:
+        """End without the answer to the end of TLS, which Java does not give, as soon as everything was sent."""
+        if self.closed or self._transport is None:
+            return
+        if self.congested or self._transport.get_write_buffer_size():
+            self._loop.call_later(_LINGER, self._end_encrypted)
+        else:
+            self.abort()
 
     def abort(self) -> None:
         """End the connection at once."""
