@@ -4,7 +4,7 @@ Owns their command lines, configuration files and ports. Nothing is written outs
 the caller gives. Readiness is a connection that is accepted and a route that is known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,12 +29,13 @@ SMALL_STORE = {
 class ApacheNameServer:
     """A name server of that release; `address` is ip:port."""
 
-    def __init__(self, release: str, home: Path, *, heap: tuple[str, ...] = _HEAP) -> None:
+    def __init__(self, release: str, home: Path, *, heap: tuple[str, ...] = _HEAP, options: Sequence[str] = ()) -> None:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         home.mkdir(parents=True, exist_ok=True)
         conf = _prepare(home, "namesrv", {"listenPort": str(self.port)})
-        self.process = Process([*_java(release, home, heap, "namesrv"), "-c", str(conf)], home / "namesrv.out")
+        command = _java(release, home, (*heap, *options), "namesrv")
+        self.process = Process([*command, "-c", str(conf)], home / "namesrv.out")
         self.process.wait_for_port(self.port)
 
     def stop(self) -> None:
@@ -42,7 +43,7 @@ class ApacheNameServer:
 
 
 class ApacheBroker:
-    """A broker of that release, registered with `name_server`; `properties` go to its file."""
+    """A broker of that release, registered with `name_server`; `properties` go to its file, `options` to Java."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class ApacheBroker:
         properties: Mapping[str, str] | None = None,
         *,
         heap: tuple[str, ...] = _HEAP,
+        options: Sequence[str] = (),
     ) -> None:
         self.port = free_broker_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -73,7 +75,8 @@ class ApacheBroker:
                 **(properties or {}),
             },
         )
-        self.process = Process([*_java(release, home, heap, "broker"), "-c", str(conf)], home / "broker.out")
+        command = _java(release, home, (*heap, *options), "broker")
+        self.process = Process([*command, "-c", str(conf)], home / "broker.out")
         self.process.wait_for_line("boot success")
         self.process.wait_for_port(self.port)
         self.process.wait_until(lambda: self._registered(name_server), "registration")
