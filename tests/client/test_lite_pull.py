@@ -1,48 +1,20 @@
-"""Polling as a member of a group: who gets what, what counts as consumed, going on from elsewhere."""
+"""Polling as a member of a group: who gets what, and what counts as consumed."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eruca.client import ClientSettings, Hook, LitePullConsumer, Message, MessageQueue, ReceivedMessage
+from eruca.client import ClientSettings, Hook, LitePullConsumer, Message, MessageQueue
 from eruca.client.errors import BadConfig, BadName, StateError, UsageError
 from eruca.client.hooks import ConsumeContext, FilterContext
-from eruca.protocol import api
-from eruca.protocol.bodies import ConsumerRunningInfo, ResetOffsetBody
+from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.errors import Refused
-from eruca.protocol.headers.offsets import ResetOffset
 from tests.client.conftest import Lab, eventually
-
-QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
-ONE = QUEUES[0]
-
-
-def lite(lab: Lab, group: str = "g", **options: Any) -> LitePullConsumer:
-    return LitePullConsumer(group, nameserver=lab.address, **{"start_from": "first", **options})
-
-
-async def fill(lab: Lab, count: int, queue: MessageQueue = ONE, start: int = 0, **fields: Any) -> None:
-    for number in range(start, start + count):
-        await lab.producer.send(Message("T", b"m%d" % number, **fields), queue=queue)
-
-
-async def poll(consumer: LitePullConsumer, count: int) -> list[ReceivedMessage]:
-    """So many messages, by as many polls as it takes."""
-    got: list[ReceivedMessage] = []
-    async with asyncio.timeout(20):
-        while len(got) < count:
-            got += await consumer.poll(0.5)
-    return got
-
-
-def bodies(messages: list[ReceivedMessage]) -> list[int]:
-    return [int(message.body[1:]) for message in messages]
-
+from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll
 
 # ---------------------------------------------------------------------- polling
 
@@ -254,98 +226,6 @@ async def test_messages_that_the_filter_passes_over_move_the_offset_too(lab: Lab
     async with lite(lab, auto_commit_interval=1.0).subscribe("T", "B") as consumer:
         assert await consumer.poll(0.1) == []
         await lab.stores("g", "T", [10, 0, 0, 0])
-
-
-# ---------------------------------------------------------------------- going on from elsewhere
-
-
-async def test_seeking(lab: Lab) -> None:
-    await fill(lab, 50)
-    async with lite(lab).subscribe("T") as consumer:
-        await poll(consumer, 20)
-        await consumer.seek(ONE, 5)
-        assert bodies(await poll(consumer, 10))[:3] == [5, 6, 7]
-        await consumer.seek_to_begin(ONE)
-        assert bodies(await consumer.poll()) == list(range(10))
-        await consumer.seek_to_end(ONE)
-        assert await consumer.poll(0.1) == []
-        await fill(lab, 1, start=50)
-        assert bodies(await poll(consumer, 1)) == [50]
-        with pytest.raises(UsageError, match="Seek offset illegal, seek offset = 52, min offset = 0, max offset = 51"):
-            await consumer.seek(ONE, 52)
-        with pytest.raises(StateError, match="not in assigned list, may be rebalancing, message queue: MessageQueue"):
-            await consumer.seek(MessageQueue("U", "broker-a", 0), 0)
-
-
-async def test_a_seek_moves_the_committed_offset(lab: Lab) -> None:
-    await fill(lab, 20)
-    async with lite(lab, auto_commit_interval=1.0).subscribe("T") as consumer:
-        await poll(consumer, 20)
-        await consumer.seek(ONE, 5)
-        await lab.stores("g", "T", [5, 0, 0, 0])
-
-
-async def test_seeking_in_assigned_queues_at_once(lab: Lab) -> None:
-    await fill(lab, 20)
-    async with lite(lab) as consumer:
-        consumer.assign([ONE])
-        await consumer.seek(ONE, 15)
-        assert bodies(await poll(consumer, 5)) == [15, 16, 17, 18, 19]
-        with pytest.raises(StateError, match=r"The message queue is not in assigned list, message queue: MessageQueue"):
-            await consumer.seek(QUEUES[1], 0)
-
-
-async def test_a_seek_forgets_the_pull_under_way(lab: Lab) -> None:
-    await fill(lab, 3)
-    async with lite(lab).subscribe("T") as consumer:
-        for offset in (2, 0, 1, 2, 0, 1, 2):
-            await consumer.seek(ONE, offset)
-        assert bodies(await consumer.poll()) == [2]
-        await fill(lab, 1, start=3)
-        assert bodies(await poll(consumer, 1)) == [3]
-
-
-async def test_an_interval_by_time(lab: Lab) -> None:
-    await fill(lab, 10)
-    await asyncio.sleep(0.005)  # a moment that lies between two store times
-    middle = time.time_ns() // 1_000_000
-    await asyncio.sleep(0.005)
-    await fill(lab, 10, start=10)
-    async with lite(lab) as consumer:
-        consumer.assign([ONE])
-        offset = await consumer.offset_for_timestamp(ONE, middle)
-        assert offset in (9, 10)
-        await consumer.seek(ONE, offset)
-        assert bodies(await poll(consumer, 20 - offset)) == list(range(offset, 20))
-
-
-async def test_a_pause_stops_pulls_but_not_what_was_pulled(lab: Lab) -> None:
-    await fill(lab, 5)
-    async with lite(lab, broker_suspend_max_time=0.1).subscribe("T") as consumer:
-        await poll(consumer, 5)
-        consumer.pause([ONE])
-        await asyncio.sleep(0.3)  # a pull that the broker holds is over
-        await fill(lab, 5, start=5)
-        assert await consumer.poll(0.3) == []
-        consumer.resume([ONE])
-        assert bodies(await poll(consumer, 5)) == [5, 6, 7, 8, 9]
-
-
-@pytest.mark.parametrize("auto_commit", [True, False])
-async def test_a_reset_by_mqadmin_is_felt(lab: Lab, auto_commit: bool) -> None:
-    await fill(lab, 20)
-    async with lite(lab, auto_commit=auto_commit).subscribe("T") as consumer:
-        await poll(consumer, 20)
-        await consumer.commit_sync()
-        session = lab.puller.session
-        answer = await session.call(
-            await session.master("broker-a", "T"),
-            api.INVOKE_BROKER_TO_RESET_OFFSET,
-            ResetOffset(topic="T", group="g", timestamp=0, is_force=True),
-        )
-        assert ResetOffsetBody.decode(answer.body).offset_table[ONE] == 0
-        assert bodies(await poll(consumer, 20)) == list(range(20))
-        assert await consumer.committed(ONE) in (0, 10)
 
 
 # ---------------------------------------------------------------------- thresholds

@@ -23,6 +23,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import OffsetReply
+from eruca.protocol.headers.pull import PullReply
 from eruca.protocol.headers.send import SendReply
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Connection, Reply, Router, Routes, Server
@@ -49,6 +50,8 @@ class Scripted:
         self.bounds = {"min": 0, "max": 0, "time": 0}
         """The answers to 31, 30 and 29."""
         self.pulls: list[Any] = []
+        self.moved: deque[PullReply] = deque()
+        """Answers to the next pulls that the offset is outside the queue (21); all others are held."""
         self.sent_back: list[Any] = []
         self.ends: list[Any] = []
         """The ends of transactions (37)."""
@@ -170,6 +173,8 @@ def end_transaction(server: Scripted, call: Call[Any]) -> None:
 @routes.on(api.UPDATE_CONSUMER_OFFSET)
 def update_offset(server: Scripted, call: Call[Any]) -> Reply:
     header = call.header
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
     server.committed[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
     return Reply()
 
@@ -216,5 +221,7 @@ def send_back(server: Scripted, call: Call[Any]) -> Reply:
 @routes.on(api.PULL_MESSAGE)
 async def pull(server: Scripted, call: Call[Any]) -> Reply:
     server.pulls.append(call.header)
+    if server.moved:
+        return Reply(code=21, header=server.moved.popleft())
     await asyncio.get_running_loop().create_future()  # held until the connection ends
     raise AssertionError("never")

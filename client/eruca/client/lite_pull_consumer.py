@@ -21,7 +21,14 @@ from typing import Literal, Self
 from eruca.client import brokers
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.assigned import Assigned
-from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_suspend
+from eruca.client.config import (
+    ClientSettings,
+    check_group,
+    check_positive,
+    check_start,
+    check_suspend,
+    find_nameservers,
+)
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
 from eruca.client.inflight import Limits
@@ -234,6 +241,11 @@ class LitePullConsumer(LiteQueues):
         while self._owned is not None:
             await asyncio.sleep(self._commit_interval if self.auto_commit else PERSIST_INTERVAL)
             self._owned.store_positions()
+
+    async def update_nameserver_address(self, nameserver: str | Sequence[str]) -> None:
+        """Ask other nameservers from now on, as all clients with equal settings then do. Raises BadConfig."""
+        self._running()
+        await self.session.nameservers.replace(find_nameservers(nameserver))
 
     def _running(self) -> Assigned:
         if self._owned is None or self._ended:

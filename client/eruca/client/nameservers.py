@@ -100,6 +100,12 @@ class Nameservers:
 
     # ------------------------------------------------------------------ the list
 
+    async def replace(self, given: Sequence[str]) -> None:
+        """Ask these from now on."""
+        async with self._looking:
+            self._given, self._url = tuple(given), None
+            await self._look()
+
     async def refresh(self) -> None:
         """Look the list up again; connections to addresses that are gone end. What cannot be looked up stays."""
         async with self._looking:

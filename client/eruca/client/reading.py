@@ -164,7 +164,7 @@ class Reader:
         run, ask = self.run, self._ask
         position = run.position
         ask.queue_offset = run.next_offset
-        ask.commit_offset = position
+        ask.commit_offset = position if self._commit else 0
         if not self._manner.lite:
             ask.sub_version = self.subscription.sub_version
         ask.sys_flag = self._flags

@@ -264,6 +264,7 @@ class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
     commit_sync = _waiting(lite_pull_consumer.LitePullConsumer.commit_sync)
     commit = _waiting(lite_pull_consumer.LitePullConsumer.commit)
     committed = _waiting(lite_pull_consumer.LitePullConsumer.committed)
+    update_nameserver_address = _waiting(lite_pull_consumer.LitePullConsumer.update_nameserver_address)
     positions = _calling(lite_pull_consumer.LitePullConsumer.positions)
     _subscribe = _calling(lite_pull_consumer.LitePullConsumer.subscribe)
 
