@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 import eruca.client
 from eruca.client import Message, PullTaskContext, SendStatus, sync
 from eruca.client.errors import BadMessage, ForkedClient, StateError
+from eruca.client.metrics import Prometheus
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
@@ -172,3 +174,20 @@ def test_after_a_fork_the_child_is_told_and_can_begin_anew(address: str) -> None
         os.close(reader)
         assert said.startswith("This client was made before a fork") and "Make the client in the process" in said
         assert producer.send(Message("T", b"parent still")).status is SendStatus.SEND_OK
+
+
+def test_hooks_and_lag(address: str) -> None:
+    registry = CollectorRegistry()
+    metrics, done = Prometheus(registry), threading.Event()
+    with sync.Producer("p", nameserver=address) as producer:
+        producer.add_hook(metrics)
+        producer.send(Message("T", b"x"))
+    consumer = sync.PushConsumer("g", lambda message: done.set(), nameserver=address, trace=True).subscribe("T")
+    consumer.add_hook(metrics)
+    metrics.watch(consumer)
+    with consumer:
+        assert done.wait(20)
+    assert sum(row.difference or 0 for row in sync.lag("g", "T", nameserver=address)) == 0
+    labels = {"group": "g", "topic": "T"}
+    assert registry.get_sample_value("rocketmq_client_consume_seconds_count", labels) == 1
+    assert registry.get_sample_value("rocketmq_client_sent_bytes_total", {"group": "p", "topic": "T"}) == 1

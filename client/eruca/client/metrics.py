@@ -13,15 +13,15 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from eruca.client import sync
 from eruca.client.backlog import QueueLag
+from eruca.client.consumer import PushConsumer
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, SendContext
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
-
-    from eruca.client.consumer import PushConsumer
 
 _known: weakref.WeakKeyDictionary[Any, _Figures] = weakref.WeakKeyDictionary()
 
@@ -48,9 +48,9 @@ class Prometheus(Hook):
             figures = _known[chosen] = _Figures(prometheus_client, chosen)
         self._figures = figures
 
-    def watch(self, consumer: PushConsumer) -> None:
+    def watch(self, consumer: PushConsumer | sync.PushConsumer) -> None:
         """Show how many messages, and bytes, of each topic wait in this consumer for its listener."""
-        self._figures.consumers.add(consumer)
+        self._figures.consumers.add(consumer if isinstance(consumer, PushConsumer) else consumer._client)
 
     def show_lag(self, group: str, rows: Iterable[QueueLag]) -> None:
         """Show the lag of a group, as ``lag`` found it; call it again and again."""

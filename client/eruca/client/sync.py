@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from eruca.client import (
     asking,
+    backlog,
     calling,
     consumer,
     identity,
@@ -35,7 +36,15 @@ from eruca.client.pull_schedule import PullTaskContext
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import new_loop
 
-__all__ = ["LitePullConsumer", "Producer", "PullConsumer", "PullScheduleService", "PushConsumer", "TransactionProducer"]
+__all__ = [
+    "LitePullConsumer",
+    "Producer",
+    "PullConsumer",
+    "PullScheduleService",
+    "PushConsumer",
+    "TransactionProducer",
+    "lag",
+]
 
 
 class _Client(Protocol):
@@ -204,6 +213,7 @@ class Producer(_Asking[producer.Producer]):
 
     send = _waiting(producer.Producer.send)
     start_send = _submitting(producer.Producer.send)
+    add_hook = _calling(producer.Producer.add_hook)
     send_batch = _waiting(producer.Producer.send_batch)
     send_oneway = _waiting(producer.Producer.send_oneway)
     request = _waiting(producer.Producer.request)
@@ -219,6 +229,7 @@ class TransactionProducer(_Asking[transactions.TransactionProducer]):
 
     send = _waiting(transactions.TransactionProducer.send)
     start_send = _submitting(transactions.TransactionProducer.send)
+    add_hook = _calling(transactions.TransactionProducer.add_hook)
     send_batch = _waiting(transactions.TransactionProducer.send_batch)
     send_oneway = _waiting(transactions.TransactionProducer.send_oneway)
     request = _waiting(transactions.TransactionProducer.request)
@@ -351,6 +362,7 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
     def __init__(self, client: consumer.PushConsumer) -> None:
         self._client = client
 
+    add_hook = _calling(consumer.PushConsumer.add_hook)
     unsubscribe = _calling(consumer.PushConsumer.unsubscribe)
     positions = _calling(consumer.PushConsumer.positions)
     _subscribe = _calling(consumer.PushConsumer.subscribe)
@@ -373,6 +385,13 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
 
     def __iter__(self) -> Iterator[Delivery]:
         return self.messages()
+
+
+def _answering(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    return functools.wraps(function)(lambda *args, **kwargs: _loop_thread().run(function(*args, **kwargs)))
+
+
+lag = _answering(backlog.lag)
 
 
 async def _ask(iteration: AsyncIterator[T]) -> T:
