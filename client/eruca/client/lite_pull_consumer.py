@@ -136,7 +136,7 @@ class LitePullConsumer(LiteQueues):
         )
         chosen = ClientSettings.choose(settings, nameserver)
         super().__init__(group, reading, rebalance_interval, topic_metadata_check_interval, chosen)
-        self.auto_commit = auto_commit
+        self._auto_commit = auto_commit
         self._commit_interval = auto_commit_interval
         self._poll_timeout = poll_timeout
         self._threshold = pull_threshold_for_all
@@ -171,7 +171,7 @@ class LitePullConsumer(LiteQueues):
             self._reading,
             positions,
             self._cache,
-            auto=self.auto_commit,
+            auto=self._auto_commit,
             threshold=self._threshold,
             manner=self._manner,
             listeners=self._listeners,
@@ -224,6 +224,11 @@ class LitePullConsumer(LiteQueues):
             )
 
     @property
+    def auto_commit(self) -> bool:
+        """Whether asking for more says that what came before is consumed."""
+        return self._auto_commit
+
+    @property
     def is_running(self) -> bool:
         """Whether it is started and not stopped."""
         return self._owned is not None and not self._ended
@@ -239,7 +244,7 @@ class LitePullConsumer(LiteQueues):
 
     async def _keep_stored(self) -> None:
         while self._owned is not None:
-            await asyncio.sleep(self._commit_interval if self.auto_commit else PERSIST_INTERVAL)
+            await asyncio.sleep(self._commit_interval if self._auto_commit else PERSIST_INTERVAL)
             self._owned.store_positions()
 
     async def update_nameserver_address(self, nameserver: str | Sequence[str]) -> None:
@@ -369,7 +374,7 @@ class LitePullConsumer(LiteQueues):
     def _figures(self) -> dict[str, str]:
         limits, manner = self._reading.limits, self._manner
         return {
-            "autoCommit": str(self.auto_commit).lower(),
+            "autoCommit": str(self._auto_commit).lower(),
             "autoCommitIntervalMillis": str(round(self._commit_interval * 1000)),
             "brokerSuspendMaxTimeMillis": str(round(manner.hold * 1000)),
             "consumerTimeoutMillisWhenSuspend": str(round(manner.timeout * 1000)),
