@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test torture compat bench lint format types layers check lock clean
+.PHONY: help venv demo test torture compat bench reference lint format types layers check lock clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## make .venv and install the locked packages
 
@@ -41,6 +41,15 @@ compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (need
 
 bench: venv ## Apache RocketMQ and Eruca side by side, kept in docs/benchmarks.md (BENCH=--short: 4 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
+
+REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \
+	eruca.client.metrics eruca.client.selectors eruca.client.serializers eruca.client.telemetry \
+	eruca.spark_connector.source eruca.spark_connector.repeats eruca.spark_connector.errors \
+	eruca.standalone.cluster eruca.standalone.background eruca.standalone.pytest_plugin
+
+reference: venv ## the API reference from the docstrings, as pages in out/reference
+	@PYTHONWARNINGS=ignore $(BIN)/pdoc --docformat google --no-show-source --output-directory out/reference $(REFERENCE)
+	@echo "open out/reference/index.html"
 
 lint: venv ## ruff: style and format
 	@$(BIN)/ruff check .

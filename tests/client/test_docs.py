@@ -14,7 +14,7 @@ from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("client.md", "observability.md", "polling.md")
+PAGES = ("client.md", "coming-from.md", "observability.md", "polling.md")
 
 
 def examples() -> list[object]:
