@@ -53,6 +53,31 @@ async def test_every_member_is_told(desk: Desk) -> None:
     assert PUSH_RESET not in [pushed.code for pushed in bystander.pushed]
 
 
+async def test_of_one_named_queue_the_others_stay(desk: Desk) -> None:
+    """As mqadmin 5.3.3 asks with -q: by an offset and time 0, unforced, or by a time."""
+    await group_of_two_queues(desk)
+    member = await desk.consumer("g", "T")
+    for more, goes in (({"offset": 4}, 4), ({"offset": -1}, 0), ({"offset": 10}, 10), ({"timestamp": -1}, 10)):
+        answer = await desk.ask(RESET, {**request(0, force=False), "queueId": 0, **more})
+        assert (answer.code, table(answer.body)) == (0, {0: goes})
+        assert table((await member.received(PUSH_RESET))[0].body) == {0: goes}
+    for more in ({"queueId": 0, "offset": 11}, {"queueId": 7, "offset": 0}):
+        answer = await desk.ask(RESET, {**request(0, force=False), **more})
+        assert answer.code == 1 and answer.remark in (
+            "Target offset 11 not in consume queue range [0-10]",
+            "the topic T has no queue 7",
+        )
+    answer = await desk.ask(RESET, {**request(START + 320), "queueId": -1, "offset": -1})
+    assert table(answer.body) == {0: 3, 1: 0}, "without a queue, as ever"
+
+
+async def test_one_named_queue_of_a_group_that_is_offline_is_stored_here(desk: Desk) -> None:
+    await group_of_two_queues(desk)
+    answer = await desk.ask(RESET, {**request(0, force=False), "queueId": 0, "offset": 4})
+    assert (answer.code, table(answer.body)) == (0, {0: 4})
+    assert desk.broker.offsets.of("g", "T") == {0: 4, 1: 2}
+
+
 async def test_without_force_nobody_goes_forward(desk: Desk) -> None:
     await group_of_two_queues(desk)
     desk.commit("g", "T", 2, 1)

@@ -16,7 +16,7 @@ from eruca.broker.handlers.checks import audit
 from eruca.broker.services.resets import END, Place, plan
 from eruca.broker.state.clients import Member
 from eruca.protocol import api
-from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody
+from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody, TopicConfig
 from eruca.protocol.codes import ResponseCode, version_name
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.offsets import ConsumerStatus, ResetOffset
@@ -38,11 +38,18 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     """Let the online members of a group go on from a time; the new offset of each queue.
 
     Refused with 1 for an unknown topic, for a queue without a committed offset (groups that broadcast have none here)
-    and for a member that is too old; with 206 when nobody is online.
+    and for a member that is too old; with 206 when nobody is online. Of one queue that is named (5.x) the offset is
+    stored here, too, when nobody is online.
     """
     ask = call.header
-    table = await _new_offsets(broker, ask)
+    single = ask.queue_id is not None and ask.queue_id >= 0
+    table = await (_new_offset(broker, ask) if single else _new_offsets(broker, ask))
     group = broker.clients.consumer(ask.group)
+    if group is None and single:
+        for queue, offset in table.items():
+            broker.offsets.commit(ask.group, ask.topic, queue.queue_id, offset)
+        audit(call, "offsets_reset", group=ask.group, topic=ask.topic, queue_id=ask.queue_id, members=0)
+        return Reply(body=ResetOffsetBody(offset_table=table).encode())
     if group is None:
         raise Refused(
             ResponseCode.CONSUMER_NOT_ONLINE,
@@ -57,14 +64,38 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     return Reply(body=body.encode())
 
 
-async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
+def _known(broker: Broker, ask: ResetOffset) -> TopicConfig:
     config = broker.topics.get(ask.topic)
     if config is None:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"[reset-offset] reset offset failed, no topic in this broker. topic={ask.topic}",
         )
-    queues = range(config.write_queue_nums)
+    return config
+
+
+async def _new_offset(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
+    """Where one queue goes: to the offset that is asked for, else to the time."""
+    store, topic, queue_id = broker.store, ask.topic, ask.queue_id or 0
+    config = _known(broker, ask)
+    if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue {queue_id}")
+    least, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    if ask.offset is not None and ask.offset != -1:
+        offset = ask.offset
+        if not least <= offset <= end:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, f"Target offset {offset} not in consume queue range [{least}-{end}]"
+            )
+    elif ask.timestamp == END:
+        offset = end
+    else:
+        offset = await store.look(lambda there: there.offset_by_time(topic, queue_id, ask.timestamp))
+    return {MessageQueue(topic, broker.name, queue_id): offset}
+
+
+async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
+    queues = range(_known(broker, ask).write_queue_nums)
     if ask.timestamp == END:
         found = [broker.store.max_offset(ask.topic, queue_id) for queue_id in queues]
     else:

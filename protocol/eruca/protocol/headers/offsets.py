@@ -54,12 +54,17 @@ class TimestampReply(Header, kw_only=True):
 
 
 class ResetOffset(Header, kw_only=True):
-    """222 and 220: put a group back (or forward) to a time; -1 is the end."""
+    """222 and 220: put a group back (or forward) to a time; -1 is the end.
+
+    Of 5.x: ``queue_id`` (at least 0) is the only queue that is meant, ``offset`` (not -1) where it goes.
+    """
 
     topic: str
     group: str
     timestamp: Long
     is_force: bool
+    queue_id: Int | None = None
+    offset: Long | None = None
 
 
 class ConsumerStatus(Header, kw_only=True):
