@@ -94,10 +94,15 @@ async def test_a_pause_stops_pulls_but_not_what_was_pulled(lab: Lab) -> None:
         assert bodies(await poll(consumer, 5)) == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("auto_commit", [True, False])
-async def test_a_reset_by_mqadmin_is_felt(lab: Lab, auto_commit: bool) -> None:
+@pytest.mark.parametrize(("auto_commit", "assigned"), [(True, False), (False, False), (True, True)])
+async def test_a_reset_by_mqadmin_is_felt(lab: Lab, auto_commit: bool, assigned: bool) -> None:
     await fill(lab, 20)
-    async with lite(lab, auto_commit=auto_commit).subscribe("T") as consumer:
+    consumer = lite(lab, auto_commit=auto_commit)
+    if assigned:
+        consumer.assign(QUEUES)
+    else:
+        consumer.subscribe("T")
+    async with consumer:
         await poll(consumer, 20)
         await consumer.commit_sync()
         session = lab.puller.session
