@@ -100,6 +100,7 @@ class RequestCode(IntEnum):
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
+    GET_BROKER_HA_STATUS = 907
 
 
 class ResponseCode(IntEnum):

@@ -1,4 +1,4 @@
-"""The broker's figures (28, 315), and what an operator may have it delete (306, 329)."""
+"""The broker's figures (28, 315, 907), and what an operator may have it delete (306, 329)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         "earliestMessageTimeStamp": str(await earliest_time(broker.store)),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
+
+
+@routes.on(api.GET_BROKER_HA_STATUS)
+def replication(broker: Broker, call: Call[Empty]) -> Reply:
+    """How a master and its slaves stand, from either side (of RocketMQ 5)."""
+    status = broker.following.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
+    return Reply(body=status.encode())
 
 
 @routes.on(api.VIEW_BROKER_STATS_DATA)

@@ -59,6 +59,11 @@ from eruca.protocol.bodies.register import (
     RegisterBrokerBody,
     body_crc32,
 )
+from eruca.protocol.bodies.replication import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
 from eruca.protocol.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -127,6 +132,9 @@ __all__ = [
     "DelayOffsets",
     "GetConsumerStatusBody",
     "GroupList",
+    "HAClientRuntimeInfo",
+    "HAConnectionRuntimeInfo",
+    "HARuntimeInfo",
     "HeartbeatData",
     "KVConfig",
     "KVTable",

@@ -15,7 +15,9 @@ import structlog
 
 from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.frames import Frame, FrameReader, report
+from eruca.broker.services.replication.pace import Pace
 from eruca.broker.store import CopyRefused, Store
+from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 
 RETRY_AFTER = (0.5, 5.0)
@@ -44,6 +46,18 @@ class Following:
     def connected(self) -> bool:
         """Whether there is a connection to the master."""
         return self._link is not None
+
+    def status(self, now: int) -> HARuntimeInfo:
+        """How this slave stands at ``now``, in ms since 1970 (907); what its master has flushed it does not know."""
+        info = HAClientRuntimeInfo(
+            master_addr=self._address or "", max_offset=self._store.copying.end_offset, activated=self.connected
+        )
+        link, passed = self._link, asyncio.get_running_loop().time()
+        if link is not None:
+            info.last_read_timestamp = now - int((passed - link.heard_at) * 1000)
+            info.last_write_timestamp = now - int((passed - link.reported_at) * 1000)
+            info.transferred_byte_in_second = link.pace.per_second(passed)
+        return HARuntimeInfo(ha_client_runtime_info=info)
 
     def follow(self, address: str | None) -> None:
         """Learn the master's HA address from a nameserver; None and a configured address leave it as it is."""
@@ -119,6 +133,7 @@ class Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = loop.create_future()
         self.received = 0
+        self.pace = Pace()
         self.reason = "closed by the master"
         self._store = store
         self._copying = store.copying
@@ -126,7 +141,7 @@ class Link(asyncio.Protocol):
         self._silence = settings.ha_housekeeping_interval / 1000
         self._frames = FrameReader()
         self._reported = -1
-        self._heard_at = self._reported_at = loop.time()
+        self.heard_at = self.reported_at = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
@@ -155,7 +170,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Frames of the master's log."""
-        self._heard_at = asyncio.get_running_loop().time()
+        self.heard_at = asyncio.get_running_loop().time()
         try:
             for frame in self._frames.feed(data):
                 self._take(frame)
@@ -174,6 +189,7 @@ class Link(asyncio.Protocol):
         if frame.data:
             self._copying.append(frame.offset, frame.data)
             self.received += len(frame.data)
+            self.pace.add(len(frame.data), self.heard_at)
 
     # ------------------------------------------------------------------ reports
 
@@ -185,14 +201,14 @@ class Link(asyncio.Protocol):
     def _report(self, offset: int) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._reported = offset
-            self._reported_at = asyncio.get_running_loop().time()
+            self.reported_at = asyncio.get_running_loop().time()
             self._transport.write(report(offset))
 
     def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
-        if now - self._heard_at > self._silence:
+        if now - self.heard_at > self._silence:
             self._give_up("the master was silent for longer than haHousekeepingInterval")
-        elif now - self._reported_at > self._heartbeat:
+        elif now - self.reported_at > self._heartbeat:
             self._report(self._reported)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from eruca.broker.config import BrokerRole, StoreSettings
 from eruca.broker.services.replication.supply import Supply
 from eruca.broker.store import Store
+from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 from eruca.protocol.codes import ResponseCode
 
 Kept = bool | ResponseCode
@@ -91,6 +92,29 @@ class Slaves:
         """Whether a slave lacks less than haSlaveFallbehindMax."""
         least = self._store.copying.end_offset - self._settings.ha_slave_fallbehind_max
         return any(supply.acknowledged >= 0 and supply.acknowledged > least for supply in self.connected)
+
+    def status(self) -> HARuntimeInfo:
+        """How the slaves stand (907)."""
+        end, now = self._store.copying.end_offset, asyncio.get_running_loop().time()
+        least = end - self._settings.ha_slave_fallbehind_max
+        slaves = [
+            HAConnectionRuntimeInfo(
+                addr=supply.remote,
+                slave_ack_offset=supply.acknowledged,
+                diff=end - supply.acknowledged,
+                in_sync=supply.acknowledged >= 0 and supply.acknowledged > least,
+                transfer_from_where=supply.next,
+                transferred_byte_in_second=supply.pace.per_second(now),
+            )
+            for supply in sorted(self.connected, key=lambda each: each.remote)
+            if supply.remote
+        ]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=end,
+            in_sync_slave_nums=sum(slave.in_sync for slave in slaves),
+            ha_connection_info=slaves,
+        )
 
     def _heard(self, supply: Supply) -> None:
         self._news.set()

@@ -16,6 +16,7 @@ import structlog
 
 from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.frames import ReportReader, frame_head
+from eruca.broker.services.replication.pace import Pace
 from eruca.broker.store.copying import Copying
 from eruca.broker.store.segment import NotInMemory
 
@@ -57,7 +58,9 @@ class Supply(asyncio.Protocol):
         self._silence = settings.ha_housekeeping_interval / 1000
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
-        self._next = -1
+        self.next = -1
+        """Where what is sent next begins; -1 before the slave's first report."""
+        self.pace = Pace()
         self._paused = False
         """Whether the slave does not read as fast as it is sent to."""
         self._turn_over = False
@@ -106,7 +109,7 @@ class Supply(asyncio.Protocol):
         self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
         if now - self._heard_at > self._silence:
             self._give_up("it has not reported for longer than haHousekeepingInterval")
-        elif self._next >= 0 and now - self._sent_at > self._heartbeat and not self._paused and not self._is_closing():
+        elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self._paused and not self._is_closing():
             self._send(b"")
 
     # ------------------------------------------------------------------ reports
@@ -125,7 +128,7 @@ class Supply(asyncio.Protocol):
                 end=self._copying.end_offset,
             )
             return
-        if self._next < 0 and not self._begin(reported):
+        if self.next < 0 and not self._begin(reported):
             return
         self.acknowledged = reported
         self._heard(self)
@@ -138,7 +141,7 @@ class Supply(asyncio.Protocol):
                 "it asks for messages that were deleted here: empty its store", reported=reported, begin=start
             )
             return False
-        self._next = start
+        self.next = start
         self.skipped = 0 if reported else start
         log.info("slave_follows", remote=self.remote, reported=reported, start=start)
         return True
@@ -157,10 +160,10 @@ class Supply(asyncio.Protocol):
     def pump(self) -> None:
         """Send what is there."""
         for _ in range(FRAMES_A_TURN):
-            if self._next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
+            if self.next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
                 return
             try:
-                data = self._copying.take(self._next, self._batch)
+                data = self._copying.take(self.next, self._batch)
             except NotInMemory:
                 self._read_cold()
                 return
@@ -176,18 +179,19 @@ class Supply(asyncio.Protocol):
         self.pump()
 
     def _check_there(self) -> None:
-        if self._next < self._copying.begin_offset:
-            self._give_up("it was so slow that what it must get next was deleted: empty its store", next=self._next)
+        if self.next < self._copying.begin_offset:
+            self._give_up("it was so slow that what it must get next was deleted: empty its store", next=self.next)
 
     def _send(self, data: memoryview | bytes) -> None:
         assert self._transport is not None
-        self._transport.writelines((frame_head(self._next, len(data)), data))
-        self._next += len(data)
+        self._transport.writelines((frame_head(self.next, len(data)), data))
+        self.next += len(data)
         self._sent_at = asyncio.get_running_loop().time()
+        self.pace.add(len(data), self._sent_at)
 
     def _read_cold(self) -> None:
         loop = asyncio.get_running_loop()
-        work = partial(self._copying.take, self._next, COLD_READ, wait=True)
+        work = partial(self._copying.take, self.next, COLD_READ, wait=True)
         self._reading = loop.run_in_executor(None, work)
         self._reading.add_done_callback(self._came)
 
