@@ -129,6 +129,40 @@ def test_a_full_file_is_followed_by_another_that_begins_at_its_end(tmp_path: Pat
     assert files[1].begin_time == files[0].end_time + 1000
 
 
+KEYED = [(number * 7 % 13, number * 100, 1_000 + number) for number in range(1, 101)]
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> tuple[IndexFile, bytes]:
+    """A file with 20 entries that are on the disk and 80 that came later; and what was on the disk."""
+    file = IndexFile(tmp_path / "20231114221320000", 10, 120)
+    file.put(KEYED[:20])
+    synced = bytes(file.map)
+    file.put(KEYED[20:])
+    return file, synced
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the slots", "the entries", "half of the entries"])
+@pytest.mark.parametrize("offset", [500, 2001, 2500, 100_000])
+def test_after_a_crash_all_slots_are_right(crashed: tuple[IndexFile, bytes], lost: str, offset: int) -> None:
+    """Whatever of what came after the last flush reached the disk, the file is as one that was made of what is left."""
+    file, synced = crashed
+    slots, later = 40, file.entries_at + 21 * 20
+    if lost == "the slots":
+        file.map[slots : file.entries_at] = synced[slots : file.entries_at]
+    elif lost != "nothing":
+        begin = later if lost == "the entries" else later + 9 * 20
+        file.map[begin:] = bytes(len(file.map) - begin)
+    file.cut(offset, synced=2001)
+    left = [entry for entry in KEYED if entry[1] < offset]
+    left = left[: {"the entries": 20, "half of the entries": 29}.get(lost, 100)]
+    assert (file.count, file.end_offset) == (len(left) + 1, left[-1][1])
+    for value in range(13):
+        assert [at for at, _ in file.chain(value)] == [at for key, at, _ in reversed(left) if key == value]
+    assert file.used_slots == len({value % 10 for value, _, _ in left})
+    assert not any(file.map[file.entries_at + 20 * file.count :])
+
+
 def test_rollbacks_are_not_indexed(tmp_path: Path, clock: Clock) -> None:
     store = opened(tmp_path, clock)
     put(store, "T", 0, b"x", b"KEYS\x01k", sys_flag=TRANSACTION_ROLLBACK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Got, PutStatus, Store
-from eruca.broker.store.segment import NotInMemory, Segment
+from eruca.broker.store.segment import NotInMemory, Segment, Unflushed, flush_files
 from tests.support.stores import HOST, bodies, put, small_config
 
 
@@ -171,6 +172,50 @@ async def test_units_and_mark_are_written_in_time(tmp_path: Path) -> None:
         pytest.fail("no checkpoint was written")
     assert (tmp_path / "consumequeue/T/0" / ("0" * 20)).stat().st_size == 400
     await ended(store)
+
+
+async def test_senders_do_not_wait_while_many_queues_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of consume queues have a thread of their own."""
+    flushing, go_on = threading.Event(), threading.Event()
+
+    def slow(files: Unflushed) -> None:
+        flushing.set()
+        assert go_on.wait(20)
+        flush_files(files)
+
+    store = await started(
+        tmp_path,
+        flush_disk_type="SYNC_FLUSH",
+        flush_interval_consume_queue=1,
+        flush_consume_queue_thorough_interval=1,
+    )
+    monkeypatch.setattr("eruca.broker.store.rhythm.flush_files", slow)
+    put(store, "T", 0, b"first")
+    assert await asyncio.to_thread(flushing.wait, 20)
+    put(store, "T", 0, b"second")
+    durable = store.durable(store.figures().max_offset)
+    assert durable is not None and await durable
+    go_on.set()
+    await ended(store)
+
+
+def test_many_files_are_flushed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / str(number) for number in range(200)]
+    for path in paths:
+        path.write_bytes(b"x")
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", flushed.append)
+    flush_files(Unflushed({*map(str, paths), str(tmp_path / "dropped meanwhile")}, {str(tmp_path)}))
+    assert len(flushed) == 200
+
+    def broken(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        flush_files(Unflushed(set(map(str, paths)), set()))
 
 
 async def test_stopping_leaves_no_thread(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from eruca.broker.store import GetStatus, Got, PutStatus, Store
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
+from eruca.broker.store.segment import Segment
 from tests.support.stores import HOST, Clock, bodies, put, small_config
 
 HOUR = 3_600_000
@@ -113,6 +115,58 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     assert store.drop_expired_queues() == 1
     assert store.topics() == {"T"}
     store.close()
+
+
+def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    store = Store(small_config(tmp_path), clock)
+    store.open()
+    for _ in range(10):
+        put(store, "T", 0, bytes(3000))
+    store.drain()
+    files = sorted((tmp_path / "commitlog").iterdir())
+    for path in files[:3]:
+        os.utime(path, (clock.now / 1000 - 80 * 3600,) * 2)
+    unlink = Segment.unlink
+
+    def stubborn(segment: Segment) -> None:
+        if segment.path == files[1]:
+            raise OSError(1, "Operation not permitted")
+        unlink(segment)
+
+    monkeypatch.setattr(Segment, "unlink", stubborn)
+    with pytest.raises(OSError, match="not permitted"):
+        store.clean(by_hand=True)
+    assert sorted((tmp_path / "commitlog").iterdir()) == files[1:]
+    assert store.figures().min_offset == int(files[1].name)
+    assert bodies(store, "T", 0) == [bytes(3000)] * (10 - store.min_offset("T", 0))
+    monkeypatch.undo()
+    assert store.clean(by_hand=True) == 2
+    assert sorted((tmp_path / "commitlog").iterdir()) == files[3:]
+    store.close()
+
+
+def test_a_dropped_topic_does_not_come_back_after_a_kill(tmp_path: Path) -> None:
+    """The mark counts its units no more, so that the queues are not built again from the log."""
+    store = Store(small_config(tmp_path / "store"))
+    store.open()
+    for topic in ("T", "U"):
+        for number in range(30):
+            put(store, topic, number % 3, b"x")
+    store.drain()
+    store.persist()
+    put(store, "T", 0, b"after the mark")
+    put(store, "U", 0, b"after the mark")
+    store.drain()
+    store.persist(sync=False)
+    assert store.drop_topic("T") == 3
+    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    store.close()
+    killed = Store(small_config(tmp_path / "killed"))
+    report = killed.open()
+    assert (report.clean, report.notes) == (False, [])
+    assert killed.topics() == {"U"} and len(bodies(killed, "U", 0)) == 11
+    killed.close()
 
 
 def test_past_the_warning_mark_sends_are_refused_and_reads_go_on(tmp_path: Path) -> None:

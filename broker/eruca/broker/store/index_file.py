@@ -22,6 +22,8 @@ _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
 _EMPTY = b"\0\0\0\0"
 _WINDOW = 1 << 20
+_EMPTY_SECTOR = 480
+"""So many zeros are in no entries, but in every sector of 512 bytes that was never written."""
 _TOGETHER = 64
 MAX_SECONDS = 0x7FFFFFFF
 
@@ -220,8 +222,10 @@ class IndexFile:
         self.write_header()
 
     def _first_from(self, offset: int) -> int:
-        """The first entry at or after a commit log offset, by halving."""
-        low, high = 1, self.count
+        """The first entry at or after a commit log offset, or that did not reach the disk: its sector is empty then."""
+        end = self.entries_at + 20 * self.count
+        lost = self.map.find(bytes(_EMPTY_SECTOR), self.entries_at + 20, end)
+        low, high = 1, self.count if lost < 0 else (lost - self.entries_at) // 20
         while low < high:
             middle = (low + high) // 2
             if self.entry(middle)[1] < offset:

@@ -25,7 +25,7 @@ log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
 _QUEUES_AT_ONCE = 256
 _LOOKED_AT_TOGETHER = 64
-_REST = 20
+_REST = 50
 """Writing out takes one part in so many of the loop's time at most: with very many queues it comes more rarely."""
 _PAGE = 4096
 
@@ -168,11 +168,11 @@ class Rhythm:
 
     async def _write_out(self, *, sync: bool) -> float:
         """Write out and mark; the seconds that the loop was busy with it."""
+        if self._upkeep.is_marked and not sync:
+            return 0.0
         begin = time.perf_counter()
         covered, moment = self._upkeep.begin()
         took = time.perf_counter() - begin
-        if covered[0] == self._upkeep.mark.written and not sync:
-            return took
         done = False
         while not done:
             begin = time.perf_counter()

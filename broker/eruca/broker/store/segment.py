@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ _SMALL_WINDOW = 64 << 10
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _PAGE = mmap.PAGESIZE
 _SIDE_BY_SIDE = 8
+_MANY = 64
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -171,17 +173,18 @@ def flush_files(unflushed: Unflushed) -> None:
     Raises:
         OSError: one of them cannot be flushed.
     """
-    if len(unflushed.files) + len(unflushed.folders) < _SIDE_BY_SIDE * 4:
-        for path in unflushed.files:
-            _flush_file(path)
-        for folder in unflushed.folders:
-            _flush_folder(folder)
-        return
-    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="store-sync") as threads:
-        for _ in threads.map(_flush_file, unflushed.files):
-            pass
-        for _ in threads.map(_flush_folder, unflushed.folders):
-            pass
+    for paths, flush in ((list(unflushed.files), _flush_file), (list(unflushed.folders), _flush_folder)):
+        if len(paths) < _MANY:
+            _flush_each(paths, flush)
+            continue
+        with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="store-sync") as threads:
+            for done in [threads.submit(_flush_each, paths[n::_SIDE_BY_SIDE], flush) for n in range(_SIDE_BY_SIDE)]:
+                done.result()
+
+
+def _flush_each(paths: list[str], flush: Callable[[str], None]) -> None:
+    for path in paths:
+        flush(path)
 
 
 def _flush_file(path: str) -> None:

@@ -65,6 +65,11 @@ class Upkeep:
 
     # ---- writing out
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether nothing came since the mark was written."""
+        return self._dispatch.position == self.mark.written
+
     def begin(self) -> tuple[Covered, int]:
         """What a write-out begun now covers, and the store time of the newest message."""
         units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in self._queues.queues.values())
