@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -50,7 +51,17 @@ async def test_running_information(lab: Lab, seen: Seen) -> None:
     assert {each.topic for each in info.subscription_set} == {"T", "%RETRY%g"}
     assert len(info.mq_table) == 5
     queue = info.mq_table[MessageQueue("T", "broker-a", 1)]
-    assert queue.last_pull_timestamp > 0 and not queue.droped
+    assert queue.last_pull_timestamp > 0 and not queue.droped and not queue.locked
+    assert abs(queue.last_consume_timestamp - time.time() * 1000) < 60_000
+
+
+async def test_running_information_of_an_ordered_member(lab: Lab, seen: Seen) -> None:
+    """Its queues are locked, else operators are told that it cannot lock them."""
+    await lab.send("T", b"x")
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T") as consumer:
+        header = ConsumerRunningInfoOf(consumer_group="g", client_id=client_id(consumer))
+        info = ConsumerRunningInfo.decode(await ask(lab, api.GET_CONSUMER_RUNNING_INFO, header))
+    assert info.mq_table and all(each.locked and each.last_lock_timestamp for each in info.mq_table.values())
 
 
 @pytest.mark.parametrize(

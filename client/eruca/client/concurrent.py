@@ -88,6 +88,7 @@ class Concurrent:
         pace = self._pace
         pace.runs += 1
         pace.run_seconds += work.took
+        run.consumed_at = work.began + work.took
         if isinstance(outcome, Later):
             if work.error is not None:
                 log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)

@@ -386,7 +386,8 @@ class PushConsumer(Asking):
     async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
         """What this consumer is doing (307)."""
         readers = self._ownership.readers if self._ownership is not None else {}
-        return report.running_info(self, readers.values(), self._settings.nameserver_list(), with_stacks)
+        held = self._processing.held if isinstance(self._processing, ordered.Orderly) else None
+        return report.running_info(self, readers.values(), self._settings.nameserver_list(), with_stacks, held)
 
     async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
         """Let the listener have one message, outside all queues (309)."""

@@ -31,7 +31,17 @@ class Limits:
 class InFlight:
     """The messages of ``queue`` under way; reading went up to ``next_offset``."""
 
-    __slots__ = ("_order", "_pending", "dropped", "generation", "made_room", "next_offset", "queue", "size")
+    __slots__ = (
+        "_order",
+        "_pending",
+        "consumed_at",
+        "dropped",
+        "generation",
+        "made_room",
+        "next_offset",
+        "queue",
+        "size",
+    )
 
     def __init__(self, queue: MessageQueue, start: int) -> None:
         self.queue = queue
@@ -39,6 +49,8 @@ class InFlight:
         self.next_offset = start
         self.dropped = False
         self.size = 0
+        self.consumed_at = 0.0
+        """When a listener ended last, or the run began, as whoever owns the run says."""
         self.made_room: Callable[[], None] | None = None
         """Whom to call when there is room again; set while somebody waits for it."""
         self._pending: dict[int, int] = {}

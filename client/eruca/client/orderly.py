@@ -185,6 +185,7 @@ class Orderly:
             pace = self._handling.paces[line.run.queue.topic]
             pace.runs += 1
             pace.run_seconds += work.took
+            work.run.consumed_at = work.began + work.took
             if work.outcome is None or isinstance(work.outcome, Decision):
                 self._consumed(line, work)
                 self._end(line)

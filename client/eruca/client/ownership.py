@@ -16,6 +16,7 @@ from eruca.client import brokers
 from eruca.client.assign import Strategy
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
 from eruca.client.inflight import InFlight, Limits
+from eruca.client.listeners import clock
 from eruca.client.log import log
 from eruca.client.orderly import Orderly
 from eruca.client.pace import Paces
@@ -233,10 +234,12 @@ class Ownership:
         return await brokers.max_offset(self._session, queue)
 
     def _begin(self, queue: MessageQueue, offset: int) -> None:
+        run = InFlight(queue, offset)
+        run.consumed_at = clock()
         self.readers[queue] = Reader(
             self._session,
             self._group,
-            InFlight(queue, offset),
+            run,
             self._subscriptions[queue.topic],
             self._reading.limits,
             self._reading.pull_batch,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from eruca.client.listeners import Decision, Work, clock
 from eruca.client.reading import Reads
+from eruca.client.session import now_ms
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
@@ -23,6 +24,7 @@ from eruca.protocol.bodies import (
     SubscriptionData,
 )
 from eruca.protocol.codes import VERSION, version_name
+from eruca.protocol.queues import MessageQueue
 
 if TYPE_CHECKING:
     from eruca.client.consumer import PushConsumer
@@ -39,12 +41,16 @@ def consume_from_where(start: str | int) -> ConsumeFromWhere:
 
 
 def running_info(
-    consumer: PushConsumer, readers: Iterable[Reads], nameservers: Iterable[str], with_stacks: bool
+    consumer: PushConsumer,
+    readers: Iterable[Reads],
+    nameservers: Iterable[str],
+    with_stacks: bool,
+    held: Callable[[MessageQueue], bool] | None = None,
 ) -> ConsumerRunningInfo:
-    """The state of a consumer; ``with_stacks`` adds where its threads are."""
+    """The state of a consumer; ``with_stacks`` adds where its threads are, ``held`` says which queues are locked."""
     return ConsumerRunningInfo(
         jstack=_stacks() if with_stacks else None,
-        mq_table={reader.run.queue: _queue_info(reader) for reader in readers},
+        mq_table={reader.run.queue: _queue_info(reader, held) for reader in readers},
         properties={
             "PROP_NAMESERVER_ADDR": ";".join(nameservers),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
@@ -84,8 +90,9 @@ def active_info(
     )
 
 
-def _queue_info(reader: Reads) -> ProcessQueueInfo:
+def _queue_info(reader: Reads, held: Callable[[MessageQueue], bool] | None = None) -> ProcessQueueInfo:
     run = reader.run
+    locked = held is not None and held(run.queue)
     waits = len(run) > 0
     return ProcessQueueInfo(
         cached_msg_count=len(run),
@@ -95,6 +102,9 @@ def _queue_info(reader: Reads) -> ProcessQueueInfo:
         commit_offset=run.position if run.to_store is None else run.to_store,
         droped=run.dropped,
         last_pull_timestamp=reader.last_pull,
+        last_consume_timestamp=now_ms() - int((clock() - run.consumed_at) * 1000) if run.consumed_at else 0,
+        locked=locked,
+        last_lock_timestamp=now_ms() if locked else 0,
     )
 
 
