@@ -18,9 +18,15 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
 
 
 def test_the_examples_run(
-    spark: SparkSession, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    topic: Topic,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic.fill(10)
+    monkeypatch.setenv("MQ_ACCESS_KEY", "the-account")
+    monkeypatch.setenv("MQ_SECRET_KEY", "its-secret")
     names: dict[str, Any] = {}
 
     for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):

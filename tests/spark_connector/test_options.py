@@ -55,7 +55,7 @@ def test_one_way_to_choose_topics() -> None:
     ("options", "sentence"),
     [
         ({"startingofset": "latest"}, "has no option startingofset: did you mean startingOffsets?"),
-        ({"path": "/x"}, "has no option path: there are arrowBatchRows"),
+        ({"path": "/x"}, "has no option path: there are accessKey"),
         ({"minpartitions": "0"}, 'The option minPartitions="0" cannot be read: 1 or more is expected.'),
         ({"pullbatchsize": "many"}, 'The option pullBatchSize="many" cannot be read: a whole number is expected.'),
         ({"failondataloss": "yes"}, "true or false is expected"),

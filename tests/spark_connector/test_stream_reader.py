@@ -13,6 +13,7 @@ from eruca.client import MessageQueue
 from eruca.client.sync import PullConsumer
 from eruca.spark_connector import cluster as questions
 from eruca.spark_connector import link
+from eruca.spark_connector.access import Access
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.positions import StreamOffset, write_positions
@@ -108,7 +109,8 @@ def test_the_offset_of_a_time_is_the_first_message_from_then_on(topic: Topic, li
     assert len(times) == 30
 
     def found(timestamp: int) -> int | None:
-        return line.ask(topic.name_server, lambda consumer: questions.offset_from(consumer, queue, timestamp))
+        access = Access(name_server=topic.name_server)
+        return line.ask(access, lambda consumer: questions.offset_from(consumer, queue, timestamp))
 
     for timestamp in {time + around for time in times for around in (-1, 0, 1)}:
         assert found(timestamp) == next((place for place, time in enumerate(times) if time >= timestamp), None)

@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[QueuePartition]:
         """The plan. Raises SourceError."""
-        ranges = link.this_process().ask(self._options.name_server, self._plan)
+        ranges = link.this_process().ask(self._options.access, self._plan)
         return plan_partitions(ranges, self._options, self._parallelism)
 
     async def _plan(self, consumer: PullConsumer) -> list[Range]:

@@ -134,6 +134,7 @@ class Ending:
     async def _is_there(self, half: Half) -> bool:
         """Whether the real message is in the broker's index."""
         topic = half.queue.topic
+        stored = self._session.names.to_broker(topic)
         ask = QueryMessage(
             topic=topic,
             key=half.key,
@@ -150,7 +151,7 @@ class Ending:
                 return False
             raise
         # Apache compares the hash of the key alone.
-        return any((each.topic, each.unique_key) == (topic, half.key) for each in decode_records(answer.body))
+        return any((each.topic, each.unique_key) == (stored, half.key) for each in decode_records(answer.body))
 
 
 def _gone(half: Half) -> SinkError:

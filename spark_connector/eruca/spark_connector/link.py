@@ -14,10 +14,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from eruca.client import ClientSettings, PullConsumer
+from eruca.client import PullConsumer
 from eruca.client.errors import ClientError
 from eruca.protocol.errors import Refused
 from eruca.remoting import run
+from eruca.spark_connector.access import Access
 from eruca.spark_connector.errors import SourceError
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class Link:
 
     def __init__(self) -> None:
         self._ready = threading.Event()
-        self._consumers: dict[str, PullConsumer] = {}
+        self._consumers: dict[Access, PullConsumer] = {}
         self._thread = threading.Thread(target=lambda: run(self._live()), name="eruca-spark", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -41,28 +42,28 @@ class Link:
         for consumer in self._consumers.values():
             await consumer.stop()
 
-    async def _consumer(self, name_server: str) -> PullConsumer:
-        consumer = self._consumers.get(name_server)
+    async def _consumer(self, access: Access) -> PullConsumer:
+        consumer = self._consumers.get(access)
         if consumer is None:
-            consumer = PullConsumer(settings=ClientSettings(nameserver=name_server))
-            self._consumers[name_server] = consumer
-            await consumer.start()
+            consumer = PullConsumer(settings=access.settings)
+            await consumer.start()  # waits for nothing, so nobody else makes one meanwhile
+            self._consumers[access] = consumer
         return consumer
 
-    def begin(self, name_server: str, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> Future[T]:
+    def begin(self, access: Access, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> Future[T]:
         """Start ``work`` with the consumer of that cluster; its errors come as SourceError."""
 
         async def job() -> T:
             try:
-                return await work(await self._consumer(name_server))
+                return await work(await self._consumer(access))
             except (ClientError, Refused) as error:
                 raise SourceError(str(error)) from error
 
         return asyncio.run_coroutine_threadsafe(job(), self._loop)
 
-    def ask(self, name_server: str, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> T:
+    def ask(self, access: Access, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> T:
         """``begin``, and wait for the end."""
-        return self.begin(name_server, work).result()
+        return self.begin(access, work).result()
 
     def close(self) -> None:
         """End the thread and its connections. Calling it twice does no harm."""

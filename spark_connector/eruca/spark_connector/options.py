@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from eruca.spark_connector import access
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.positions import Positions, read_assignment, read_positions
 from eruca.spark_connector.values import duration, flag, group, milliseconds, number, read_values, text
@@ -23,10 +24,9 @@ STRATEGIES: Final = ("error", "latest")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(access.Access):
     """What one source was asked for; ``None`` means not given. Times are ms since 1970, durations ms."""
 
-    name_server: str
     subscribe: tuple[str, ...] = ()
     subscribe_pattern: str | None = None
     assign: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
@@ -75,6 +75,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     Raises BadOption for an unknown name, a value that cannot be read, and combinations that contradict themselves.
     """
     values = read_values(given, READERS, "source")
+    access.check_access(values)
     values.setdefault("starting_offsets", "latest" if streaming else "earliest")
     _check(values, streaming)
     return Options(**values)
@@ -162,7 +163,7 @@ def _json(text: str) -> Any:
 
 
 READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    "nameServer": ("name_server", text),
+    **access.READERS,
     "subscribe": ("subscribe", _topics),
     "subscribePattern": ("subscribe_pattern", _pattern),
     "assign": ("assign", _assignment),

@@ -42,12 +42,12 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
         if puller is not None:
             puller.stop()
 
-    coming = line.begin(options.name_server, pull)
+    coming = line.begin(options.access, pull)
     try:
         while True:
             chunks, more = coming.result()
             if more:
-                coming = line.begin(options.name_server, pull)
+                coming = line.begin(options.access, pull)
             if chunks:
                 batch = decoder.decode(chunks)
                 if batch.num_rows:
@@ -56,7 +56,7 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
                 return
     finally:
         coming.cancel()
-        line.begin(options.name_server, stop)  # not waited for: this may run when the process ends
+        line.begin(options.access, stop)  # not waited for: this may run when the process ends
 
 
 def _wanted_tags(options: Options) -> frozenset[str] | None:

@@ -196,7 +196,7 @@ class Outbox(Generic[T]):
         """Start ``work``; waits for the oldest while too many are under way. Raises what they raise."""
         if len(self._under_way) >= self._options.send_pipeline:
             self.results.append(self._under_way.popleft().result())
-        self._under_way.append(self._link.begin(self._options.name_server, work))
+        self._under_way.append(self._link.begin(self._options.access, work))
 
     def finish(self) -> list[T]:
         """Wait for all; their results in order. Raises what they raise."""

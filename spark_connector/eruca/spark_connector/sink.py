@@ -59,7 +59,7 @@ class _Task:
         self._options = options
         self._origin = origin
         self._link = link.this_process()
-        self._post = self._link.ask(options.name_server, self._open)
+        self._post = self._link.ask(options.access, self._open)
         self._encoder = Encoder(options, origin, self._choose)
 
     async def _open(self, consumer: PullConsumer) -> Post:
@@ -68,7 +68,7 @@ class _Task:
     def _choose(self, topic: str, key: Any, queue_id: int | None, broker: str | None) -> Any:
         if key is None and queue_id is None:
             return None
-        return self._link.ask(self._options.name_server, lambda _: self._post.choose(topic, key, queue_id, broker))
+        return self._link.ask(self._options.access, lambda _: self._post.choose(topic, key, queue_id, broker))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Store all rows."""
@@ -88,7 +88,7 @@ class _Task:
 
     def write_halves(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
         """Store all rows as half messages, and the list of them."""
-        origin, server = self._origin, self._options.name_server
+        origin, server = self._origin, self._options.access
         markers = self._link.ask(server, self._markers)
         if self._link.ask(server, lambda _: markers.find(origin.epoch)) is not None:
             for _ in batches:  # Spark wants them to be read
@@ -148,7 +148,7 @@ def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
             await _drop(markers, ending, [offset for offset in lists if offset not in marker.lists])
         await _finish(markers, ending, marker, again=again)
 
-    link.this_process().ask(options.name_server, commit)
+    link.this_process().ask(options.access, commit)
 
 
 async def _finish(markers: Markers, ending: Ending, marker: Marker, *, again: bool) -> None:
@@ -177,7 +177,7 @@ def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     async def drop(consumer: PullConsumer) -> None:
         await _drop(Markers(consumer, options, told[0].origin.write), Ending(consumer, options), lists)
 
-    link.this_process().ask(options.name_server, drop)
+    link.this_process().ask(options.access, drop)
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -15,8 +15,9 @@ from typing import Final
 from pyspark.sql.types import StructType
 
 from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
+from eruca.spark_connector import access
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.values import Readers, flag, group, milliseconds, number, read_values, text
+from eruca.spark_connector.values import Readers, flag, group, milliseconds, number, read_values
 
 AT_LEAST_ONCE: Final = "at-least-once"
 TRANSACTIONAL: Final = "transactional"
@@ -43,10 +44,9 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinkOptions:
+class SinkOptions(access.Access):
     """What one sink was asked for; ``None`` means not given. Durations in ms."""
 
-    name_server: str
     topic: str | None = None
     delivery: str = AT_LEAST_ONCE
     idempotent: bool = True
@@ -70,6 +70,7 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
     """The options of a sink; ``given`` may spell the names in any case. Raises BadOption."""
     ours = {name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}
     values = read_values(ours, SINK_READERS, "sink")
+    access.check_access(values)
     options = SinkOptions(**values)
     if streaming and options.write_id is not None:
         raise BadOption("The option writeId is for df.write: a stream is known by the id in its checkpoint.")
@@ -151,7 +152,7 @@ def _size(given: str) -> int:
 
 
 SINK_READERS: Final[Readers] = {
-    "nameServer": ("name_server", text),
+    **access.READERS,
     "topic": ("topic", _topic),
     "delivery": ("delivery", _delivery),
     "idempotent": ("idempotent", flag),

@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze the end of the query."""
         self._target = link.this_process().ask(
-            self._options.name_server, lambda consumer: cluster.latest(consumer, self._options)
+            self._options.access, lambda consumer: cluster.latest(consumer, self._options)
         )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -79,11 +79,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = StreamOffset.from_json(start)
         line = link.this_process()
         if since is None:
-            end = line.ask(self._options.name_server, lambda consumer: self._plan_first(consumer, _most(limit)))
+            end = line.ask(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
         else:
             self._report(since.queues)
             latest = self._target if self._target is not None else self._look()
-            began = line.ask(self._options.name_server, lambda consumer: self._find_began(consumer, since, latest))
+            began = line.ask(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
             following = next_end(since, began, latest, _most(limit))
             if following is None or self._waits_for_more(following, since, limit):
                 return start
@@ -137,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = time.monotonic()
         if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
             self._latest = link.this_process().ask(
-                self._options.name_server,
+                self._options.access,
                 lambda consumer: cluster.latest_in_reach(consumer, self._options, self._latest),
             )
             self._latest_at = time.monotonic()
@@ -163,7 +163,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or early or not moved:
             return
         try:
-            link.this_process().ask(self._options.name_server, lambda consumer: cluster.commit(consumer, group, moved))
+            link.this_process().ask(self._options.access, lambda consumer: cluster.commit(consumer, group, moved))
             self._reported = (dict(done), now)
         except SourceError as error:
             self._reported = (before, now)
