@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eruca.client.inflight import InFlight, Limits
@@ -103,6 +103,7 @@ def test_who_ends_late_for_a_dropped_run_changes_nothing() -> None:
     assert new.generation > old.generation
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60).flatmap(lambda count: st.permutations(range(count))))
 def test_the_position_is_the_least_that_is_not_done(order: Sequence[int]) -> None:
     run = run_from(0, range(len(order)))
