@@ -7,6 +7,7 @@ messages itself. Invariant: a stop that ended has left everything that was ackno
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -244,6 +245,7 @@ async def serve(app: BrokerApp) -> None:
         loop.add_signal_handler(number, end.set)
     supervisor = Supervisor(os.environ)
     await app.start()
+    gc.freeze()  # what is there now stays: a full collection that looked through it would hold up everything for long
     nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
     print(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}", flush=True)
     supervisor.ready(f"listening on {app.address}")
