@@ -15,7 +15,8 @@ help: ## list these commands
 
 venv: $(INSTALLED) ## make .venv and install the locked packages
 
-$(INSTALLED): requirements.lock pyproject.toml
+# Eruca is installed again when the broker's native step changes, which that compiles.
+$(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard broker/eruca/broker/store/c/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Eruca needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "[1/3] virtual environment in $(VENV)"

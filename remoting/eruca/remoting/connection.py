@@ -272,8 +272,11 @@ class Connection(asyncio.Protocol):
         reader, dispatch = self.reader, self._router.dispatch
         if not self._seen_first:
             self._look_at_first(data)
-        express = None if self._accepting is not None else self._router.express
+        short = None if self._accepting is not None else self._router.express
+        one, many = short or (None, None)
         out = self._out
+        if many is not None:
+            at = many(self, data, at)
         while True:
             if size - at >= 8:
                 length, word = _prefix(data, at)
@@ -286,11 +289,13 @@ class Connection(asyncio.Protocol):
             serialization = word >> 24
             header = data[at + 8 : body_at]
             at = end
-            done = express(self, serialization, header, data, body_at, end) if express is not None else None
+            done = one(self, serialization, header, data, body_at, end) if one is not None else None
             if isinstance(done, bytes):
                 if done:
                     out.append(done)
                     self._out_size += len(done)
+                if many is not None:
+                    at = many(self, data, at)
                 continue
             head = done if done is not None else reader.read(serialization, header)
             if head.flag & frame.RESPONSE_FLAG:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -100,10 +100,16 @@ Guard = Callable[[Call[Any]], None]
 """Looks at each request before its handler; refuses it by raising Refused."""
 
 
-Express = Callable[["Connection", int, bytes, bytes, int, int], "bytes | frame.Head[Any] | None"]
-"""A short way for the commonest of requests, tried before the ordinary one: given connection, serialization, header,
-and the buffer with the frame's body from one place to another. Its answer: the whole frame to send (empty for none),
-the header where it had to read it, or None; with the latter two the request takes the ordinary way."""
+class Express(NamedTuple):
+    """A short way for the commonest of requests, tried before the ordinary one."""
+
+    one: Callable[[Connection, int, bytes, bytes, int, int], bytes | frame.Head[Any] | None]
+    """Given connection, serialization, header, and the buffer with the frame's body from one place to another. Its
+    answer: the whole frame to send (empty for none), the header where it had to read it, or None; with the latter two
+    the request takes the ordinary way."""
+    many: Callable[[Connection, bytes, int], int] | None = None
+    """Given connection, buffer and a place where a frame begins: handles and answers the frames from there on that
+    ``one`` would, as many as it can, and tells where it stopped; None where there is nothing quicker than ``one``."""
 
 
 class Routes(Generic[S]):

@@ -4,13 +4,13 @@ Owns what was learned of such forms: where their messages go and how they are an
 takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
 header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Intake.forget``).
 Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered, and where the
-disk is waited for, not before it is there.
+disk is waited for, not before it is there. Where the native step is there (``store.native``) it takes the forms that
+are known, many messages at once, and leaves the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.send import judge
 from eruca.broker.services.replication.slaves import Kept
+from eruca.broker.store import native
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
-from eruca.protocol.cuts import Values, binary_head, cut_binary, cut_json, json_head
+from eruca.protocol.cuts import Binary, Json, Values, binary_head, cut_binary, cut_json, json_head
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
@@ -33,11 +34,11 @@ _CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
 
 class Form(NamedTuple):
-    """What all headers of one form have in common."""
+    """What all headers of one form have in common; ``native.sends`` knows the fields by their places."""
 
-    take: Callable[[bytes], Values | None]
-    topic: str
-    queue_id: int
+    cut: Json | Binary
+    queue: tuple[str, int]
+    """Topic and queue id."""
     flag: int
     sys_flag: int
     reconsume_times: int
@@ -45,12 +46,20 @@ class Form(NamedTuple):
     replies: Replies
 
 
-class Replies(dict[tuple[int, int], bytes]):
-    """Whole answers to sends to one queue, as templates, by the lengths of opaque and queue offset.
+class Template(NamedTuple):
+    """A whole answer but for opaque, commit log offset and queue offset: once to be filled by ``%``, once with anything
+    in their places. ``native.sends`` knows the fields by their places."""
 
-    A template is what the ordinary encoder writes, with places for commit log offset, queue offset in digits and
-    opaque, in the order in which they stand in the frame: in a binary frame the opaque comes first.
-    """
+    form: bytes
+    """Takes the three in the order in which they stand in the frame: in a binary one the opaque comes first."""
+    whole: bytes
+    opaque_at: int
+    id_at: int
+    digits_at: int
+
+
+class Replies(dict[tuple[int, int], Template]):
+    """Answers to sends to one queue, as the ordinary encoder writes them, by the lengths of opaque and queue offset."""
 
     def __init__(self, serialization: int, prefix: str, queue_id: int, region: str, trace_on: bool) -> None:
         super().__init__()
@@ -59,20 +68,27 @@ class Replies(dict[tuple[int, int], bytes]):
             msg_id=prefix + _MARK, queue_id=queue_id, queue_offset=0, region=region, trace_on=trace_on
         )
 
-    def __missing__(self, lengths: tuple[int, int]) -> bytes:
+    def __missing__(self, lengths: tuple[int, int]) -> Template:
         self._reply.queue_offset = offset = int("7" * lengths[1])
         digits = b"%d" % offset
         if self._serialization == frame.JSON:
             opaque = int("8" * lengths[0])
-            whole = frame.encode_reply(frame.JSON, opaque, self._reply, 0).replace(b"%", b"%%")
-            whole = whole.replace(b'"queueOffset":"%b"' % digits, b'"queueOffset":"%b"')
-            whole = whole.replace(b'"opaque":%d,' % opaque, b'"opaque":%b,')
+            whole = frame.encode_reply(frame.JSON, opaque, self._reply, 0)
+            opaque_at = whole.index(b'"opaque":%d,' % opaque) + 9
+            digits_at = whole.index(b'"queueOffset":"%b"' % digits) + 15
         else:
             whole = frame.encode_reply(frame.ROCKETMQ, 0, self._reply, 0)
-            whole = whole[:13].replace(b"%", b"%%") + b"%b" + whole[17:].replace(b"%", b"%%")
-            name = b"queueOffset" + len(digits).to_bytes(4, "big")
-            whole = whole.replace(name + digits, name + b"%b")
-        template = self[lengths] = whole.replace(_MARK.encode(), b"%016X")
+            opaque_at = 13
+            digits_at = whole.index(b"queueOffset" + len(digits).to_bytes(4, "big") + digits) + 15
+        id_at = whole.index(_MARK.encode())
+        form, done = b"", 0
+        for at, length, place in sorted(
+            ((opaque_at, lengths[0], b"%b"), (id_at, 16, b"%016X"), (digits_at, len(digits), b"%b"))
+        ):
+            form += whole[done:at].replace(b"%", b"%%") + place
+            done = at + length
+        form += whole[done:].replace(b"%", b"%%")
+        template = self[lengths] = Template(form, whole, opaque_at, id_at, digits_at)
         return template
 
 
@@ -86,8 +102,9 @@ def express(broker: Broker) -> Express:
     pulse, hosts = broker.pulse, broker.hosts
     put, count = broker.store.put, broker.statistics.put
     waiting = Waiting(broker) if broker.waits else None
+    tip, wrote, cluster = broker.store.tip, broker.store.wrote, broker.intake.cluster
 
-    def send(
+    def one(
         connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | frame.Head[Any] | None:
         if serialization == 0:
@@ -98,18 +115,17 @@ def express(broker: Broker) -> Express:
             form = forms.get(binary_head(header))
         else:
             return None
-        values = form.take(header) if form is not None else None
+        values = form.cut.take(header) if form is not None else None
         if form is None or values is None:
             return _learn(broker, connection, serialization, header)
         born, text, opaque = values
         stored = plain(text)
         host = hosts.get(connection)
-        if stored is None or host is None or monotonic() > pulse.overdue or (waiting is not None and waiting.full):
+        if stored is None or host is None or monotonic() > pulse.overdue or (waiting is not None and not waiting.room):
             return None
-        _, topic, queue_id, flag, sys_flag, reconsume_times, oneway, replies = form
+        _, queue, flag, sys_flag, reconsume_times, oneway, replies = form
         status, physical_offset, queue_offset, size, _, end_offset = put(
-            topic,
-            queue_id,
+            *queue,
             data[body_at:end],
             stored[0],
             flag=flag,
@@ -121,21 +137,58 @@ def express(broker: Broker) -> Express:
         )
         if status:
             return None  # nothing was stored; the ordinary way finds the same and says it
-        count(topic, queue_id, 1, size)
+        count(*queue, 1, size)
         if oneway:
             return b""
         digits = b"%d" % queue_offset
         template = replies[len(opaque), len(digits)]
         if serialization:
-            answer = template % (opaque, physical_offset, digits)
+            answer = template.form % (opaque, physical_offset, digits)
         else:
-            answer = template % (physical_offset, digits, opaque)
+            answer = template.form % (physical_offset, digits, opaque)
         if waiting is None or not stored[1]:
             return answer
         waiting.add(connection, answer, end_offset)
         return b""
 
-    return send
+    def many(connection: Connection, data: bytes, at: int) -> int:
+        if data[at + 8 : at + 10] != _BINARY_CODE and data[at + 16 : at + 19] != _JSON_CODE:
+            return at
+        host = hosts.get(connection)
+        log = tip()
+        if host is None or log is None or monotonic() > pulse.overdue:
+            return at
+        most = len(data) if waiting is None else waiting.room
+        stop, answers, end, tallies = native.sends(
+            data,
+            at,
+            forms,
+            log.queues,
+            log.pending,
+            log.memory,
+            log.at,
+            log.position,
+            log.limit,
+            log.now,
+            log.max_body,
+            log.max_record,
+            most,
+            *host,
+            broker.store_host,
+            cluster,
+        )
+        if stop > at:
+            messages = sum([tally[1] for tally in tallies])
+            wrote(log, end, messages)
+            for queue, times, size in tallies:
+                count(*queue, times, size, times)
+            if waiting is None:
+                connection.send(answers)
+            else:
+                waiting.add(connection, answers, end, messages)
+        return stop
+
+    return Express(one, many if native.on else None)
 
 
 class Waiting:
@@ -143,21 +196,21 @@ class Waiting:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._answers: list[tuple[Connection, bytes]] = []
+        self._answers: list[tuple[Connection, bytes, int]] = []
         self._end = 0
 
     @property
-    def full(self) -> bool:
-        """Whether so many sends wait that the next is refused (by the ordinary way)."""
-        return self._broker.waiting_sends >= self._broker.config.send_thread_pool_queue_capacity
+    def room(self) -> int:
+        """How many more sends may wait; the next but those is refused (by the ordinary way)."""
+        return max(self._broker.config.send_thread_pool_queue_capacity - self._broker.waiting_sends, 0)
 
-    def add(self, connection: Connection, answer: bytes, end: int) -> None:
-        """Send ``answer`` once the log is as safe as is promised up to ``end``."""
+    def add(self, connection: Connection, answers: bytes, end: int, count: int = 1) -> None:
+        """Send the ``answers`` to so many messages once the log is as safe as is promised up to ``end``."""
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._ask)
-        self._answers.append((connection, answer))
+        self._answers.append((connection, answers, count))
         self._end = end
-        self._broker.waiting_sends += 1
+        self._broker.waiting_sends += count
 
     def _ask(self) -> None:
         answers, self._answers = self._answers, []
@@ -168,30 +221,32 @@ class Waiting:
         else:
             asyncio.ensure_future(waiter).add_done_callback(done)
 
-    def _done(self, answers: list[tuple[Connection, bytes]], since: float, waiter: asyncio.Future[Kept] | None) -> None:
+    def _done(
+        self, answers: list[tuple[Connection, bytes, int]], since: float, waiter: asyncio.Future[Kept] | None
+    ) -> None:
         broker = self._broker
-        broker.waiting_sends -= len(answers)
+        broker.waiting_sends -= sum([count for _, _, count in answers])
         if waiter is not None and waiter.cancelled():
             return
         kept = waiter is None or waiter.result()
         took = int((monotonic() - since) * 1000)
-        for connection, answer in answers:
-            broker.statistics.put_took(took)
+        for connection, whole, count in answers:
+            broker.statistics.put_took(took, count)
             if kept is True:
-                connection.send(answer)
+                connection.send(whole)
             else:
-                _answer_otherwise(broker, connection, answer, kept)
+                _answer_otherwise(broker, connection, whole, kept)
 
 
-def _answer_otherwise(broker: Broker, connection: Connection, answer: bytes, kept: Kept) -> None:
+def _answer_otherwise(broker: Broker, connection: Connection, answers: bytes, kept: Kept) -> None:
     """What ``send`` would answer: the same with another code, or a refusal."""
-    found = frame.split(answer, 0)
-    assert found is not None
-    serialization, start, end, _ = found
-    head = frame.read(serialization, answer[start:end])
-    reply = judge(broker, Reply(0, frame.typed(SendReply, head)), kept)
-    head.flag = 0
-    connection.reply(Call(Empty(), b"", connection, head, serialization, b""), reply)
+    at = 0
+    while (found := frame.split(answers, at)) is not None:
+        serialization, start, end, at = found
+        head = frame.read(serialization, answers[start:end])
+        reply = judge(broker, Reply(0, frame.typed(SendReply, head)), kept)
+        head.flag = 0
+        connection.reply(Call(Empty(), b"", connection, head, serialization, b""), reply)
 
 
 def _learn(broker: Broker, connection: Connection, serialization: int, header: bytes) -> frame.Head[Any]:
@@ -211,9 +266,8 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
     if len(forms) >= _REMEMBERED:
         forms.clear()
     forms[cut.head] = Form(
-        cut.take,
-        to.topic,
-        to.queue_id,
+        cut,
+        (to.topic, to.queue_id),
         ask.flag,
         ask.sys_flag & _CLIENT_BITS | to.sys_flag,
         ask.reconsume_times or 0,

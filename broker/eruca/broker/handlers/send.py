@@ -8,8 +8,9 @@ that was made for a message is on disk before that message is answered.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable
-from functools import lru_cache, partial
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -144,12 +145,11 @@ def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destinati
 
 
 def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:
-    properties = broker.intake.properties(ask.properties or "")
     try:
-        extra = properties.whole_text()
+        extra, wait, later = broker.intake.of_batch(ask.properties or "")
     except ProtocolError:
         raise _illegal(broker) from None
-    if properties.delay_level:
+    if later:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed: send its messages one by one")
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
     put = broker.store.put_batch(
@@ -170,7 +170,7 @@ def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) ->
     reply = Reply(
         0,
         SendReply(
-            msg_id=_ids(broker.store_host_hex, len(put.physical_offsets)) % put.physical_offsets,
+            msg_id=_ids(broker.store_host_hex, put.physical_offsets),
             queue_id=to.queue_id,
             queue_offset=put.queue_offset,
             region=broker.config.region_id,
@@ -178,14 +178,14 @@ def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) ->
         ),
     )
     if broker.waits or broker.topics.dirty:
-        return _when_safe(broker, call, reply, put.end_offset if properties.wait else 0)
+        return _when_safe(broker, call, reply, put.end_offset if wait else 0)
     return reply
 
 
-@lru_cache(maxsize=256)
-def _ids(host: str, count: int) -> str:
-    """A template for so many message ids, joined by commas: it takes their commit log offsets."""
-    return ",".join([host + "%016X"] * count)
+def _ids(host: str, offsets: tuple[int, ...]) -> str:
+    """The ids of messages at these commit log offsets, joined by commas; ``host`` as ids begin with it."""
+    digits = struct.pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
+    return host + digits.replace(",", "," + host)
 
 
 # ---------------------------------------------------------------------- waiting

@@ -28,6 +28,7 @@ MAX_RECONSUME_IN_HEADER = 121
 
 
 _LEVEL_DIGITS = 9
+_REMEMBERED = 256
 
 Send = SendMessage | SendMessageV2
 
@@ -70,19 +71,22 @@ class Intake:
         """Destinations that need no further check."""
         self.forms: dict[Any, Any] = {}
         """What else was derived from them; it is forgotten with them."""
+        self._batches: dict[str, tuple[bytes, bool, bool]] = {}
         self._config = config
         self._topics = topics
         self._groups = groups
         self._registration = registration
         self._cluster = "CLUSTER\x01" + config.broker_cluster_name
         self._cluster_after = "\x02" + self._cluster
-        self._cluster_alone = self._cluster.encode()
+        self.cluster = self._cluster.encode()
+        """What is stored of a message without properties, and added to those of any other."""
         topics.watchers.append(lambda _: self.forget())
 
     def forget(self) -> None:
         """Check every destination again."""
         self.admitted.clear()
         self.forms.clear()
+        self._batches.clear()
 
     # ------------------------------------------------------------------ where it goes
 
@@ -176,7 +180,7 @@ class Intake:
         CLUSTER is added, WAIT is not stored. None for properties that need more than that (see ``properties``).
         """
         if not text:
-            return self._cluster_alone, True
+            return self.cluster, True
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or "CLUSTER\x01" in text or "TIMER_D" in text:
             return None
         at = text.find("WAIT\x01")
@@ -190,8 +194,20 @@ class Intake:
             return None
         text = text[:at] + text[at + 10 :]
         if not text:
-            return self._cluster_alone, True
+            return self.cluster, True
         return (text + (self._cluster if text[-1] == "\x02" else self._cluster_after)).encode(), True
+
+    def of_batch(self, text: str) -> tuple[bytes, bool, bool]:
+        """What the properties of a batch add to those of its messages, whether it waits for the disk, and whether it
+        asks to be delayed; remembered, since they are few. Raises ProtocolError as ``Properties.text``.
+        """
+        known = self._batches.get(text)
+        if known is None:
+            found = self.properties(text)
+            if len(self._batches) >= _REMEMBERED:
+                self._batches.clear()
+            known = self._batches[text] = found.whole_text(), found.wait, found.delay_level != 0
+        return known
 
     def properties(self, text: str) -> Properties:
         """The properties of a message, looked at closely; the cluster is added."""

@@ -122,15 +122,15 @@ class Statistics:
 
     # ------------------------------------------------------------------ counting
 
-    def put(self, topic: str, queue_id: int, count: int, size: int) -> None:
-        """Count one send that stored ``count`` messages of ``size`` bytes together."""
+    def put(self, topic: str, queue_id: int, count: int, size: int, times: int = 1) -> None:
+        """Count one send, or several, that stored ``count`` messages of ``size`` bytes together."""
         try:
             counter = self._puts[topic, queue_id]
         except KeyError:
             counter = self.puts(topic, queue_id)
         counter.messages += count
         counter.size += size
-        counter.times += 1
+        counter.times += times
 
     def puts(self, topic: str, queue_id: int) -> Counter:
         """The counter of a queue, for callers that hold on to it until the topic is changed or deleted."""
@@ -158,10 +158,10 @@ class Statistics:
         counter.messages += 1
         counter.times += 1
 
-    def put_took(self, millis: int) -> None:
-        """Note how long a put took that had to wait; all others count as quicker than a millisecond."""
+    def put_took(self, millis: int, times: int = 1) -> None:
+        """Note how long puts took that had to wait; all others count as quicker than a millisecond."""
         if millis > 0:
-            self._slow[millis] = self._slow.get(millis, 0) + 1
+            self._slow[millis] = self._slow.get(millis, 0) + times
             self.slowest_put = max(self.slowest_put, millis)
 
     def get_took(self, group: str, topic: str, queue_id: int, millis: int) -> None:

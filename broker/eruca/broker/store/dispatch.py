@@ -12,6 +12,7 @@ from binascii import unhexlify
 from collections.abc import Callable
 from typing import Final
 
+from eruca.broker.store import native
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.index import Index
 from eruca.broker.store.index_file import IndexEntry, index_hash
@@ -172,8 +173,9 @@ class Dispatch:
         pack = UNIT_FORM.pack
         tags = self._tags
         dirty = self._queues.dirty
-        touched = set()
-        for queue, offset, size, properties, queue_offset, store_timestamp, sys_flag in work:
+        touched: set[ConsumeQueue] = set()
+        done = native.follow(work, touched, _TIMED) if native.on else 0
+        for queue, offset, size, properties, queue_offset, store_timestamp, sys_flag in work[done:]:
             if sys_flag & 4:  # prepared and rollback (bits 4 and 12) have no unit
                 continue
             if queue.topic in _TIMED:
@@ -232,6 +234,17 @@ class Dispatch:
         if self._unindexed:
             work = self._unindexed + work
             self._unindexed = []
+        entries = native.keys(work) if native.on else None
+        if entries is None:
+            entries = self._entries(work)
+        try:
+            index.put(entries)
+            self.index_fault = None
+        except OSError as fault:
+            self.index_fault = fault
+            self._unindexed = work
+
+    def _entries(self, work: list[Request]) -> list[IndexEntry]:
         entries: list[IndexEntry] = []
         hashes = self.hashes.of
         for queue, offset, _, properties, _, store_timestamp, sys_flag in work:
@@ -239,12 +252,7 @@ class Dispatch:
                 continue
             for value in hashes(queue, properties):
                 entries.append((value, offset, store_timestamp))
-        try:
-            index.put(entries)
-            self.index_fault = None
-        except OSError as fault:
-            self.index_fault = fault
-            self._unindexed = work
+        return entries
 
     @property
     def settled(self) -> bool:

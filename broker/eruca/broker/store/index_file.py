@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from eruca.broker.store import native
 from eruca.broker.store.segment import read_at
 
 _HEADER = struct.Struct(">qqqqii")
@@ -140,6 +141,19 @@ class IndexFile:
 
     def put(self, entries: list[IndexEntry]) -> None:
         """Add entries in the order of the log; room must be there."""
+        if native.on:
+            used = native.put_entries(self.map, self.slots, self.entries_at, self.count, self.begin_time, entries)
+            if self.count <= 1:
+                _, self.begin_offset, self.begin_time = entries[0]
+        else:
+            used = self._put(entries)
+        self.count += len(entries)
+        self.used_slots += used
+        _, self.end_offset, self.end_time = entries[-1]
+        self.write_header()
+
+    def _put(self, entries: list[IndexEntry]) -> int:
+        """Write entries; returns how many slots were used for the first time."""
         memory = self.map
         slots = self.slots
         count = self.count
@@ -162,10 +176,7 @@ class IndexFile:
         for first in range(0, len(entries), _TOGETHER):
             part = flat[4 * first : 4 * (first + _TOGETHER)]
             _entries(len(part) // 4).pack_into(memory, at + 20 * first, *part)
-        self.count = count
-        self.used_slots += used
-        _, self.end_offset, self.end_time = entries[-1]
-        self.write_header()
+        return used
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Hash, commit log offset, seconds since the file began, previous entry of the chain."""

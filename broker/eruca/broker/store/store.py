@@ -49,7 +49,7 @@ def now_ms() -> int:
 class Store:
     """A broker's messages on disk.
 
-    ``put`` and ``put_batch`` are those of ``Appending``; ``record``, ``query``, ``store_time``,
+    ``put``, ``put_batch``, ``tip`` and ``wrote`` are those of ``Appending``; ``record``, ``query``, ``store_time``,
     ``earliest_store_time`` and ``offset_by_time`` those of a ``Looking`` that waits for the disk;
     ``persist``, ``check_disk`` and ``clean`` those of ``Upkeep``. ``copying`` hands out the log's bytes; a store
     that ``follows`` another one takes them in there, and accepts no message.
@@ -95,6 +95,7 @@ class Store:
         """What the last ``open`` found."""
         self.put = self._appending.put
         self.put_batch = self._appending.put_batch
+        self.tip, self.wrote = self._appending.tip, self._appending.wrote
         self._looking = Looking(config, self._log, self._queues, self._index, wait=True)
         self._glancing = Looking(config, self._log, self._queues, self._index, wait=False)
         self.record = self._looking.record

@@ -1,0 +1,66 @@
+"""What _native.c offers. Each function leaves what is not ordinary to its counterpart in Python."""
+
+import mmap
+from typing import Any
+
+from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.broker.store.dispatch import Request
+from eruca.broker.store.index_file import IndexEntry
+
+def batch(
+    queue: ConsumeQueue,
+    entries: bytes,
+    extra_properties: bytes,
+    memory: mmap.mmap | bytearray,
+    at: int,
+    position: int,
+    room: int,
+    max_record: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_host: bytes,
+    reconsume_times: int,
+    now: int,
+    /,
+) -> tuple[tuple[int, ...], list[Request]] | None:
+    """Write the messages of a batch body into the log's memory; their offsets, and what dispatch has to do.
+
+    None, with nothing written, for a batch that has a fault or no room. As ``Appending._write_batch``.
+    """
+
+def sends(
+    data: bytes,
+    at: int,
+    forms: dict[bytes, Any],
+    queues: dict[tuple[str, int], ConsumeQueue],
+    pending: list[Request],
+    memory: mmap.mmap | bytearray,
+    memory_at: int,
+    position: int,
+    limit: int,
+    now: int,
+    max_body: int,
+    max_record: int,
+    most: int,
+    host: bytes,
+    host_bits: int,
+    store_host: bytes,
+    cluster: bytes,
+    /,
+) -> tuple[int, bytes, int, list[tuple[tuple[str, int], int, int]]]:
+    """Store and answer the plain sends of known forms that stand in ``data`` from ``at`` on, at most so many.
+
+    Returns where it stopped, the answers, the new end of the log, and messages and bytes by queue. As ``express.one``.
+    """
+
+def follow(work: list[Request], touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:
+    """Put the units of records behind their queues; how many records were done. As ``Dispatch._queue_up``."""
+
+def keys(work: list[Request], /) -> list[IndexEntry] | None:
+    """The index entries of records, None where a key is not ASCII. As ``Dispatch._entries``."""
+
+def put_entries(
+    map: mmap.mmap, slots: int, entries_at: int, count: int, begin_time: int, entries: list[IndexEntry], /
+) -> int:
+    """Write entries into an index file; how many slots were used for the first time. As ``IndexFile._put``."""

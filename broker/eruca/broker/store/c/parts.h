@@ -1,0 +1,153 @@
+/* What both parts of the native step need: numbers and texts in buffers, attributes of queues, records. */
+#ifndef ERUCA_PARTS_H
+#define ERUCA_PARTS_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+typedef const uint8_t *Bytes;
+typedef Py_ssize_t Size;
+
+enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767, FRAME_MAX = 16 * 1024 * 1024 };
+
+typedef struct {
+    Bytes at;
+    Size size;
+} Text;
+
+/* Names of attributes, and the table of crc32_of; the module fills them when it is loaded. */
+extern PyObject *TAIL, *TAIL_START, *NEXT_OFFSET, *TOPIC, *QUEUE_ID, *TOPIC_TAIL, *ARRIVED, *INDEX_PREFIX;
+extern uint32_t CRC[8][256];
+
+PyObject *sends(PyObject *self, PyObject *args);
+extern const char sends_doc[];
+
+/* ---- numbers and texts */
+
+static inline uint32_t get32(Bytes p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static inline uint8_t *put16(uint8_t *p, uint32_t v) { p[0] = v >> 8; p[1] = v; return p + 2; }
+
+static inline uint8_t *put32(uint8_t *p, uint32_t v) { put16(put16(p, v >> 16), v); return p + 4; }
+
+static inline uint8_t *put64(uint8_t *p, uint64_t v) { put32(put32(p, v >> 32), (uint32_t)v); return p + 8; }
+
+static inline uint8_t *put(uint8_t *p, Bytes from, Size size) { memcpy(p, from, size); return p + size; }
+
+static inline Text text_of(PyObject *bytes) { return (Text){(Bytes)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)}; }
+
+static inline int same(Bytes at, Size room, Text wanted) {
+    return wanted.size <= room && !memcmp(at, wanted.at, wanted.size);
+}
+
+/* Where `wanted` occurs first in a text from `from` on; -1 where it does not. */
+static inline Size find(Text in, Size from, const char *wanted, Size size) {
+    for (Bytes p = in.at + from, end = in.at + in.size; end - p >= size; p++) {
+        p = memchr(p, wanted[0], end - p - size + 1);
+        if (!p) break;
+        if (!memcmp(p, wanted, size)) return p - in.at;
+    }
+    return -1;
+}
+#define FIND(in, from, literal) find(in, from, literal, sizeof literal - 1)
+
+/* The value of the last property with this name (0x01 included); size -1 where there is none. */
+static inline Text property(Text in, const char *name, Size size) {
+    Text found = {NULL, -1};
+    for (Size at = find(in, 0, name, size); at >= 0; at = find(in, at + 1, name, size)) {
+        if (at && in.at[at - 1] != 2) continue;
+        Bytes start = in.at + at + size, end = memchr(start, 2, in.size - at - size);
+        found = (Text){start, (end ? end : in.at + in.size) - start};
+    }
+    return found;
+}
+
+/* String.hashCode of ASCII text that follows a text with this hash; 0 of text beyond ASCII, which has none here. */
+static inline int hash(Text text, uint32_t before, uint32_t *value) {
+    for (Size n = 0; n < text.size; n++) {
+        if (text.at[n] & 0x80) return 0;
+        before = before * 31 + text.at[n];
+    }
+    *value = before;
+    return 1;
+}
+
+static inline uint32_t crc32_of(Bytes p, Size size) {
+    uint32_t crc = ~0u;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint32_t a = crc ^ (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = CRC[7][a & 255] ^ CRC[6][a >> 8 & 255] ^ CRC[5][a >> 16 & 255] ^ CRC[4][a >> 24] ^ CRC[3][p[4]] ^
+              CRC[2][p[5]] ^ CRC[1][p[6]] ^ CRC[0][p[7]];
+    }
+    while (size--) crc = crc >> 8 ^ CRC[0][(crc ^ *p++) & 255];
+    return ~crc;
+}
+
+/* ---- attributes of queues */
+
+static inline int long_of(PyObject *from, PyObject *name, int64_t *value) {
+    PyObject *found = PyObject_GetAttr(from, name);
+    if (!found) return 0;
+    *value = PyLong_AsLongLong(found);
+    Py_DECREF(found);
+    return *value != -1 || !PyErr_Occurred();
+}
+
+static inline int set_long(PyObject *of, PyObject *name, int64_t value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    int done = number && PyObject_SetAttr(of, name, number) == 0;
+    Py_XDECREF(number);
+    return done;
+}
+
+static inline long long number_at(PyObject *tuple, Size place) {
+    return PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, place));
+}
+
+/* ---- records */
+
+typedef struct {
+    Text born_host, store_host, tail; /* tail: length and name of the topic */
+    int64_t born, now, queue_id, sys_flag, reconsume;
+} Common;
+
+static inline Size head_size(const Common *common) { return 72 + common->born_host.size + common->store_host.size; }
+
+/* Write a record (see protocol/record.py); there must be room for all of it. */
+static inline void put_record(uint8_t *p, Size size, const Common *c, uint32_t flag, int64_t queue_offset,
+                              int64_t position, Text body, Text properties) {
+    p = put32(p, size);
+    p = put32(p, 0xDAA320A7u);
+    p = put32(p, crc32_of(body.at, body.size) & 0x7FFFFFFF);
+    p = put32(p, c->queue_id);
+    p = put32(p, flag);
+    p = put64(p, queue_offset);
+    p = put64(p, position);
+    p = put32(p, c->sys_flag);
+    p = put64(p, c->born);
+    p = put(p, c->born_host.at, c->born_host.size);
+    p = put64(p, c->now);
+    p = put(p, c->store_host.at, c->store_host.size);
+    p = put32(p, c->reconsume);
+    p = put64(p, 0);
+    p = put32(p, body.size);
+    p = put(p, body.at, body.size);
+    p = put(p, c->tail.at, c->tail.size);
+    p = put16(p, properties.size);
+    put(p, properties.at, properties.size);
+}
+
+/* What dispatch has to do for a record (see dispatch.Request); takes over the reference to `properties`. */
+static inline PyObject *request(PyObject *queue, int64_t position, Size size, PyObject *properties,
+                                int64_t queue_offset, int64_t now, int64_t sys_flag) {
+    return Py_BuildValue("(OLnNLLL)", queue, (long long)position, size, properties, (long long)queue_offset,
+                         (long long)now, (long long)sys_flag);
+}
+
+static inline int host_sizes_fit(const Common *c) {
+    return c->born_host.size == (c->sys_flag & 0x10 ? 20 : 8) && c->store_host.size == (c->sys_flag & 0x20 ? 20 : 8);
+}
+
+#endif

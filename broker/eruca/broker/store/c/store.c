@@ -1,0 +1,253 @@
+/* What is done for every message, in C: the same as the Python of this package, only quicker.
+ *
+ * Owns no state. Every function here has a Python counterpart that does all cases; this one does the ordinary ones,
+ * and leaves the others untouched for it: a form it does not know, text beyond ASCII, a lack of room, bytes that do
+ * not agree with one another. Which function is whose is told in native.py; tests hold both against each other.
+ * Invariant: nothing is read or written outside of the buffers that were given, whatever the bytes say.
+ */
+#include "parts.h"
+
+PyObject *TAIL, *TAIL_START, *NEXT_OFFSET, *TOPIC, *QUEUE_ID, *TOPIC_TAIL, *ARRIVED, *INDEX_PREFIX;
+uint32_t CRC[8][256];
+
+static void fill_crc(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t crc = n;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+        CRC[0][n] = crc;
+    }
+    for (int row = 1; row < 8; row++)
+        for (int n = 0; n < 256; n++) CRC[row][n] = CRC[row - 1][n] >> 8 ^ CRC[0][CRC[row - 1][n] & 255];
+}
+
+PyDoc_STRVAR(batch_doc, "Write the messages of a batch body into the log.");
+
+static PyObject *batch(PyObject *self, PyObject *args) {
+    PyObject *queue, *tail = NULL, *offsets = NULL, *requests = NULL;
+    Py_buffer memory;
+    Common c;
+    Text in, extra;
+    Size at, room, max_record, count = 0;
+    long long first, born, now, sys_flag, reconsume;
+    int64_t next;
+    int bad = 1;
+    if (!PyArg_ParseTuple(args, "Oy#y#w*nLnnLLy#y#LL", &queue, &in.at, &in.size, &extra.at, &extra.size, &memory, &at,
+                          &first, &room, &max_record, &sys_flag, &born, &c.born_host.at, &c.born_host.size,
+                          &c.store_host.at, &c.store_host.size, &reconsume, &now))
+        return NULL;
+    c.sys_flag = sys_flag; c.born = born; c.reconsume = reconsume; c.now = now;
+    if (!long_of(queue, QUEUE_ID, &c.queue_id) || !long_of(queue, NEXT_OFFSET, &next)) goto end;
+    if (!(tail = PyObject_GetAttr(queue, TOPIC_TAIL)) || !PyBytes_Check(tail)) goto end;
+    c.tail = text_of(tail);
+    bad = 0;
+    if (!host_sizes_fit(&c) || at < 0 || room < 0 || at > memory.len || room > memory.len - at) goto end;
+    Size fixed = head_size(&c) + c.tail.size + 2, more = extra.size ? extra.size + 1 : 0, total = 0;
+    for (Size p = 0; p < in.size; count++) {
+        if (in.size - p < 22) goto end;
+        Size size = get32(in.at + p), body = get32(in.at + p + 16);
+        if (size < 22 || size > in.size - p || body > size - 22) goto end;
+        Size own = in.at[p + 20 + body] << 8 | in.at[p + 21 + body];
+        if (22 + body + own != size || own + more > PROPERTIES_MAX || fixed + body + own + more > max_record) goto end;
+        total += fixed + body + own + more;
+        if (total > room) goto end;
+        p += size;
+    }
+    if (!count) goto end;
+    bad = 1;
+    if (!(offsets = PyTuple_New(count)) || !(requests = PyList_New(count))) goto end;
+    int64_t position = first;
+    for (Size n = 0, p = 0; n < count; n++) {
+        Text body = {in.at + p + 20, get32(in.at + p + 16)};
+        Text own = {body.at + body.size + 2, body.at[body.size] << 8 | body.at[body.size + 1]};
+        int apart = extra.size && own.size && own.at[own.size - 1] != 2;
+        PyObject *stored = PyBytes_FromStringAndSize(NULL, own.size + apart + extra.size);
+        if (!stored) goto end;
+        uint8_t *to = put((uint8_t *)PyBytes_AS_STRING(stored), own.at, own.size);
+        if (apart) *to++ = 2;
+        put(to, extra.at, extra.size);
+        Size size = fixed + body.size + PyBytes_GET_SIZE(stored);
+        put_record((uint8_t *)memory.buf + at + (position - first), size, &c, get32(in.at + p + 12), next + n, position,
+                   body, text_of(stored));
+        PyObject *offset = PyLong_FromLongLong(position);
+        if (offset) PyTuple_SET_ITEM(offsets, n, offset);
+        PyObject *work = request(queue, position, size, stored, next + n, c.now, c.sys_flag);
+        if (work) PyList_SET_ITEM(requests, n, work);
+        if (!offset || !work) goto end;
+        position += size;
+        p += get32(in.at + p);
+    }
+    bad = 0;
+end:
+    PyBuffer_Release(&memory);
+    Py_XDECREF(tail);
+    PyObject *result = NULL;
+    if (!bad && requests) result = PyTuple_Pack(2, offsets, requests);
+    else if (!bad) result = Py_NewRef(Py_None);
+    else if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
+    Py_XDECREF(offsets);
+    Py_XDECREF(requests);
+    return result;
+}
+
+/* ---- dispatch */
+
+static int is_request(PyObject *work) {
+    if (PyTuple_Check(work) && PyTuple_GET_SIZE(work) == 7 && PyBytes_Check(PyTuple_GET_ITEM(work, 3))) return 1;
+    PyErr_SetString(PyExc_TypeError, "dispatch takes requests");
+    return 0;
+}
+
+PyDoc_STRVAR(follow_doc, "Put the units of records behind their queues; returns how many were done.");
+
+static PyObject *follow(PyObject *self, PyObject *args) {
+    PyObject *work, *touched, *timed, *last = NULL, *tail = NULL, *arrived = NULL;
+    int64_t start = 0;
+    Size done = 0;
+    int bad = 1;
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &work, &PySet_Type, &touched, &PyTuple_Type, &timed))
+        return NULL;
+    for (; done < PyList_GET_SIZE(work); done++) {
+        PyObject *one = PyList_GET_ITEM(work, done);
+        if (!is_request(one)) goto end;
+        if (number_at(one, 6) & 4) continue;
+        PyObject *queue = PyTuple_GET_ITEM(one, 0);
+        if (queue != last) {
+            PyObject *topic = PyObject_GetAttr(queue, TOPIC);
+            int special = topic ? PySequence_Contains(timed, topic) : -1;
+            Py_XDECREF(topic);
+            if (special < 0) goto end;
+            if (special) break;
+            Py_XSETREF(tail, PyObject_GetAttr(queue, TAIL));
+            Py_XSETREF(arrived, PyObject_GetAttr(queue, ARRIVED));
+            if (!tail || !arrived || !long_of(queue, TAIL_START, &start)) goto end;
+            if (!PyByteArray_CheckExact(tail) || !PyList_CheckExact(arrived)) break;
+            last = queue;
+        }
+        Size size = PyByteArray_GET_SIZE(tail);
+        uint32_t code = 0;
+        Text tags = property(text_of(PyTuple_GET_ITEM(one, 3)), "TAGS\x01", 5);
+        if (start + size / UNIT != number_at(one, 4) || !hash(tags, 0, &code)) break;
+        PyObject *number = PyLong_FromLong((int32_t)code);
+        if (!number || PySet_Add(touched, queue) || PyByteArray_Resize(tail, size + UNIT)) {
+            Py_XDECREF(number);
+            goto end;
+        }
+        uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(tail) + size;
+        put64(put32(put64(p, number_at(one, 1)), number_at(one, 2)), (int64_t)(int32_t)code);
+        int added = PyList_Append(arrived, number);
+        Py_DECREF(number);
+        if (added) goto end;
+    }
+    bad = PyErr_Occurred() != NULL;
+end:
+    Py_XDECREF(tail);
+    Py_XDECREF(arrived);
+    return bad ? NULL : PyLong_FromSsize_t(done);
+}
+
+static int add_entry(PyObject *entries, Text key, int64_t prefix, PyObject *work) {
+    uint32_t value;
+    if (!hash(key, (uint32_t)prefix, &value)) return 0;
+    if (value & 0x80000000u) value = (0u - value) & 0x7FFFFFFF;
+    PyObject *offset = PyTuple_GET_ITEM(work, 1), *time = PyTuple_GET_ITEM(work, 5);
+    PyObject *entry = Py_BuildValue("(kOO)", (unsigned long)value, offset, time);
+    int added = entry && PyList_Append(entries, entry) == 0;
+    Py_XDECREF(entry);
+    return added ? 1 : -1;
+}
+
+PyDoc_STRVAR(keys_doc, "The index entries of records; None where a key is not ASCII.");
+
+static PyObject *keys(PyObject *self, PyObject *work) {
+    if (!PyList_Check(work)) return PyErr_Format(PyExc_TypeError, "dispatch takes requests");
+    PyObject *entries = PyList_New(0);
+    int fine = 1;
+    for (Size n = 0; entries && fine == 1 && n < PyList_GET_SIZE(work); n++) {
+        PyObject *one = PyList_GET_ITEM(work, n);
+        int64_t prefix;
+        if (!is_request(one)) { fine = -1; break; }
+        if ((number_at(one, 6) & 12) == 12) continue;
+        if (!long_of(PyTuple_GET_ITEM(one, 0), INDEX_PREFIX, &prefix)) { fine = -1; break; }
+        Text in = text_of(PyTuple_GET_ITEM(one, 3));
+        Size at = FIND(in, 0, "UNIQ_KEY\x01");
+        if (at == 0 || (at > 0 && in.at[at - 1] == 2)) {
+            Bytes start = in.at + at + 9, end = memchr(start, 2, in.size - at - 9);
+            Text key = {start, (end ? end : in.at + in.size) - start};
+            if (key.size) fine = add_entry(entries, key, prefix, one);
+        }
+        Text rest = property(in, "KEYS\x01", 5);
+        while (fine == 1 && rest.size > 0) {
+            Bytes space = memchr(rest.at, ' ', rest.size);
+            Text key = {rest.at, space ? space - rest.at : rest.size};
+            if (key.size) fine = add_entry(entries, key, prefix, one);
+            Size used = key.size + (space != NULL);
+            rest = (Text){rest.at + used, rest.size - used};
+        }
+    }
+    if (entries && fine == 1 && !PyErr_Occurred()) return entries;
+    Py_XDECREF(entries);
+    if (fine == 0) Py_RETURN_NONE;
+    return NULL;
+}
+
+PyDoc_STRVAR(index_doc, "Write entries into an index file; returns how many slots were used first.");
+
+static PyObject *put_entries(PyObject *self, PyObject *args) {
+    Py_buffer map;
+    Size slots, entries_at, count;
+    long long begin;
+    PyObject *entries;
+    long used = 0;
+    if (!PyArg_ParseTuple(args, "w*nnnLO!", &map, &slots, &entries_at, &count, &begin, &PyList_Type, &entries))
+        return NULL;
+    uint8_t *memory = map.buf;
+    Size size = PyList_GET_SIZE(entries);
+    if (slots < 1 || slots > (map.len - 40) / 4 || entries_at < 40 + 4 * slots || entries_at > map.len || count < 0 ||
+        size > (map.len - entries_at) / UNIT - count) {
+        PyErr_SetString(PyExc_ValueError, "the entries do not fit into the index file");
+        goto end;
+    }
+    for (Size n = 0; n < size; n++, count++) {
+        PyObject *one = PyList_GET_ITEM(entries, n);
+        if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != 3) {
+            PyErr_SetString(PyExc_TypeError, "an index entry is a hash, an offset and a time");
+            goto end;
+        }
+        long long value = number_at(one, 0), offset = number_at(one, 1), time = number_at(one, 2);
+        if (PyErr_Occurred()) goto end;
+        long long seconds = begin > 0 && time > begin ? (time - begin) / 1000 : 0;
+        if (count <= 1) begin = time;
+        uint8_t *slot = memory + 40 + (Size)((uint32_t)value % slots) * 4;
+        used += get32(slot) == 0;
+        uint8_t *p = put64(put32(memory + entries_at + count * UNIT, (uint32_t)value), offset);
+        put(put32(p, seconds > 0x7FFFFFFF ? 0x7FFFFFFF : seconds), slot, 4);
+        put32(slot, count);
+    }
+end:
+    PyBuffer_Release(&map);
+    return PyErr_Occurred() ? NULL : PyLong_FromLong(used);
+}
+
+/* ---- the module */
+
+static PyMethodDef methods[] = {
+    {"batch", batch, METH_VARARGS, batch_doc},
+    {"follow", follow, METH_VARARGS, follow_doc},
+    {"keys", keys, METH_O, keys_doc},
+    {"put_entries", put_entries, METH_VARARGS, index_doc},
+    {"sends", sends, METH_VARARGS, sends_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "See native.py.", .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    fill_crc();
+    PyObject **names[] = {&TAIL, &TAIL_START, &NEXT_OFFSET, &TOPIC, &QUEUE_ID, &TOPIC_TAIL, &ARRIVED, &INDEX_PREFIX};
+    const char *texts[] = {"tail",     "tail_start", "next_offset", "topic",
+                           "queue_id", "topic_tail", "arrived",     "index_prefix"};
+    for (int n = 0; n < 8; n++)
+        if (!*names[n] && !(*names[n] = PyUnicode_InternFromString(texts[n]))) return NULL;
+    return PyModule_Create(&module);
+}

@@ -1,0 +1,76 @@
+"""Compiles the broker's native step while Eruca is installed or a wheel is built.
+
+It is optional: without a C compiler or Python's headers, or with ERUCA_PURE set, the result is a package of Python
+alone, which does the same (see broker/eruca/broker/store/native.py). ``python hatch_build.py`` compiles it in place.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+STORE = Path("broker/eruca/broker/store")
+
+
+class NativeStep(BuildHookInterface):  # type: ignore[type-arg]
+    """What hatchling calls before it puts a wheel together; an editable installation is one, too."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and let the wheel be one for this Python and machine if that went well."""
+        if self.target_name != "wheel":
+            return
+        module = compiled(Path(self.root))
+        if module is not None:
+            build_data["artifacts"].append(module.as_posix())
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+
+def compiled(root: Path) -> Path | None:
+    """The extension module, made anew, relative to ``root``; None, with a word to stderr, where there is none."""
+    module = STORE / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    headers = Path(sysconfig.get_path("include"))
+    fault = "ERUCA_PURE is set" if os.environ.get("ERUCA_PURE") else None
+    if fault is None and not (headers / "Python.h").exists():
+        fault = "Python's headers are not installed"
+    if fault is None:
+        fault = _compile(root, headers, module)
+    if fault is not None:
+        print(f"eruca: the broker's native step is left out: {fault}", file=sys.stderr)
+        (root / module).unlink(missing_ok=True)
+        return None
+    return module
+
+
+def _compile(root: Path, headers: Path, module: Path) -> str | None:
+    """Why it could not be compiled; None when it was."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    flags = ["-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{headers}"]
+    if sys.platform == "darwin":
+        flags += ["-undefined", "dynamic_lookup"]
+    made = root / f"{module}.{os.getpid()}"
+    sources = [str(root / STORE / "c" / name) for name in ("store.c", "sends.c")]
+    try:
+        ran = subprocess.run([*compiler, *flags, *sources, "-o", str(made)], capture_output=True, text=True)
+        if ran.returncode:
+            return f"{compiler[0]} failed: {ran.stderr.strip()[-1000:]}"
+        made.replace(root / module)  # whole: a process may be using the old one
+    except OSError as error:
+        return str(error)
+    finally:
+        made.unlink(missing_ok=True)
+    return None
+
+
+if __name__ == "__main__":
+    found = compiled(Path(__file__).parent)
+    sys.exit(found is None)

@@ -1,0 +1,268 @@
+"""The native step and the Python that it stands for: the same bytes on disk and on the wire, whatever comes.
+
+Each test gives the same to two stores or brokers, of which only one uses the native step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eruca.broker.store import Store, native
+from eruca.broker.store.results import PutBatch
+from eruca.protocol import frame
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
+from eruca.remoting import Connection
+from tests.support.desk import START, Desk
+from tests.support.stores import HOST, Clock, index_contents, queue_units, small_config
+
+pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
+
+V6 = host_bytes("::1", 10911)
+WORDS = [
+    *(b"TAGS\x01", b"KEYS\x01", b"UNIQ_KEY\x01", b"WAIT\x01", b"CLUSTER\x01", b"\x02", b"\x01", b" ", b"k", b"TagA"),
+    *(b"7F0000010A2B18B4AAC2123456780001", b"7f0000010a2b18b4aac2123456780001", "Grüße".encode(), b"\xff", b"X" * 40),
+    b"polygenelubricants",  # whose hash is the one number without an absolute value
+]
+texts = st.lists(st.sampled_from(WORDS), max_size=9).map(b"".join)
+entries = st.lists(st.builds(BatchEntry, st.integers(-9, 9), st.binary(max_size=60), texts), max_size=9).map(
+    encode_batch
+)
+"""Batch bodies as a client makes them."""
+
+
+@st.composite
+def torn(draw: st.DrawFn) -> bytes:
+    """Batch bodies with some of their bytes changed, added or missing."""
+    data = bytearray(draw(entries))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(data)))
+        data[at : at + draw(st.integers(0, 4))] = draw(st.binary(max_size=4))
+    return bytes(data)
+
+
+puts = st.tuples(
+    st.sampled_from(["T", "SCHEDULE_TOPIC_XXXX", "A-topic-with-a-long-name"]),
+    st.integers(0, 1),
+    st.one_of(entries, torn()),
+    texts,
+    st.sampled_from([0, 1, 4, 8, 12, 16, 32, 48]),
+    st.booleans(),
+)
+
+
+def stored(root: Path, work: list[tuple[str, int, bytes, bytes, int, bool]]) -> tuple[object, ...]:
+    """What batches, and each of their bodies as a single message, are answered, and what lies on disk then."""
+    clock = Clock()
+    store = Store(small_config(root), clock)
+    store.open()
+    answers: list[object] = []
+    for topic, queue_id, data, text, sys_flag, drained in work:
+        born = V6 if sys_flag & 16 else HOST
+        host = V6 if sys_flag & 32 else HOST
+        common = {"sys_flag": sys_flag, "born_timestamp": 9, "born_host": born, "store_host": host}
+        answers.append(store.put_batch(topic, queue_id, data, extra_properties=text, reconsume_times=3, **common))  # type: ignore[arg-type]
+        answers.append(store.put(topic, queue_id, data, text, **common))  # type: ignore[arg-type]
+        clock.now += 700
+        if drained:
+            answers.append(store.drain())
+    store.drain()
+    figures = store.figures()
+    store.close()
+    logs = [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
+    return answers, figures.puts, figures.put_bytes, logs, queue_units(root), index_contents(root)
+
+
+@given(st.lists(puts, max_size=12))
+@settings(deadline=None, max_examples=60)
+def test_a_store_holds_the_same(
+    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, int, bytes, bytes, int, bool]]
+) -> None:
+    quick = stored(tmp_path_factory.mktemp("quick"), work)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "on", False)
+        assert stored(tmp_path_factory.mktemp("plain"), work) == quick
+
+
+def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(small_config(tmp_path), Clock())
+    store.open()
+    body = encode_batch([BatchEntry(1, b"a", b"KEYS\x01k"), BatchEntry(2, b"b", b"")])
+
+    def put() -> PutBatch:
+        return store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
+
+    put()  # which had to make room
+    monkeypatch.setattr("eruca.broker.store.appending.decode_batch", None)
+    assert put().queue_offset == 2
+    store.close()
+
+
+def frames(seed: int) -> list[bytes]:
+    """Sends of a few forms, some of them odd, some with bytes that are wrong."""
+    chance = random.Random(seed)
+    made = []
+    for opaque in range(chance.randrange(1, 60)):
+        text = b"".join(chance.choices([*WORDS, b"WAIT\x01true", b"WAIT\x01true\x02", b"DELAY\x011", b'"', b"\\"], k=4))
+        ask = SendMessageV2(
+            producer_group="pg",
+            topic=chance.choice(["T", "U"]),
+            queue_id=chance.randrange(2),
+            sys_flag=chance.choice([0, 0, 0, 1, 0x700]),
+            born_timestamp=START + chance.randrange(10**6),
+            flag=chance.choice([0, 0, -7]),
+            properties=chance.choice(
+                ["UNIQ_KEY\x017F0000010A2B18B4AAC2123456780001\x02WAIT\x01true", text.decode("utf-8", "ignore")]
+            ),
+            reconsume_times=0,
+        )
+        kind = chance.choice([frame.JSON, frame.ROCKETMQ])
+        body = chance.randbytes(chance.choice([0, 9, 300]))
+        flag = frame.ONEWAY_FLAG if chance.random() < 0.1 else 0
+        whole = bytearray(frame.encode(kind, 310, opaque * 99, flag, ask, len(body), language="JAVA") + body)
+        if chance.random() < 0.1:
+            at = chance.randrange(8, len(whole) - len(body))
+            whole[at] = chance.choice([0, 1, 2, 34, 48, 92, 128, 255])
+        made.append(bytes(whole))
+    return made
+
+
+One = TypeVar("One")
+
+
+class Two:
+    """Two brokers with the same address and clock, and a producer's connection to each, byte by byte."""
+
+    def __init__(self, desks: list[Desk], patch: pytest.MonkeyPatch) -> None:
+        self.desks = desks
+        self.lines = [self._line(desk) for desk in self.desks]
+        self._patch = patch
+
+    def _in_turn(self, both: list[One]) -> Iterator[One]:
+        """The one that uses the native step, then the other."""
+        for one, on in zip(both, (True, False), strict=True):
+            self._patch.setattr(native, "on", on)
+            yield one
+
+    def _line(self, desk: Desk) -> Connection:
+        broker = desk.broker
+        broker.listen_on(10911)
+        broker.intake.forget()
+        line = Connection(desk.app._main._router)
+        broker.hosts[line] = (host_bytes("10.1.2.3", 4567), 0)
+        return line
+
+    def heard(self, data: bytes) -> list[tuple[int, bytes] | str]:
+        """How far each of them read, or why it did not, and what it answered."""
+        heard: list[tuple[int, bytes] | str] = []
+        for line in self._in_turn(self.lines):
+            try:
+                line._flushing = True
+                used = line.process(data)
+                heard.append((used, b"".join(line._out)))
+            except ProtocolError as error:
+                heard.append(str(error))
+            line._out.clear()
+        return heard
+
+    def held(self) -> list[tuple[object, ...]]:
+        """What is in the log, the queues, the index and the counters of each."""
+        found: list[tuple[object, ...]] = []
+        for desk in self._in_turn(self.desks):
+            store = desk.broker.store
+            store.drain()
+            store.persist(sync=False)
+            figures = store.figures()
+            memory = bytes(store._log.view(0, figures.max_offset) or b"")
+            units = queue_units(desk.folder / "store")
+            counted = [desk.broker.statistics.puts(topic, n).tally for topic in "TU" for n in range(2)]
+            found.append(
+                (memory, units, index_contents(desk.folder / "store"), counted, figures.puts, figures.put_bytes)
+            )
+        return found
+
+
+@pytest.fixture
+async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
+    desks = []
+    for name, on in (("quick", True), ("plain", False)):
+        monkeypatch.setattr(native, "on", on)
+        desk = Desk(tmp_path / name)
+        desk.config.store.mapped_file_size_commit_log = 8 << 20
+        desk.config.store.max_hash_slot_num = 5000
+        desk.config.store.max_index_num = 20000
+        desk.config.store.mapped_file_size_consume_queue = 20 * 500
+        await desk.start()
+        desk.topic("T", queues=2)
+        desk.topic("U", queues=2)
+        await desk.broker.topics.saved()
+        desk.broker.pulse.stop()
+        desk.broker.pulse.overdue = inf  # these tests let nothing else on the loop
+        desks.append(desk)
+    yield Two(desks, monkeypatch)
+    for desk in desks:
+        await desk.stop()
+
+
+async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinary = [0, 0]
+
+    def count(number: int) -> None:
+        router = two.desks[number].app._main._router
+        dispatch = router.dispatch
+
+        def counted(*request: Any) -> None:
+            ordinary[number] += 1
+            dispatch(*request)
+
+        monkeypatch.setattr(router, "dispatch", counted)
+
+    count(0)
+    count(1)
+    sent = 0
+    for seed in range(300):
+        stream = frames(seed)
+        sent += len(stream)
+        quick, plain = two.heard(b"".join(stream))
+        assert quick == plain, seed
+        if seed % 50 == 0:
+            quick_store, plain_store = two.held()
+            assert quick_store == plain_store, seed
+    assert ordinary[0] == ordinary[1] < sent / 2  # else this compares little
+    quick_store, plain_store = two.held()
+    assert quick_store == plain_store
+
+
+async def test_frames_that_come_in_pieces(two: Two) -> None:
+    for seed in range(20):
+        data = b"".join(frames(seed))
+        for end in range(0, len(data), 97):
+            quick, plain = two.heard(data[:end])
+            assert quick == plain, (seed, end)
+
+
+async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = SendMessageV2(
+        producer_group="pg", topic="T", queue_id=1, sys_flag=0, born_timestamp=START, flag=0, properties="KEYS\x01k"
+    )
+    for kind in (frame.JSON, frame.ROCKETMQ):
+        one = frame.encode(kind, 310, 7, 0, ask, 2, language="JAVA") + b"hi"
+        two.heard(one * 3)
+        two.heard(one)  # dispatched, and room is there
+        before = two.desks[0].broker.store.figures().puts
+        with monkeypatch.context() as patch:
+            patch.setattr(two.desks[0].broker.store._appending, "_clock", lambda: START + 5)
+            patch.setattr("eruca.protocol.cuts.Json.take", None)
+            patch.setattr("eruca.protocol.cuts.Binary.take", None)
+            two.lines[0]._flushing = True
+            assert two.lines[0].process(one * 50) == 50 * len(one)
+        assert two.desks[0].broker.store.figures().puts == before + 50
