@@ -1,14 +1,16 @@
-"""Spark reads Apache RocketMQ's own broker, which grants 32 messages a pull and filters by SQL92."""
+"""Spark reads Apache RocketMQ's own broker, which grants 32 messages a pull and filters by SQL92, and writes to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.compat.clients import JavaClients, drain
 from tests.support.apache import ApacheCluster
+from tests.support.java import Judge
 from tests.support.spark import Topic, assert_rows, read, read_stream, rows_of, spark_session
 
 
@@ -77,3 +79,34 @@ def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Pa
 
     assert query.awaitTermination(120)
     assert_rows(rows_of(spark.read.parquet(str(tmp_path / "rows"))), topic.rows)
+
+
+def test_what_spark_writes_java_reads(
+    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str]
+) -> None:
+    topic = Topic(filtering, "SparkWrites", 4)
+    rows = spark.range(3000, numPartitions=2).selectExpr(
+        "CAST(concat('grüße ', id) AS BINARY) AS body",
+        "IF(id % 2 = 0, 'Even', NULL) AS tags",
+        "concat('k', id, ' all') AS keys",
+        "CAST(id AS INT) AS flag",
+        "id % 7 AS shardingKey",
+        "map('n', CAST(id AS STRING), 'größe', 'x y') AS properties",
+    )
+    writer = rows.write.format("rocketmq").option("nameServer", filtering.address).option("topic", topic.name)
+    writer.mode("append").save()
+
+    with JavaClients(judge).puller(fresh("readers"), filtering.address) as puller:
+        seen = drain(puller, topic.name)
+
+    assert sorted(each.flag for each in seen) == list(range(3000))
+    queue_of_key: dict[int, set[int]] = {}
+    for each in seen:
+        n = each.flag
+        assert each.body.decode() == f"grüße {n}"
+        assert (each.tags, each.keys) == ("" if n % 2 else "Even", f"k{n} all")
+        assert {name: each.properties[name] for name in ("n", "größe")} == {"n": str(n), "größe": "x y"}
+        queue_of_key.setdefault(n % 7, set()).add(each.queue)
+    assert all(len(queues) == 1 for queues in queue_of_key.values())
+    assert len({each.properties["SPARK_ID"] for each in seen}) == len({each.message_id for each in seen}) == 3000
+    topic.close()

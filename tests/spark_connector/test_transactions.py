@@ -122,7 +122,7 @@ def test_what_was_decided_is_committed_though_the_broker_gave_it_up(
     with monkeypatch.context() as patch, pytest.raises(SinkError, match="the driver dies here"):
         patch.setattr(Ending, "commit", fail)
         write_epoch(options, 0)
-    wait_until_given_up(impatient.address, sum(map(len, bodies_of(0))))
+    wait_until_given_up(impatient.address, "late", sum(map(len, bodies_of(0))))
 
     assert visible(impatient.address, topic.queues) == []
     write_epoch(options, 0)

@@ -29,13 +29,15 @@ Cluster = ErucaCluster | ApacheCluster
 Rows = dict[tuple[int, int], dict[str, Any]]
 """Rows by queue id and offset."""
 COLUMNS = "queueId int, queueOffset bigint, body binary, tags string, keys string, flag int"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For short runs: a JVM that starts quickly is worth more than one that runs fast in the end."""
 PRODUCER_GROUP = "spark_tests"
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "remoting", "client", "spark_connector")
 
 
 @contextmanager
-def spark_session(folder: Path) -> Iterator[SparkSession]:
+def spark_session(folder: Path, *, java_options: str = QUICK_START) -> Iterator[SparkSession]:
     """A session on two threads of this machine that knows the format; Spark's own files go to `folder`."""
     java.prepare()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -49,8 +51,7 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.driver.memory", "768m")
-        # Short runs: a JVM that starts quickly is worth more than one that runs fast in the end.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()

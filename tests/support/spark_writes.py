@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ import pytest
 from eruca.client.errors import ClientError
 from eruca.client.session import Session
 from eruca.client.sync import PullConsumer
-from eruca.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC
+from eruca.protocol.names import REAL_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from eruca.protocol.queues import MessageQueue
 from eruca.spark_connector.row_ids import Origin
 from eruca.spark_connector.sink import Receipt, commit_write, write_rows
@@ -102,17 +101,24 @@ def _die_at(request: int, *, answered: bool) -> None:
     Session.call = fatal  # type: ignore[method-assign]
 
 
-def visible(name_server: str, queues: list[MessageQueue]) -> list[tuple[str, str]]:
-    """Body and message id of all that consumers see."""
-    found: list[tuple[str, str]] = []
+def visible(name_server: str, queues: list[MessageQueue], least: int = 0) -> list[tuple[str, str]]:
+    """Body and message id of all that consumers see, queue by queue, once it is so much.
+
+    Apache shows a message a moment after it has acknowledged it.
+    """
+    found: dict[MessageQueue, list[tuple[str, str]]] = {queue: [] for queue in queues}
+    places = dict.fromkeys(queues, 0)
+    deadline = time.monotonic() + 60
     with PullConsumer(nameserver=name_server) as consumer:
-        for queue in queues:
-            at, end = 0, consumer.max_offset(queue)
-            while at < end:
-                result = consumer.pull(queue, at, 1024)
-                found += [(record.body.decode(), record.unique_key or "") for record in result.records]
-                at = result.next_offset
-    return found
+        while True:
+            for queue in queues:
+                while places[queue] < consumer.max_offset(queue):
+                    result = consumer.pull(queue, places[queue], 1024)
+                    found[queue] += [(record.body.decode(), record.unique_key or "") for record in result.records]
+                    places[queue] = result.next_offset
+            if sum(map(len, found.values())) >= least or time.monotonic() > deadline:
+                return [each for queue in queues for each in found[queue]]
+            time.sleep(0.1)
 
 
 def assert_epochs(found: list[tuple[str, str]], epochs: list[int], *, honouring: bool) -> None:
@@ -123,13 +129,17 @@ def assert_epochs(found: list[tuple[str, str]], epochs: list[int], *, honouring:
     assert sorted(counted) == sorted(wanted)
 
 
-def wait_until_given_up(name_server: str, count: int) -> None:
-    """Wait until broker-a has given so many half messages up, which makes their topic."""
+def wait_until_given_up(name_server: str, topic: str, count: int) -> None:
+    """Wait until broker-a has given up so many half messages to a topic; it makes a topic of its own for them."""
     queue = MessageQueue(TRANS_CHECK_MAX_TIME_TOPIC, "broker-a", 0)
-    deadline, there = time.monotonic() + 120, 0
+    deadline, there, at = time.monotonic() + 120, 0, 0
     with PullConsumer(nameserver=name_server) as consumer:
         while there < count:
             assert time.monotonic() < deadline, f"{there} of {count} half messages were given up"
-            time.sleep(0.1)
-            with suppress(ClientError):
-                there = consumer.max_offset(queue)
+            try:
+                result = consumer.pull(queue, at, suspend=1.0)
+            except ClientError:  # the topic is not there yet
+                time.sleep(0.1)
+                continue
+            there += sum(record.properties.get(REAL_TOPIC) == topic for record in result.records)
+            at = result.next_offset

@@ -1,0 +1,76 @@
+"""Transactions of the sink on Apache's brokers: killed anywhere, and decided after the broker gave them up.
+
+Apache delivers twice what it is told twice to commit, so here the consumer drops message ids that it has had.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from eruca.spark_connector.errors import SinkError
+from eruca.spark_connector.halves import Ending
+from tests.support.apache import ApacheCluster
+from tests.support.spark import Topic
+from tests.support.spark_writes import (
+    ROWS_A_TASK,
+    TASKS,
+    assert_epochs,
+    count_requests,
+    transactional,
+    visible,
+    wait_until_given_up,
+    write_and_die,
+    write_epoch,
+)
+
+IMPATIENT = {"transactionCheckInterval": "1000", "transactionTimeOut": "500", "transactionCheckMax": "1"}
+
+
+@pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
+def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """A broker that asks once about a half message, soon, and gives it up then."""
+    cluster = ApacheCluster(request.param, tmp_path_factory.mktemp("impatient"), IMPATIENT)
+    yield cluster
+    cluster.discard()
+
+
+def test_killed_at_any_request_nothing_is_lost_and_nothing_comes_twice(impatient: ApacheCluster) -> None:
+    topic, markers = Topic(impatient, "killed", 4), Topic(impatient, "killed_m", 1)
+    options = transactional(impatient.address, "killed", "killed_m")
+    requests = count_requests(options, 0)
+    epochs = [0]
+
+    for request, answered in itertools.product(range(1, requests + 1), (False, True)):
+        epochs.append(len(epochs))
+        write_and_die(options, epochs[-1], request, answered=answered)
+        write_epoch(options, epochs[-1])
+
+    found = visible(impatient.address, topic.queues, len(epochs) * TASKS * ROWS_A_TASK)
+    print(f"{len(epochs)} epochs, {len(found) - len(set(found))} messages delivered twice under their old id")
+    assert_epochs(found, epochs, honouring=True)
+    topic.close()
+    markers.close()
+
+
+def test_what_was_decided_is_committed_though_the_broker_gave_it_up(
+    impatient: ApacheCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, markers = Topic(impatient, "late", 2), Topic(impatient, "late_m", 1)
+    options = transactional(impatient.address, "late", "late_m")
+
+    async def fail(*args: object, **others: object) -> None:
+        raise SinkError("the driver dies here")
+
+    with monkeypatch.context() as patch, pytest.raises(SinkError, match="the driver dies here"):
+        patch.setattr(Ending, "commit", fail)
+        write_epoch(options, 0)
+    wait_until_given_up(impatient.address, "late", TASKS * ROWS_A_TASK)
+
+    assert visible(impatient.address, topic.queues) == []
+    write_epoch(options, 0)
+    assert_epochs(visible(impatient.address, topic.queues, TASKS * ROWS_A_TASK), [0], honouring=True)
+    topic.close()
+    markers.close()
