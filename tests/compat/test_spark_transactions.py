@@ -1,4 +1,4 @@
-"""Transactions of the sink on Apache's brokers: killed anywhere, and decided after the broker gave them up.
+"""What the sink's tasks and driver do, on Apache's brokers: batches, and transactions that are killed anywhere.
 
 Apache delivers twice what it is told twice to commit, so here the consumer drops message ids that it has had.
 """
@@ -6,12 +6,17 @@ Apache delivers twice what it is told twice to commit, so here the consumer drop
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.halves import Ending
+from eruca.spark_connector.row_ids import Origin
+from eruca.spark_connector.sink import write_rows
+from eruca.spark_connector.sink_options import read_sink_options
 from tests.support.apache import ApacheCluster
 from tests.support.spark import Topic
 from tests.support.spark_writes import (
@@ -35,6 +40,23 @@ def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     cluster = ApacheCluster(request.param, tmp_path_factory.mktemp("impatient"), IMPATIENT)
     yield cluster
     cluster.discard()
+
+
+def test_batches_are_stored_once_and_keys_in_order(impatient: ApacheCluster) -> None:
+    topic = Topic(impatient, "batches", 4)
+    options = read_sink_options({"nameServer": impatient.address, "topic": "batches"}, streaming=True)
+    rows = pa.record_batch({"body": [str(n) for n in range(5000)], "shardingKey": [n % 9 for n in range(5000)]})
+
+    write_rows(options, Origin("query", 0, 0), iter([rows, rows.select(["body"])]))
+
+    found = Counter(body for body, _ in visible(impatient.address, topic.queues, 10_000))
+    assert found == {str(n): 2 for n in range(5000)}
+    keyed = pa.record_batch({"body": [f"k{n}" for n in range(5000)], "shardingKey": [n % 9 for n in range(5000)]})
+    write_rows(options, Origin("query", 1, 0), iter([keyed]))
+    order = [int(body[1:]) for body, _ in visible(impatient.address, topic.queues, 15_000) if body[0] == "k"]
+    for key in range(9):
+        assert [n for n in order if n % 9 == key] == list(range(key, 5000, 9))
+    topic.close()
 
 
 def test_killed_at_any_request_nothing_is_lost_and_nothing_comes_twice(impatient: ApacheCluster) -> None:
