@@ -199,7 +199,7 @@ def made() -> Iterator[Ask]:
 
 
 def tables() -> Iterator[Ask]:
-    for code in (43, 45, 21, 201, 305, 328):
+    for code in (43, 45, 21, 201, 305, 328, 26):
         yield Ask(code)
     for code, name in ((202, "topic"), (300, "topic"), (203, "consumerGroup"), (204, "producerGroup")):
         there = {"topic": TOPIC, "consumerGroup": "keepers", "producerGroup": "askers"}[name]

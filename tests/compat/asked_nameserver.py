@@ -75,6 +75,7 @@ def registrations(broker: str) -> Iterator[Ask]:
 
 
 def settings() -> Iterator[Ask]:
+    yield Ask(319)
     yield Ask(318, "a path", None, b"kvConfigPath=/x\n")
     yield Ask(318, "no body")
     yield Ask(318, "changed", None, b"orderMessageEnable=true\n")
