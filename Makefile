@@ -34,8 +34,10 @@ demo: venv ## real processes, real text, a rewind that an online consumer feels
 test: venv ## every test but those that need Apache RocketMQ
 	@$(PYTEST) tests --ignore=tests/compat
 
-torture: venv ## the durability programme at length, about an hour (docs/durability.md; ERUCA_SEED=... for another run)
-	@ERUCA_TORTURE=1 ERUCA_KILLS=100 ERUCA_FLIPS=2000 $(PYTEST) tests/faults --timeout 7200 -v -s
+TIMES := 10
+
+torture: venv ## the durability programme, an hour or two (docs/durability.md; TIMES=5: half; ERUCA_SEED=...: another run)
+	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import pytest
 
 from eruca.broker.store import Got, Store, StoreDamaged
 from eruca.protocol.record import Record, decode_record, decode_records
+from tests.support.programme import chance, rounds
 from tests.support.stores import Clock, put, small_config
 
 COUNT = 150
-FLIPS = int(os.environ.get("ERUCA_FLIPS", "100"))
-SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
 
 
 def body(number: int) -> bytes:
@@ -53,21 +51,22 @@ def all_records(store: Store) -> list[Record]:
     return records
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stopped", ["in order", "killed"])
 @pytest.mark.parametrize("kind", ["commitlog", "consumequeue", "index", "checkpoint", "eruca.mark", "lock"])
 def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> None:
-    print(f"ERUCA_SEED={SEED}")
-    chance = random.Random(f"{SEED}/{kind}/{stopped}")
+    random = chance(f"flips/{kind}/{stopped}")
+    share = 1 if kind in ("commitlog", "consumequeue") else 5  # the other files are small
     known = {body(number) for number in range(COUNT)}
-    for _ in range(FLIPS if kind in ("commitlog", "consumequeue") else FLIPS // 5):
+    for _ in rounds(100 // share, 2000 // share, seconds=10 / share):
         root = tmp_path / "store"
         shutil.copytree(model, root)
         if stopped == "killed":
             (root / "abort").touch()
-        path = chance.choice(sorted(path for path in (root / kind).rglob("*") if path.is_file()) or [root / kind])
+        path = random.choice(sorted(path for path in (root / kind).rglob("*") if path.is_file()) or [root / kind])
         data = bytearray(path.read_bytes())
         used = len(bytes(data).rstrip(b"\0")) or 1
-        bit = chance.randrange(used * 8)
+        bit = random.randrange(used * 8)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
         where = f"{path.relative_to(root)} bit {bit}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Store, verify
+from tests.support.programme import chance, rounds
 from tests.support.stores import bodies, small_config
 
-ROUNDS = int(os.environ.get("ERUCA_KILLS", "8"))
-SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
 QUEUES = 4
 
 WRITER = """
@@ -50,14 +48,14 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2], [int(one) for one in sys.argv[3
 """
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
-    print(f"ERUCA_SEED={SEED}")
-    chance = random.Random(SEED)
+    random = chance(f"store/killed/{mode}")
     root = tmp_path / "store"
     acknowledged = [0] * QUEUES
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    for _ in range(ROUNDS):
+    for _ in rounds(8, 100, seconds=15):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(root), mode, *map(str, acknowledged)],
             stdout=subprocess.PIPE,
@@ -66,7 +64,7 @@ def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
         )
         assert writer.stdout is not None
         assert writer.stdout.readline() == "open\n"
-        for _ in range(chance.randrange(1, 700)):
+        for _ in range(random.randrange(1, 700)):
             writer.stdout.readline()
         os.kill(writer.pid, signal.SIGKILL)
         told = writer.stdout.read()

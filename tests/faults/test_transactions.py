@@ -21,12 +21,13 @@ from eruca.broker.store.results import Put
 from eruca.protocol.record import Record, decode_record
 from tests.support.desk import Desk
 from tests.support.peers import Peer
+from tests.support.programme import LONG, SEED, TIMES
 
 SEND, END, CHECK = 310, 37, 39
 COMMIT, ROLLBACK = 8, 12
 TRANSACTIONS = 12
 CHECKS = 4
-SEEDS = range(25)
+SEEDS = range(SEED, SEED + (int(33 * TIMES) if LONG else 25))
 
 
 class Killed(Exception):

@@ -1,7 +1,8 @@
 """How long tests of durability run: a short form with every change, the long one by ``make torture``.
 
-Owns the knobs: ERUCA_TORTURE=1 asks for the long run, ERUCA_SEED makes it another one. Each test has a number of rounds
-and a time budget; it prints the seed, so that a failure can be run again.
+Owns the knobs: ERUCA_TORTURE=1 asks for the long run, ERUCA_TIMES=5 gives it five times the time of the short form (else
+ten times), ERUCA_SEED makes it another one. Each test has a number of rounds and a time budget; it prints the seed, so
+that a failure can be run again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from collections.abc import Iterator
 
 LONG = bool(os.environ.get("ERUCA_TORTURE"))
+TIMES = float(os.environ.get("ERUCA_TIMES", "10")) if LONG else 1.0
+"""How many times the time of the short form."""
 SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
 
 
@@ -22,8 +25,8 @@ def chance(name: str) -> random.Random:
 
 
 def rounds(short: int, long: int, *, seconds: float, least: int = 2) -> Iterator[int]:
-    """So many rounds, fewer when ``seconds`` (times ten in the long run) are over, but ``least``."""
-    end = time.monotonic() + seconds * (10 if LONG else 1)
+    """So many rounds, fewer when ``seconds`` (times TIMES) are over, but ``least``."""
+    end = time.monotonic() + seconds * TIMES
     for number in range(long if LONG else short):
         if number >= least and time.monotonic() > end:
             print(f"{number} rounds within the time budget")
