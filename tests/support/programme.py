@@ -1,8 +1,8 @@
 """How long tests of durability run: a short form with every change, the long one by ``make torture``.
 
-Owns the knobs: ERUCA_TORTURE=1 asks for the long run, ERUCA_TIMES=5 gives it five times the time of the short form (else
-ten times), ERUCA_SEED makes it another one. Each test has a number of rounds and a time budget; it prints the seed, so
-that a failure can be run again.
+Owns the knobs: ERUCA_TORTURE=1 asks for the long run, ERUCA_TIMES=5 gives it five times the time of the short form
+(without it ten times), ERUCA_SEED makes it another one. Each test has a number of rounds and a time budget; it prints
+the seed, so that a failure can be run again.
 """
 
 from __future__ import annotations
