@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from eruca.protocol.bodies import KVTable
 from eruca.protocol.record import BatchEntry, Record, decode_records, encode_batch
 from tests.compat.clients import Clients, JavaClients, Letter, PythonClients
+from tests.compat.transcript import java_mqadmin
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eruca import ErucaBroker, ErucaNameServer
 from tests.support.java import Judge
 
-PULL, QUERY, COMMIT, OFFSET, SEND, SEND_BATCH, CREATE_GROUP = 11, 12, 15, 14, 310, 320, 200
+PULL, QUERY, COMMIT, OFFSET, SEND, SEND_BATCH, CREATE_GROUP, RUNTIME = 11, 12, 15, 14, 310, 320, 200, 28
 QUEUES = 4
 FILE = 256 << 10
 Broker = ApacheBroker | ErucaBroker
@@ -231,3 +233,31 @@ def test_clients_read_from_the_slave_while_the_master_is_dead(
         slave.stop()
         master.stop()
         server.stop()
+
+
+@pytest.mark.parametrize("names", ["eruca"], indirect=True)
+def test_mqadmin_of_5x_shows_how_the_slaves_stand(tmp_path: Path, names: str, judge5: Judge) -> None:
+    master = start("eruca", tmp_path / "master", names, SETTINGS)
+    slave = start("eruca", tmp_path / "slave", names, SLAVE)
+    mqadmin = java_mqadmin(judge5)
+    try:
+        send(master, range(50))
+        wait_for(lambda: log_of(slave) == log_of(master), "equal logs")
+        wait_for(lambda: " OK " in mqadmin(("haStatus", "-b", master.address)).stdout, "a slave in reach")
+        end = int(raw_table(master)["commitLogMaxOffset"])
+        shown = mqadmin(("haStatus", "-b", master.address)).stdout
+        assert f"#MasterCommitLogMaxOffset\t{end}\n#SlaveNum\t1\n#InSyncSlaveNum\t1\n" in shown
+        address, acknowledged, behind, _, state, place = shown.splitlines()[-1].split()
+        assert address.startswith("127.0.0.1:")
+        assert (int(acknowledged), int(behind), state, int(place)) == (end, 0, "OK", end)
+        shown = mqadmin(("haStatus", "-b", slave.address)).stdout
+        assert f"#MasterAddr\t127.0.0.1:{master.port + 1}\n#CommitLogMaxOffset\t{end}\n" in shown
+    finally:
+        slave.stop()
+        master.stop()
+
+
+def raw_table(broker: Broker) -> dict[str, str]:
+    """The runtime information (28)."""
+    table: dict[str, str] = KVTable.decode(raw.ask(broker.address, RUNTIME)[1]).table
+    return table
