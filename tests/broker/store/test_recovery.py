@@ -122,6 +122,32 @@ def test_a_store_without_the_mark_is_read_by_its_checkpoint(tmp_path: Path) -> N
         (tmp_path / "eruca.mark").unlink()
 
 
+@pytest.mark.parametrize(("first", "size"), [(1024, 512), (1100, 40)])
+def test_units_that_a_power_failure_took_out_of_the_middle_come_back(tmp_path: Path, first: int, size: int) -> None:
+    home = tmp_path / "home"
+    config = {"mapped_file_size_consume_queue": 20 * 500, "mapped_file_size_commit_log": 1 << 20}
+    store = Store(small_config(home, **config))
+    store.open()
+    fill(store, 40)
+    store.drain()
+    store.flush()
+    store.persist()
+    fill(store, 260, start=40)
+    store.drain()
+    store.flush()
+    store.persist(sync=False)
+    copy = live_copy(store, home, tmp_path / "copy")
+    store.close()
+    file = copy / "consumequeue" / "T" / "0" / f"{0:020d}"
+    data = bytearray(file.read_bytes())
+    data[first : first + size] = bytes(size)  # between units that are there
+    file.write_bytes(data)
+    again = Store(small_config(copy, **config))
+    again.open()
+    assert bodies(again, "T", 0) == expected(300, 0) and bodies(again, "T", 1) == expected(300, 1)
+    again.close()
+
+
 def test_damage_in_the_middle_cuts_nothing_off(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path))
     store.open()

@@ -8,8 +8,10 @@ record is ever cut off; afterwards the log is sound from the first byte read aga
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
@@ -24,6 +26,8 @@ from eruca.protocol.record import BLANK_SIZE, MIN_RECORD_SIZE, encode_blank, enc
 FILLER_TOPIC = "LOST"
 """Topic of the record that covers damage: of rollback type, so that no queue and no index shows it."""
 _ROUND = 4096
+_UNITS_AT_ONCE = 25_600
+_SECTOR = 512
 _LARGEST_FILLER = 4 << 20
 _NOBODY = host_bytes("127.0.0.1", 0)
 _ZEROS = 1 << 20
@@ -99,7 +103,10 @@ class Recovery:
     def _start(self, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> int:
         log = self._log
         if mark is not None:
-            for offset, units in ((mark.written, mark.written_units), (mark.synced, mark.synced_units)):
+            ends = [(mark.written, mark.written_units), (mark.synced, mark.synced_units)]
+            if not clean and not self._kept(mark):
+                del ends[0]
+            for offset, units in ends:
                 if log.min_offset <= offset <= log.segments[-1].end and self._units_below(offset) == units:
                     return offset
             self._report.notes.append("the consume queues do not agree with the mark; they are built again")
@@ -111,6 +118,35 @@ class Recovery:
             if first is not None and 0 < first.store_timestamp <= checkpoint.min_timestamp:
                 return segment.start
         return log.min_offset
+
+    def _kept(self, mark: Mark) -> bool:
+        """Whether the queues' units that were written after the mark's last flush seem to be all there.
+
+        When the power fails, a sector that never reached the disk is empty, also between others that did.
+        """
+        return all(self._has_no_holes(queue, mark.synced) for queue in self._queues.queues.values())
+
+    def _has_no_holes(self, queue: ConsumeQueue, synced: int) -> bool:
+        """Read a queue's units from its end on back to those of records below ``synced``."""
+        per_file = self._queues.file_size // UNIT
+        end = queue.max_offset
+        while end > queue.min_offset:
+            start = max(end - _UNITS_AT_ONCE, (end - 1) // per_file * per_file, queue.min_offset)
+            data = self._queues.units(queue, start, end - start)
+            queue.cache = (0, b"")
+            first = len(data) // UNIT
+            for offset, size, _ in reversed(list(UNIT_FORM.iter_unpack(data))):
+                if not size:
+                    return False
+                if offset < synced:
+                    break
+                first -= 1
+            if not data or _has_empty_sector(data[first * UNIT :], (start + first) * UNIT % self._queues.file_size):
+                return False
+            if first:
+                return True
+            end = start
+        return True
 
     def _units_below(self, offset: int) -> int:
         return sum(self._queues.units_before(queue, offset) for queue in self._queues.queues.values())
@@ -317,3 +353,9 @@ def _split(queues: QueueTable, queue: ConsumeQueue, index: int) -> list[bytes]:
             return [b""]
         data += part
     return [data[at : at + 20] for at in range(0, len(data), 20)]
+
+
+def _has_empty_sector(data: bytes, at: int) -> bool:
+    """Whether a whole sector, or the part of one at either end, is empty; ``data`` begins at ``at`` in its file."""
+    edges = [0, *range(_SECTOR - at % _SECTOR, len(data), _SECTOR), len(data)]
+    return any(start < stop and not data[start:stop].strip(b"\0") for start, stop in pairwise(edges))
