@@ -6,10 +6,13 @@ import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -47,16 +50,36 @@ final class Requesting {
         return consumer.buildMQClientId();
     }
 
-    /** Sends a message and waits for its answer. */
+    /** Sends a message and waits for its answer; with "callback" by the form that is called back. */
     static Object request(JsonObject request) throws Exception {
         DefaultMQProducer producer = Named.get(request, DefaultMQProducer.class);
         Message message = Messages.read(request.getAsJsonObject("message"));
-        Message answer = producer.request(message, Named.number(request, "timeoutMs", 10_000));
+        long timeout = Named.number(request, "timeoutMs", 10_000);
+        Message answer = request.has("callback") ? calledBack(producer, message, timeout)
+            : producer.request(message, timeout);
         Map<String, Object> all = new LinkedHashMap<>();
         all.put("topic", answer.getTopic());
         all.put("body", Base64.getEncoder().encodeToString(answer.getBody()));
         all.put("asked", new TreeMap<>(message.getProperties()));
         all.put("properties", new TreeMap<>(answer.getProperties()));
         return all;
+    }
+
+    private static Message calledBack(DefaultMQProducer producer, Message message, long timeout) throws Exception {
+        CompletableFuture<Message> answered = new CompletableFuture<>();
+        producer.request(message, new RequestCallback() {
+            @Override
+            public void onSuccess(Message answer) {
+                if (answer != null) {  // the send alone calls back too, without a message
+                    answered.complete(answer);
+                }
+            }
+
+            @Override
+            public void onException(Throwable failure) {
+                answered.completeExceptionally(failure);
+            }
+        }, timeout);
+        return answered.get(timeout, TimeUnit.MILLISECONDS);
     }
 }
