@@ -66,9 +66,7 @@ async def test_memory_and_waits_stay_as_they_are(tmp_path: Path) -> None:
             following.cancel()
             sent = load.answers[0]
             assert set(load.answers) == {0}, load.refusals
-        print(
-            f"{sent} sent in {SECONDS:.0f} s: {grown / MEBIBYTE:+.2f} MiB; p99 of sends {first:.1f} ms, then {last:.1f} ms"
-        )
+        print(f"{sent} sent in {SECONDS:.0f} s: {grown / MEBIBYTE:+.2f} MiB; p99 {first:.1f} ms, then {last:.1f} ms")
         assert grown <= MOST_GROWTH
         assert last <= max(10 * first, 500), "sends wait longer and longer"
         await peer.close()
