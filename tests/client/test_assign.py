@@ -19,8 +19,8 @@ from eruca.client.assign import (
     near_machine_room,
     sort_clients,
 )
+from eruca.client.consuming.rebalance import plan_change
 from eruca.client.errors import UsageError
-from eruca.client.rebalance import plan_change
 from eruca.protocol.queues import MessageQueue
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "allocation" / "allocations.tsv"

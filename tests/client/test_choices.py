@@ -10,7 +10,7 @@ import pytest
 from eruca.client import ClientSettings, Message, Producer, PushConsumer
 from eruca.client.config import find_nameservers
 from eruca.client.errors import BadConfig, BadName, NoNameserver, UsageError
-from eruca.client.identity import UniqueKeys, client_id
+from eruca.client.network.identity import UniqueKeys, client_id
 from eruca.client.selectors import RoundRobin, by_hash
 from eruca.protocol.message import parse_unique_key
 from eruca.protocol.queues import MessageQueue

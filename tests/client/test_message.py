@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eruca.client import Message, ReceivedMessage
-from eruca.client.batch import check_batch, encode_messages, split_batch
 from eruca.client.errors import BadMessage, BadName, UsageError
+from eruca.client.producing.batch import check_batch, encode_messages, split_batch
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_batch, decode_record, encode_record

@@ -12,7 +12,7 @@ import pytest
 
 from eruca.client import ClientSettings, Credentials, Message, Producer, PullConsumer, PushConsumer, Tls
 from eruca.client.errors import BadConfig, BrokerUnreachable, NameserverUnreachable
-from eruca.client.routes import build_route
+from eruca.client.network.routes import build_route
 from eruca.protocol import frame
 from eruca.protocol.signature import SIGNATURE, sign
 from tests.client.conftest import Lab, Seen
@@ -84,7 +84,7 @@ async def fronts(lab: Lab, certificates: Certificates, monkeypatch: pytest.Monke
             each.broker_addrs = {0: encrypted}
         return build_route(topic, data)
 
-    monkeypatch.setattr("eruca.client.directory.build_route", through_the_front)
+    monkeypatch.setattr("eruca.client.network.directory.build_route", through_the_front)
     yield await nameserver.start()
     await nameserver.stop()
     await broker.stop()
@@ -142,7 +142,7 @@ async def test_an_example(
     encrypted = "tls=" in code
     monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", fronts if encrypted else lab.address)
     if not encrypted:
-        monkeypatch.setattr("eruca.client.directory.build_route", build_route)
+        monkeypatch.setattr("eruca.client.network.directory.build_route", build_route)
 
     await asyncio.to_thread(exec, compile(code, "an example", "exec"), {"__name__": "__main__"})
 

@@ -14,15 +14,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from eruca.client import (
-    Later,
-    Message,
-    Producer,
-    PushConsumer,
-    ReceivedMessage,
-    TransactionProducer,
-    TransactionState,
-)
+from eruca.client import Later, Message, Producer, PushConsumer, ReceivedMessage, TransactionProducer, TransactionState
 from eruca.client.errors import BadConfig, BrokerRefused
 from eruca.client.telemetry import OpenTelemetry
 from tests.client.conftest import Lab, Seen, eventually

@@ -63,7 +63,7 @@ async def main(address, book, name, work):
 asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])))
 """
 IGNORES_EXPIRY = """
-from eruca.client.locks import Lock
+from eruca.client.consuming.locks import Lock
 Lock.counts = lambda self, now: self.until > 0
 """
 

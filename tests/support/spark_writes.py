@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from eruca.client.errors import ClientError
-from eruca.client.session import Session
+from eruca.client.network.session import Session
 from eruca.client.sync import PullConsumer
 from eruca.protocol.names import REAL_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from eruca.protocol.queues import MessageQueue

@@ -2,20 +2,20 @@
 
 from eruca.client.app import App
 from eruca.client.backlog import QueueLag, lag, total_lag
-from eruca.client.batch import split_batch
 from eruca.client.config import ClientSettings
-from eruca.client.consumer import PushConsumer
+from eruca.client.consuming.consumer import PushConsumer
+from eruca.client.consuming.inflight import Limits
+from eruca.client.consuming.listeners import Decision, Later, Suspend
+from eruca.client.consuming.mailbox import Delivery
 from eruca.client.hooks import Hook
-from eruca.client.inflight import Limits
-from eruca.client.listeners import Decision, Later, Suspend
-from eruca.client.lite_pull_consumer import LitePullConsumer
-from eruca.client.mailbox import Delivery
 from eruca.client.message import Message, ReceivedMessage
-from eruca.client.producer import Producer
-from eruca.client.pull_consumer import PullConsumer, PullResult, PullStatus
-from eruca.client.pull_schedule import PullScheduleService, PullTaskContext
-from eruca.client.sends import SendResult, SendStatus
-from eruca.client.transactions import TransactionProducer, TransactionResult, TransactionState
+from eruca.client.polling.lite_pull_consumer import LitePullConsumer
+from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullStatus
+from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskContext
+from eruca.client.producing.batch import split_batch
+from eruca.client.producing.producer import Producer
+from eruca.client.producing.sends import SendResult, SendStatus
+from eruca.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.signature import Credentials

@@ -15,10 +15,10 @@ from typing import Any, Protocol, Self, TypeVar
 
 from eruca.client import calling
 from eruca.client.config import ClientSettings
-from eruca.client.consumer import PushConsumer
+from eruca.client.consuming.consumer import PushConsumer
 from eruca.client.errors import StateError, UsageError
 from eruca.client.log import log
-from eruca.client.producer import Producer
+from eruca.client.producing.producer import Producer
 from eruca.remoting.loop import new_loop
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,13 +10,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Final
 
-from eruca.client import brokers
 from eruca.client.config import check_positive, check_topic
 from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.routes import MASTER
-from eruca.client.session import Session
+from eruca.client.network import brokers
+from eruca.client.network.routes import MASTER
+from eruca.client.network.session import Session
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError

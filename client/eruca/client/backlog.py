@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from eruca.client.config import ClientSettings
 from eruca.client.errors import ClientError
-from eruca.client.pull_consumer import PullConsumer, PullStatus
+from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumeStats
 from eruca.protocol.errors import ProtocolError

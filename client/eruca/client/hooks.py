@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eruca.client import calling
+from eruca.client.consuming.listeners import Decision, Later, Listener, Outcome, Suspend
 from eruca.client.errors import UsageError
-from eruca.client.listeners import Decision, Later, Listener, Outcome, Suspend
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
 if TYPE_CHECKING:
-    from eruca.client.sends import SendResult
-    from eruca.client.transactions import TransactionState
+    from eruca.client.producing.sends import SendResult
+    from eruca.client.producing.transactions import TransactionState
 
 DEFAULT_REGION = "DefaultRegion"
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from eruca.client.message import Message
-from eruca.client.routes import Route
+from eruca.client.network.routes import Route
 from eruca.protocol.message import java_hash
 from eruca.protocol.queues import MessageQueue
 

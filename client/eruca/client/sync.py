@@ -16,23 +16,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from eruca.client import (
-    asking,
-    backlog,
-    calling,
-    consumer,
-    identity,
-    lite_pull_consumer,
-    producer,
-    pull_consumer,
-    pull_schedule,
-    transactions,
-)
-from eruca.client.assigned import MessageQueueListener
+from eruca.client import asking, backlog, calling
+from eruca.client.consuming import consumer
+from eruca.client.consuming.mailbox import Delivery
 from eruca.client.errors import ForkedClient, StateError
-from eruca.client.mailbox import Delivery
 from eruca.client.message import ReceivedMessage
-from eruca.client.pull_schedule import PullTaskContext
+from eruca.client.network import identity
+from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
+from eruca.client.polling.assigned import MessageQueueListener
+from eruca.client.polling.pull_schedule import PullTaskContext
+from eruca.client.producing import producer, transactions
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import new_loop
 

@@ -263,7 +263,7 @@ class MessageTrace(Hook):
 
     async def start(self) -> None:
         """Be ready to send."""
-        from eruca.client.producer import Producer  # which has traces of its own
+        from eruca.client.producing.producer import Producer  # which has traces of its own
 
         producer = self._producer = Producer(
             self.group, send_timeout=SEND_TIMEOUT, max_message_size=MAX_MESSAGE_SIZE, settings=self._settings

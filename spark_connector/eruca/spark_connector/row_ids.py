@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pandas.util import hash_array  # type: ignore[import-untyped]
 
-from eruca.client.identity import local_address
+from eruca.client.network.identity import local_address
 from eruca.protocol.message import unique_key
 
 _DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), dtype="S2")

@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 from eruca.client import Message, MessageQueue, PullConsumer
 from eruca.client.compression import compressor
 from eruca.client.errors import ClientError, TopicNotFound
-from eruca.client.identity import unique_keys
-from eruca.client.routes import Route
+from eruca.client.network.identity import unique_keys
+from eruca.client.network.routes import Route
+from eruca.client.producing.sends import SendEndpoint, SendStatus
 from eruca.client.selectors import RoundRobin, by_hash
-from eruca.client.sends import SendEndpoint, SendStatus
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED

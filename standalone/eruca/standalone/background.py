@@ -45,7 +45,7 @@ class BackgroundCluster:
         return self.cluster.address
 
     def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is not free; then nothing is left running."""
+        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
         if self._loop is not None:
             raise RuntimeError("the cluster is running already")
         loop = self._loop = new_loop()

@@ -72,7 +72,7 @@ class Cluster:
         return self._broker
 
     async def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is not free; then nothing is left running."""
+        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
         nameserver = Nameserver(self._names)
         await nameserver.start()
         self._nameserver = nameserver

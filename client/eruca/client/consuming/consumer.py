@@ -1,0 +1,399 @@
+"""Consuming as a member of a group: messages come by themselves, and what was consumed is remembered by the broker.
+
+Owns a consumer's settings, its subscriptions, and its life: start, the work that repeats, an orderly stop. Which queues
+it has is the matter of ``ownership``, what becomes of their messages that of ``concurrent`` and ``orderly``, and what
+runs a listener that of ``listeners`` and ``mailbox``. Facts: DefaultMQPushConsumer in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from eruca.client import calling
+from eruca.client.asking import Asking
+from eruca.client.assign import Strategy, averagely, everything
+from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic
+from eruca.client.consuming import orderly as ordered
+from eruca.client.consuming import report
+from eruca.client.consuming.concurrent import Concurrent, Handling
+from eruca.client.consuming.expressions import subscription_of
+from eruca.client.consuming.inflight import InFlight, Limits
+from eruca.client.consuming.listeners import Listener, Work, clock, run_in
+from eruca.client.consuming.locks import QueueLocks
+from eruca.client.consuming.mailbox import Mailbox, Messages, runner_maker
+from eruca.client.consuming.ownership import Ownership, Reading
+from eruca.client.consuming.pace import Paces
+from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
+from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
+from eruca.client.consuming.upkeep import Intervals, Upkeep
+from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
+from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
+from eruca.client.network import brokers
+from eruca.client.network.session import Session, now_ms
+from eruca.client.trace import MessageTrace
+from eruca.protocol import names
+from eruca.protocol.bodies import (
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+from eruca.protocol.subscription import ALL, TAG, build_subscription
+
+
+class PushConsumer(Asking):
+    """A member of a consumer group: each message goes to one member.
+
+    With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
+    with ``async with``, or call ``start`` and ``stop``.
+
+    Args:
+        group: the consumer group.
+        listener: takes a ReceivedMessage. A coroutine function runs in the event loop, another function in threads.
+            Returning None consumes the message, raising or returning ``Later()`` lets it come again.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
+            since 1970). A broker counts a queue's first message as "last", too, as long as it is in memory; "end" skips
+            whatever is there.
+        strategy: how queues are shared out; all members must use the same (see ``assign``).
+        concurrency: listeners at work at once.
+        batch: None gives one message to a listener; a number gives a list of up to so many.
+        pull_batch: messages to ask for in one pull.
+        limits: how much of one queue may wait here.
+        max_reconsume_times: returns after which a message goes to the dead letters; default 16, without end if orderly.
+        orderly: the messages of a queue are consumed in their order, one piece at a time by one member. Raising or
+            returning ``Suspend()`` lets a message come again before all others of its queue.
+        suspend_time: seconds until then, from 0.01 to 30.
+        auto_commit: False lets an orderly listener say when its messages count as consumed, by ``Decision``.
+        broadcast: every member gets all messages. Its positions are kept in a local file, as RocketMQ's clients do;
+            what a listener fails to consume is only told to the log.
+        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
+        offset_interval: seconds between two storings of the positions.
+        rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
+        stop_timeout: seconds for which ``stop`` waits for listeners at work.
+        consume_timeout: seconds after which messages that a listener still has go back, to come again (not if orderly).
+        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much.
+        hooks: what sees what is consumed (see Hook).
+        trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
+        settings: what all clients share.
+
+    Raises BadName, BadConfig, UsageError and NoNameserver.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: Listener | None = None,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        start_from: Literal["first", "last", "end"] | int | datetime = "last",
+        strategy: Strategy = averagely,
+        concurrency: int = 20,
+        batch: int | None = None,
+        pull_batch: int = 32,
+        limits: Limits = Limits(),  # noqa: B008
+        max_reconsume_times: int | None = None,
+        orderly: bool = False,
+        suspend_time: float = 1.0,
+        auto_commit: bool = True,
+        broadcast: bool = False,
+        offset_folder: str | Path | None = None,
+        offset_interval: float = 5.0,
+        rebalance_interval: float = 20.0,
+        stop_timeout: float = 30.0,
+        consume_timeout: float = 900.0,
+        executor: Executor | None = None,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        check_group(group, "consumer")
+        if listener is not None:
+            calling.check_callable(listener, "The listener")
+        check_positive(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
+        check_positive(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
+        check_positive(suspend_time=suspend_time, consume_timeout=consume_timeout)
+        if not auto_commit and not orderly:
+            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
+        if offset_folder is not None and not broadcast:
+            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+        self.group = group
+        self.orderly = orderly
+        self.broadcast = broadcast
+        self._offset_folder = offset_folder
+        self.concurrency = concurrency
+        self.subscriptions: dict[str, SubscriptionData] = {}
+        self.started_at = 0
+        self.paces = Paces(clock())
+        self._listener = listener if listener is None or executor is None else run_in(executor, listener)
+        self._intervals = Intervals(
+            rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
+        )
+        self._batch = batch
+        self._reading = Reading(
+            start_from=check_start(start_from),
+            strategy=everything if broadcast else strategy,
+            limits=limits,
+            pull_batch=pull_batch,
+            broadcast=broadcast,
+            paces=self.paces,
+        )
+        if max_reconsume_times is None:
+            max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
+        self._max_reconsume_times = max_reconsume_times
+        self._suspend_time = suspend_time
+        self._auto_commit = auto_commit
+        self._stop_timeout = stop_timeout
+        self._settings = ClientSettings.choose(settings, nameserver)
+        self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._session: Session | None = None
+        self._ownership: Ownership | None = None
+        self._processing: Concurrent | ordered.Orderly | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._ended = False
+
+    # ------------------------------------------------------------------ subscribing
+
+    def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> Self:
+        """Take a topic's messages: those with one of the tags of ``TagA || TagB``, or all with ``*``.
+
+        With ``expression_type="SQL92"`` the expression is a condition on properties. All members of a group must
+        subscribe alike. May be called before and after start; returns the consumer. Raises BadName and UsageError.
+        """
+        check_topic(topic)
+        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, now_ms())
+        self._subscriptions_changed()
+        return self
+
+    def unsubscribe(self, topic: str) -> None:
+        """Take no more messages of a topic; what was begun is ended."""
+        if self.subscriptions.pop(topic, None) is not None:
+            self._subscriptions_changed()
+
+    def _subscriptions_changed(self) -> None:
+        if self._session is not None:
+            self._session.spawn(self._announce())
+
+    async def _announce(self) -> None:
+        session = self._session
+        if session is not None and self._ownership is not None:
+            await session.add_consumer(self.group, self)
+            await self._ownership.give_up_unsubscribed()
+            self._changed.set()
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees what is consumed, after those that are there; before start. Raises StateError."""
+        if self._session is not None:
+            raise StateError("A consumer takes hooks only before start().")
+        self._hooks = Hooks((*self._hooks.all, hook))
+
+    # ------------------------------------------------------------------ starting and stopping
+
+    async def start(self) -> None:
+        """Join the group and begin to read.
+
+        A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
+        that a broker refuses, and NameserverUnreachable, after which it may be started again.
+        """
+        if self._session is not None or self._ended:
+            raise StateError(
+                "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
+            )
+        if not self.subscriptions:
+            raise UsageError("The consumer subscribes nothing: call subscribe(topic) before start().")
+        if not self.broadcast:
+            retry = names.retry_topic(self.group)
+            self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
+        session = self._session = Session.join(self._settings, self.group, self)
+        self.started_at = now_ms()
+        self._prepare(session)
+        assert self._ownership is not None and self._processing is not None
+        try:
+            if self._trace is not None:
+                await self._trace.start()
+            for subscription in tuple(self.subscriptions.values()):
+                with contextlib.suppress(TopicNotFound):
+                    await brokers.check_subscription(session, self.group, subscription)
+            await session.add_consumer(self.group, self)
+            await self._ownership.rebalance()
+        except BaseException:
+            await self._leave()
+            raise
+        upkeep = Upkeep(
+            session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
+        )
+        self._tasks = [session.spawn(work) for work in upkeep.tasks(self.subscriptions, compare=not self.broadcast)]
+
+    def _prepare(self, session: Session) -> None:
+        """Put the parts together."""
+        group, most, hooks = self.group, self._max_reconsume_times, None
+        if self._hooks.filter_messages:
+            self._reading = replace(self._reading, sift=partial(filter_records, self._hooks, group))
+        if self._hooks.of_consumption:
+            hooks = ConsumeHooks(
+                self._hooks,
+                group,
+                session.client_id,
+                orderly=self.orderly,
+                broadcast=self.broadcast,
+                timeout=self._intervals.consume_timeout,
+            )
+        make_runner = runner_maker(self._listener, batch=self._batch, concurrency=self.concurrency, hooks=hooks)
+        returns = None if self.broadcast else Returns(session, group, most, self._again)
+        handling = Handling(
+            group=group,
+            batch=self._batch,
+            limits=self._reading.limits,
+            paces=self.paces,
+            returns=returns,
+            timeout=self._intervals.consume_timeout,
+        )
+        order: ordered.Orderly | None = None
+        if self.orderly:
+            self._processing = order = ordered.Orderly(
+                session,
+                handling,
+                make_runner,
+                locks=None if self.broadcast else QueueLocks(session, group),
+                suspend_time=self._suspend_time,
+                max_reconsume_times=most,
+                auto_commit=self._auto_commit,
+            )
+        else:
+            self._processing = Concurrent(handling, make_runner)
+        positions: Positions = BrokerPositions(session, group)
+        if self.broadcast:
+            positions = LocalPositions(self._offset_folder, session, group)
+        self._ownership = Ownership(
+            session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
+        )
+
+    def _again(self, work: Work) -> None:
+        if isinstance(self._processing, Concurrent):
+            self._processing.again(work)
+
+    async def stop(self) -> None:
+        """Read no more, wait for listeners at work, store the positions, leave the group.
+
+        Returns when the brokers have confirmed. Calling it twice does no harm.
+        """
+        if self._session is not None and not self._ended:
+            self._ended = True
+            await self._leave()
+
+    async def _leave(self) -> None:
+        session, ownership, processing = self._session, self._ownership, self._processing
+        assert session and ownership and processing
+        for task in self._tasks:
+            task.cancel()
+        ownership.stop_reading()
+        if not await processing.halt(self._stop_timeout):
+            log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
+        await ownership.release()
+        await session.remove_consumer(self.group)
+        if self._trace is not None:
+            await self._trace.stop()
+        self._session = None
+        await session.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # ------------------------------------------------------------------ messages
+
+    def messages(self, *, auto_ack: bool = True) -> Messages:
+        """The messages for ``async for``, of a consumer without a listener.
+
+        A message counts as consumed when the next one is asked for; with ``auto_ack=False`` only by its ``ack()``.
+        A loop that is left by ``break`` or an error leaves its last message unsettled: it comes again, unless
+        ``ack()`` was called. Several tasks may iterate at once, each over its own ``messages()``.
+        """
+        runner = self._processing.runner if self._processing is not None else None
+        if not isinstance(runner, Mailbox):
+            raise StateError("Messages can be iterated only after start, and of a consumer made without a listener.")
+        return Messages(runner, auto_ack)
+
+    def __aiter__(self) -> Messages:
+        return self.messages()
+
+    # ------------------------------------------------------------------ what the session and brokers ask
+
+    def describe(self) -> ConsumerData:
+        """What the heartbeat says of this consumer."""
+        return ConsumerData(
+            consume_from_where=report.consume_from_where(self._reading.start_from),
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            group_name=self.group,
+            message_model=MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING,
+            subscription_data_set=list(self.subscriptions.values()),
+        )
+
+    def topics(self) -> set[str]:
+        """The topics whose routes it needs."""
+        return set(self.subscriptions)
+
+    def routes_changed(self, topic: str) -> None:
+        """A route is another one now."""
+        self._changed.set()
+
+    def members_changed(self) -> None:
+        """Another member joined or left (40)."""
+        self._changed.set()
+
+    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
+        """Go on from these offsets (220)."""
+        if self._ownership is not None:
+            self._ownership.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The position in each queue of a topic that this member owns (221)."""
+        return self._ownership.positions(topic) if self._ownership is not None else {}
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member owns now."""
+        return sorted(self._ownership.readers) if self._ownership is not None else []
+
+    @property
+    def under_way(self) -> dict[MessageQueue, InFlight]:
+        """What was pulled of each queue and is not consumed yet. May be asked for by any thread."""
+        readers = dict(self._ownership.readers) if self._ownership is not None else {}
+        return {queue: reader.run for queue, reader in readers.items()}
+
+    async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
+        """What this consumer is doing (307)."""
+        readers = self._ownership.readers if self._ownership is not None else {}
+        held = self._processing.held if isinstance(self._processing, ordered.Orderly) else None
+        return report.running_info(self, readers.values(), self._settings.nameserver_list(), with_stacks, held)
+
+    async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
+        """Let the listener have one message, outside all queues (309)."""
+        assert self._processing is not None
+        queue = MessageQueue(record.topic, broker, record.queue_id)
+        work = self._processing.work_of(InFlight(queue, record.queue_offset), ReceivedMessage(record, queue))
+        began = now_ms()
+        await self._processing.runner.consume(work)
+        return report.direct_result(work, now_ms() - began)

@@ -1,0 +1,141 @@
+"""The locks of an ordered group: while a member holds a queue's lock at the broker, nobody else reads it in order.
+
+Owns the requests 41 and 42, and when a lock counts as lost here: earlier than at the broker, so that two members never
+both believe to hold one, and with the connection by which it was granted, since a broker that restarts knows no locks.
+Invariant: a lock that was lost counts again only after ``catch_up``, as another member may have had the queue
+meanwhile; one that is given back is not taken again by an answer that was under way. Facts: RebalanceImpl.lock,
+lockAll and unlock, ProcessQueue.isLockExpired in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from eruca.client.errors import BadAnswer, ClientError
+from eruca.client.log import log
+from eruca.client.network.session import Session
+from eruca.protocol import api
+from eruca.protocol.bodies import LockBatchAnswer, LockBatchRequest
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Connection
+
+TIMEOUT = 1.0
+
+
+def seconds() -> float:
+    """A clock that never goes back and, where the system has one, goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Lock:
+    """One queue that is wanted: ``until`` when its lock counts, and by which connection it was granted."""
+
+    __slots__ = ("connection", "until")
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self.connection: Connection | None = None
+
+    def counts(self, now: float) -> bool:
+        """Whether it is held."""
+        return self.until > now and self.connection is not None and not self.connection.closed
+
+
+class QueueLocks:
+    """The locks of one member; ``clock`` gives seconds. How long they live is in the session's settings.
+
+    ``catch_up`` is asked before a lost lock counts again: whether the member knows now from where the queue goes on.
+    """
+
+    def __init__(self, session: Session, group: str, clock: Callable[[], float] = seconds) -> None:
+        self.catch_up: Callable[[MessageQueue], Awaitable[bool]] | None = None
+        self._session = session
+        self._group = group
+        self._clock = clock
+        self._locks: dict[MessageQueue, Lock] = {}
+
+    def held(self, queue: MessageQueue) -> bool:
+        """Whether the lock is held now. May be called by any thread."""
+        lock = self._locks.get(queue)
+        return lock is not None and lock.counts(self._clock())
+
+    def wanted(self, queue: MessageQueue) -> bool:
+        """Whether the lock was taken and not given back, be it held or lost."""
+        return queue in self._locks
+
+    async def take(self, queue: MessageQueue) -> bool:
+        """Lock a queue at its broker; False when another member has it or the broker cannot be asked."""
+        known = queue in self._locks
+        lock = self._locks.setdefault(queue, Lock())
+        await self._lock(queue.broker_name, {queue: lock})
+        if self._locks.get(queue) is not lock:
+            return False
+        if not known and not lock.counts(self._clock()):
+            del self._locks[queue]
+        return lock.counts(self._clock())
+
+    async def renew(self) -> None:
+        """Lock all queues again, one request to each broker; those that are not granted are lost."""
+        by_broker: dict[str, dict[MessageQueue, Lock]] = defaultdict(dict)
+        for queue, lock in self._locks.items():
+            by_broker[queue.broker_name][queue] = lock
+        await asyncio.gather(*(self._lock(broker, locks) for broker, locks in by_broker.items()))
+
+    async def _lock(self, broker: str, locks: Mapping[MessageQueue, Lock]) -> None:
+        asked = self._clock()  # the broker's time begins later, so the lock ends here first
+        queues = list(locks)
+        try:
+            address = await self._session.master(broker, queues[0].topic)
+            connection = await self._session.connection(address)
+            answer = await self._session.call(address, api.LOCK_BATCH_MQ, body=self._body(queues), timeout=TIMEOUT)
+            granted = set(self._session.names.queues_from_broker(LockBatchAnswer.decode(answer.body).locked))
+        except ProtocolError as error:
+            log.warning("%s", BadAnswer(f"the answer of {broker} to a lock cannot be read: {error}"))
+        except ClientError as error:
+            log.warning("the locks at %s cannot be taken or renewed now: %s", broker, error)
+        else:
+            until = asked + self._session.settings.lock_lifetime
+            await asyncio.gather(
+                *(
+                    self._granted(queue, lock, until, connection) if queue in granted else self._refused(queue, lock)
+                    for queue, lock in locks.items()
+                )
+            )
+
+    async def _granted(self, queue: MessageQueue, lock: Lock, until: float, connection: Connection) -> None:
+        lost = lock.until and not lock.counts(self._clock())
+        if lost and self._locks.get(queue) is lock and self.catch_up is not None and not await self.catch_up(queue):
+            return
+        lock.until, lock.connection = until, connection
+
+    async def _refused(self, queue: MessageQueue, lock: Lock) -> None:
+        if lock.counts(self._clock()):
+            log.warning("the lock of %s was lost", queue)
+        lock.connection = None
+
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
+        """Give locks back; returns when the brokers have confirmed, so that other members can take them at once."""
+        by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
+        for queue in queues:
+            if self._locks.pop(queue, None) is not None:
+                by_broker[queue.broker_name].append(queue)
+        await asyncio.gather(*(self._unlock(broker, queues) for broker, queues in by_broker.items()))
+
+    async def _unlock(self, broker: str, queues: list[MessageQueue]) -> None:
+        try:
+            address = await self._session.master(broker)
+            await self._session.call(address, api.UNLOCK_BATCH_MQ, body=self._body(queues), timeout=TIMEOUT)
+        except ClientError as error:
+            log.warning("%s could not be unlocked, others get them when the locks expire: %s", queues, error)
+
+    def _body(self, queues: list[MessageQueue]) -> bytes:
+        known = self._session.names
+        return LockBatchRequest(
+            client_id=self._session.client_id,
+            consumer_group=known.to_broker(self._group),
+            mq_set=known.queues_to_broker(queues),
+        ).encode()

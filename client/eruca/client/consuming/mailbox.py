@@ -1,0 +1,184 @@
+"""Messages for ``async for``: the listener is the user's own loop.
+
+Owns the messages that wait to be asked for, and their settling: by asking for the next one, by ``ack`` or by ``later``.
+Invariant: a message is settled at most once, and one that is never settled comes again, here or at another member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from eruca.client.consuming.listeners import Later, Listener, Runner, Work, clock, run_listener
+from eruca.client.errors import StateError
+from eruca.client.hooks import ConsumeContext, ConsumeHooks
+from eruca.client.message import ReceivedMessage
+
+
+class Delivery(ReceivedMessage):
+    """A received message that is settled by hand: consumed with ``ack``, or to come again with ``later``."""
+
+    __slots__ = ("_finished", "_work")
+
+    def __init__(self, work: Work, finished: Callable[[Work], None]) -> None:
+        message = work.messages[0]
+        super().__init__(message.record, message.queue)
+        self._work: Work | None = work
+        self._finished = finished
+
+    @property
+    def settled(self) -> bool:
+        """Whether ``ack`` or ``later`` was called."""
+        return self._work is None
+
+    def ack(self) -> None:
+        """It is consumed. Calling it again does no harm."""
+        self._settle(None)
+
+    def later(self, delay_level: int = 0) -> None:
+        """It shall come again; ``delay_level`` as in ``Later``."""
+        self._settle(Later(delay_level=delay_level))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Consumed when the block ends well; to come again when it raises, unless it was settled inside."""
+        if kind is None:
+            self.ack()
+        else:
+            self.later()
+
+    def settle_by(self, call: Callable[[Callable[[Work], None], Work], object]) -> None:
+        """Let ``call(function, work)`` settle it: for a thread that is not the event loop's."""
+        finished = self._finished
+
+        def settle(work: Work) -> None:
+            call(finished, work)
+
+        self._finished = settle
+
+    def _settle(self, outcome: Later | None) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.outcome = outcome
+            self._finished(work)
+
+
+class Mailbox:
+    """Keeps what was pulled until somebody asks for it; hooks see a message until it is settled."""
+
+    def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
+        self._finished = finished
+        self._waiting: deque[Work] = deque()
+        self._asking: deque[asyncio.Future[None]] = deque()
+        self._halted = False
+        self._out: dict[Work, None] = {}
+        """What was handed out and is not settled."""
+        self._hooks = hooks
+        self._contexts: dict[Work, ConsumeContext] = {}
+
+    @property
+    def at_work(self) -> Sequence[Work]:
+        """What was handed out and is not settled."""
+        return list(self._out)
+
+    def _settled(self, work: Work) -> None:
+        del self._out[work]
+        work.took = clock() - work.began
+        if self._hooks is not None:
+            context = self._contexts.pop(work)
+            self._hooks.end(context, work.outcome, None, work.took)
+        self._finished(work)
+
+    def give(self, works: Sequence[Work]) -> None:
+        """More to hand out."""
+        self._waiting.extend(works)
+        self._wake(len(works))
+
+    def _wake(self, count: int) -> None:
+        for _ in range(min(count, len(self._asking))):
+            asking = self._asking.popleft()
+            if asking.done():
+                continue
+            asking.set_result(None)
+
+    async def next(self) -> Delivery | None:
+        """The next message; None when the consumer has stopped."""
+        settled = self._settled
+        while not self._halted:
+            while self._waiting:
+                work = self._waiting.popleft()
+                if work.claim():
+                    self._out[work] = None
+                    work.began = clock()
+                    delivery = Delivery(work, settled)
+                    if self._hooks is not None:
+                        self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
+                    return delivery
+                self._finished(work)
+            asking = asyncio.get_running_loop().create_future()
+            self._asking.append(asking)
+            try:
+                await asking
+            except asyncio.CancelledError:
+                if asking.done() and not asking.cancelled() and self._waiting:
+                    self._wake(1)  # it was woken for a message that another one can have
+                raise
+        return None
+
+    async def consume(self, work: Work) -> None:
+        """There is no listener to run."""
+        work.fail(StateError("This consumer has no listener: its messages are taken by `async for`."))
+
+    async def halt(self, timeout: float) -> bool:
+        """Hand out nothing more, and end all iterations."""
+        self._halted = True
+        self._waiting.clear()
+        self._wake(len(self._asking))
+        return True
+
+
+def runner_maker(
+    listener: Listener | None,
+    *,
+    batch: int | None,
+    concurrency: int,
+    hooks: ConsumeHooks | None = None,
+) -> Callable[[Callable[[Work], None]], Runner]:
+    """Given whom to call with finished work: what runs the listener, or hands messages out where there is none."""
+
+    def make(finished: Callable[[Work], None]) -> Runner:
+        if listener is None:
+            return Mailbox(finished, hooks)
+        chosen = listener if hooks is None else hooks.around(listener, clock)
+        return run_listener(chosen, batch=batch is not None, concurrency=concurrency, finished=finished)
+
+    return make
+
+
+class Messages(AsyncIterator[Delivery]):
+    """One iteration over the messages of a consumer; each task that iterates has its own."""
+
+    def __init__(self, mailbox: Mailbox, auto_ack: bool) -> None:
+        self._mailbox = mailbox
+        self._auto_ack = auto_ack
+        self._last: Delivery | None = None
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        last, self._last = self._last, None
+        if last is not None and self._auto_ack:
+            last.ack()
+        message = await self._mailbox.next()
+        if message is None:
+            raise StopAsyncIteration
+        self._last = message
+        return message

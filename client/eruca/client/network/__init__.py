@@ -1,0 +1,1 @@
+"""What all clients of an event loop share: connections, routes, heartbeats, and who the client is."""

@@ -1,0 +1,365 @@
+"""What the clients of one event loop share: connections, routes, heartbeats, and the client id that names them.
+
+Owns who of this process is a member of which group, and tells brokers of it: every ``heartbeat_interval``, and at once
+whenever a connection to a broker is new, so that a restarted broker knows its clients before they ask it anything.
+Knows nothing of messages. Invariant: the members of one consumer group in a process never share a client id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+import weakref
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from eruca.client.config import ClientSettings
+from eruca.client.errors import (
+    BadConfig,
+    BrokerNotFound,
+    ClientError,
+    ForkedClient,
+    StateError,
+    TopicNotFound,
+    translate,
+)
+from eruca.client.log import log
+from eruca.client.namespaces import Names
+from eruca.client.network import identity, pushed
+from eruca.client.network.directory import Directory, forget_task
+from eruca.client.network.nameservers import Nameservers
+from eruca.client.network.routes import vip_address
+from eruca.client.producing.requests import Requests
+from eruca.protocol import api, frame
+from eruca.protocol.bodies import (
+    ClusterInfo,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    ProducerData,
+)
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.header import Header
+from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls
+
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
+
+
+class ConsumerMember(pushed.Reachable, Protocol):
+    """A consumer as its session sees it: what heartbeats say of it, and what brokers may ask it."""
+
+    def describe(self) -> ConsumerData:
+        """What the heartbeat says of this consumer."""
+
+    def topics(self) -> set[str]:
+        """The topics whose routes it needs."""
+
+    def routes_changed(self, topic: str) -> None:
+        """A route it needs is another one now."""
+
+
+_open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
+
+
+class Session:
+    """The shared part of the clients with equal settings on one event loop. Use ``Session.join`` and ``leave``."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.address = settings.client_ip or identity.local_address()
+        self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
+        self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
+        self.channels = Channels(
+            Router(self, [pushed.routes]),
+            connect_timeout=settings.connect_timeout,
+            serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
+            offer=settings.header == "MSGPACK",
+            signer=settings.credentials,
+            rename=self.names.header if self.names.rename else None,
+            tls=_context(settings.tls),
+            server_name=settings.tls.server_name if isinstance(settings.tls, Tls) else None,
+        )
+        self.nameservers = Nameservers(
+            settings.nameserver_list(),
+            self.channels,
+            timeout=settings.request_timeout,
+            url=settings.list_url(),
+        )
+        self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.transactional: dict[str, list[pushed.Questioned]] = {}
+        """Who answers questions about transactions, by producer group; the newest does."""
+        self.requests = Requests()
+        self.forks = identity.fork_count()
+        self._producers: dict[str, int] = {}
+        self._greeted: set[Connection] = set()
+        self._greeting: dict[str, asyncio.Task[None]] = {}
+        self._users = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ------------------------------------------------------------------ joining and leaving
+
+    @classmethod
+    def join(
+        cls, settings: ClientSettings, consumer_group: str | None = None, member: ConsumerMember | None = None
+    ) -> Session:
+        """The session for ``settings`` on the running loop; another one where the group has a member already.
+
+        With ``member`` its seat in the group is taken.
+        """
+        sessions = _open.setdefault(asyncio.get_running_loop(), [])
+        for session in sessions:
+            if session.settings == settings and session.forks == identity.fork_count():
+                if consumer_group is None or consumer_group not in session.consumers:
+                    break
+                if settings.instance_name != "DEFAULT":
+                    raise StateError(
+                        f"The consumer group[{consumer_group}] has been created before under the instance name "
+                        f"{settings.instance_name}: leave instance_name out, so that each member gets its own."
+                    )
+        else:
+            session = cls(settings)
+            sessions.append(session)
+            session.spawn(session._refresh_routes())
+            if session.nameservers.may_change:
+                session.spawn(session._refresh_nameservers())
+            session.spawn(session._beat())
+        session._users += 1
+        if consumer_group is not None and member is not None:
+            session.consumers[consumer_group] = member
+        return session
+
+    async def leave(self) -> None:
+        """End the use of this session; the last one to leave closes the connections."""
+        self._users -= 1
+        if self._users:
+            return
+        sessions = _open.get(asyncio.get_running_loop(), [])
+        if self in sessions:
+            sessions.remove(self)
+        tasks = [*self._tasks, *self._greeting.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.directory.close()
+        await self.channels.close()
+
+    def check_fork(self) -> None:
+        """Raise ForkedClient in a child of the process that made this session."""
+        if self.forks != identity.fork_count():
+            raise ForkedClient(
+                "This client was made before a fork: its connections belong to the parent process. "
+                "Make the client in the process that uses it (in the worker, not in the module that forks)."
+            )
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something in the background until this session closes."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background task of the client failed", exc_info=task.exception())
+
+    # ------------------------------------------------------------------ members
+
+    async def add_producer(self, group: str) -> None:
+        """Make this client a member of a producer group."""
+        self._producers[group] = self._producers.get(group, 0) + 1
+        if self._producers[group] == 1:
+            await self.beat()
+
+    async def remove_producer(self, group: str) -> None:
+        """End the membership and tell the brokers."""
+        self._producers[group] -= 1
+        if not self._producers[group]:
+            del self._producers[group]
+            await self._unregister(producer_group=group)
+
+    async def add_consumer(self, group: str, member: ConsumerMember) -> None:
+        """Make ``member`` this client's member of a consumer group; every broker of its topics is told."""
+        self.consumers[group] = member
+        for topic in sorted(member.topics()):
+            with contextlib.suppress(TopicNotFound):
+                await self.directory.route(topic)
+        await self.beat()
+
+    async def remove_consumer(self, group: str) -> None:
+        """End the membership and tell the brokers."""
+        if self.consumers.pop(group, None) is not None:
+            await self._unregister(consumer_group=group)
+
+    async def _unregister(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        ask = UnregisterClient(client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group)
+        calls = [
+            connection.start_call(api.UNREGISTER_CLIENT, ask, timeout=self.settings.request_timeout)
+            for address in self.directory.addresses(with_slaves=True)
+            if (connection := self.channels.ready(address)) is not None
+        ]
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _heartbeat(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=self.names.to_broker(each)) for each in sorted(self._producers)],
+            consumer_data_set=[self.names.consumer(each.describe()) for _, each in sorted(self.consumers.items())],
+        )
+
+    async def beat(self) -> None:
+        """Tell every known broker of this client's groups, now; one that cannot be reached is left out."""
+        if self._producers or self.consumers:
+            addresses = self.directory.addresses(with_slaves=bool(self.consumers))
+            await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
+
+    async def meet_all(self) -> None:
+        """Tell all brokers of the cluster, also those of topics that are not used yet. Raises ClientError."""
+        self.directory.learn(await self.cluster())
+        await self.beat()
+
+    async def _greet(self, address: str) -> None:
+        connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
+        if connection not in self._greeted:
+            self._greeted.add(connection)
+            connection.on_close(self._greeted.discard)
+        asked = self.loop.time()
+        try:
+            await connection.call(
+                api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
+            )
+        except Refused as error:
+            # What is wrong with one group must not keep the others from their work; each request tells for itself.
+            log.warning("the heartbeat was refused by %s: %s", address, error)
+        except (RemotingError, ProtocolError) as error:
+            self._greeted.discard(connection)
+            log.warning("the heartbeat to %s failed: %s", address, error)
+            if isinstance(error, CallTimedOut) and connection.last_active <= asked:
+                connection.abort()  # perhaps nobody is at its other end any more; the next call makes another one
+            raise
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat_interval)
+            await self.beat()
+
+    # ------------------------------------------------------------------ asking brokers
+
+    def ready(self, address: str) -> Connection | None:
+        """The connection to a broker that knows this client already, if there is one."""
+        connection = self.channels.ready(address)
+        if connection is None or connection in self._greeted or not (self._producers or self.consumers):
+            return connection
+        return None
+
+    async def connection(self, address: str) -> Connection:
+        """A connection to a broker that has been told of this client's groups. Raises ClientError."""
+        connection = self.ready(address)
+        if connection is not None:
+            return connection
+        self.check_fork()
+        try:
+            if self._producers or self.consumers:
+                await asyncio.shield(self._greet_once(address))
+            return await self.channels.get(address, timeout=self.settings.connect_timeout)
+        except (Refused, RemotingError, ProtocolError) as error:
+            raise translate(error) from error
+
+    def _greet_once(self, address: str) -> asyncio.Task[None]:
+        task = self._greeting.get(address)
+        if task is None:
+            task = self._greeting[address] = asyncio.ensure_future(self._greet(address))
+            task.add_done_callback(lambda done: forget_task(self._greeting, address, done))
+        return task
+
+    def doubt(self, address: str | None) -> None:
+        """An answer did not come in time: a heartbeat finds out whether that broker is there at all.
+
+        A connection can be dead without a word, after a power failure or when a firewall forgot it; the system itself
+        gives it up after a quarter of an hour.
+        """
+        if address is not None and self.channels.ready(address) is not None:
+            self._greet_once(address)
+
+    async def call(
+        self, address: str, endpoint: api.Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 0
+    ) -> Answer[R]:
+        """Ask a broker; ``timeout`` in seconds, 0 for the request_timeout of the settings. Raises ClientError."""
+        connection = await self.connection(address)
+        try:
+            return await connection.call(endpoint, ask, body, timeout=timeout or self.settings.request_timeout)
+        except (Refused, RemotingError, ProtocolError) as error:
+            if isinstance(error, CallTimedOut):
+                self.doubt(address)
+            raise translate(error) from error
+
+    async def master(self, broker: str, topic: str | None = None) -> str:
+        """The address of a broker's master, as ``Directory.master``."""
+        return await self.directory.master(broker, topic)
+
+    async def to_send(self, broker: str, topic: str) -> str:
+        """Where messages for a broker are sent to: its master, by the second port if so set. Raises BrokerNotFound."""
+        address = await self.directory.master(broker, topic)
+        return vip_address(address) if self.settings.vip_channel else address
+
+    def to_send_now(self, broker: str) -> str | None:
+        """As ``to_send``, as far as it is known."""
+        address = self.directory.master_now(broker)
+        return vip_address(address) if address is not None and self.settings.vip_channel else address
+
+    async def members(self, group: str, topic: str) -> list[str]:
+        """The client ids of a consumer group, by a broker of the topic (38). Raises ClientError."""
+        route = await self.directory.route(topic)
+        failed: ClientError = BrokerNotFound(topic)
+        for broker in route.brokers:
+            try:
+                address = await self.directory.reader(broker)
+                answer = await self.call(address, api.GET_CONSUMER_LIST_BY_GROUP, OfConsumerGroup(consumer_group=group))
+            except ClientError as error:
+                failed = error
+            else:
+                return ConsumerIdList.decode(answer.body).consumer_id_list
+        raise failed
+
+    def _route_changed(self, topic: str) -> None:
+        for member in tuple(self.consumers.values()):
+            if topic in member.topics():
+                member.routes_changed(topic)
+
+    async def _refresh_routes(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.route_interval)
+            await self.directory.refresh_all({topic for each in self.consumers.values() for topic in each.topics()})
+
+    async def _refresh_nameservers(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.nameserver_interval)
+            await self.nameservers.refresh()
+
+    async def cluster(self) -> ClusterInfo:
+        """All brokers and clusters (106). Raises ClientError."""
+        try:
+            answer = await self.nameservers.call(api.GET_BROKER_CLUSTER_INFO)
+            return ClusterInfo.decode(answer.body)
+        except (Refused, ProtocolError) as error:
+            raise translate(error) from error
+
+
+def _context(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
+    if not isinstance(tls, Tls):
+        return tls
+    try:
+        return tls.context()
+    except BadTls as error:
+        raise BadConfig(f"TLS cannot be used: {error}.") from None
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

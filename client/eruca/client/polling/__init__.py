@@ -1,0 +1,1 @@
+"""Consuming by asking: the lite pull consumer, single pulls, and pulls on schedule."""

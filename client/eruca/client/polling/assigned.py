@@ -1,0 +1,180 @@
+"""Which queues a lite pull consumer has: shared out in its group, or named by the user.
+
+Owns that a queue has at most one run also when it is sought, named anew, paused or reset meanwhile; the last offsets
+are those of ``Ownership``. Invariant: when ``assign`` or ``seek`` has returned, no message of the old run is polled.
+Facts: AssignedMessageQueue and DefaultLitePullConsumerImpl.seek, assign, pause in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+from eruca.client import calling
+from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.ownership import Ownership, Reading
+from eruca.client.consuming.positions import Positions
+from eruca.client.consuming.reading import Manner, Reader
+from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
+from eruca.client.network.session import Session
+from eruca.client.polling.polled import Cache, PolledRun
+from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+
+MessageQueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Awaitable[None] | None]
+"""Told of a topic, all its queues, and those that this member has now."""
+
+
+class Assigned(Ownership):
+    """The queues of one lite pull consumer.
+
+    ``threshold`` bounds what waits to be polled: batches times pull_batch. ``listeners`` are told by topic when its
+    queues are shared out anew.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        subscriptions: Mapping[str, SubscriptionData],
+        reading: Reading,
+        positions: Positions,
+        cache: Cache,
+        *,
+        auto: bool,
+        threshold: int,
+        manner: Manner,
+        listeners: Mapping[str, MessageQueueListener],
+    ) -> None:
+        super().__init__(session, group, subscriptions, reading, positions, self._keep)
+        self.named: frozenset[MessageQueue] | None = None
+        """The queues that the user named; None when they are shared out in the group."""
+        self._cache = cache
+        self._auto = auto
+        self._threshold = threshold
+        self._manner = manner
+        self._listeners = listeners
+        self._paused: set[MessageQueue] = set()
+
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has."""
+        return frozenset(self.readers) if self.named is None else self.named
+
+    def runs(self) -> dict[MessageQueue, PolledRun]:
+        """The runs that go on."""
+        return {
+            queue: reader.run
+            for queue, reader in self.readers.items()
+            if isinstance(reader.run, PolledRun) and not reader.run.dropped
+        }
+
+    def _keep(self, run: InFlight, records: list[Record]) -> None:
+        assert isinstance(run, PolledRun)
+        self._cache.put(run, [ReceivedMessage(record, run.queue) for record in records])
+
+    # ------------------------------------------------------------------ queues that the user names
+
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Have these queues and no others, from now on."""
+        self.named = frozenset(queues)
+        self._paused &= self.named
+        ended = [(queue, self._drop(queue)) for queue in tuple(self.readers) if queue not in self.named]
+        self._cache.sweep()
+        self._session.spawn(self._change(ended))
+
+    async def _change(self, ended: list[tuple[MessageQueue, int | None]]) -> None:
+        await self._let_go_all(ended)
+        await self.rebalance()
+
+    async def rebalance(self) -> bool:
+        """Take and give up queues; of named ones those that could not be taken yet."""
+        if self.named is None:
+            return await super().rebalance()
+        async with self._turn:
+            missing = [queue for queue in sorted(self.named) if queue not in self.readers]
+            return self._stopped or all(await asyncio.gather(*(self._take(queue) for queue in missing)))
+
+    async def _shared_out(self, topic: str, queues: Collection[MessageQueue]) -> None:
+        mine = sorted(queue for queue in self.readers if queue.topic == topic)
+        self._paused &= self.readers.keys()
+        self._cache.sweep()
+        listener = self._listeners.get(topic)
+        if listener is not None:
+            self._session.spawn(_tell(listener, topic, sorted(queues), mine))
+
+    # ------------------------------------------------------------------ going on from elsewhere
+
+    async def seek(self, queue: MessageQueue, offset: int) -> bool:
+        """Go on from this offset, whatever was pulled; False when the queue is not this consumer's any more."""
+        async with self._turn:
+            if queue not in self.queues or self._stopped:
+                return False
+            if queue in self.readers:
+                self._end_run(queue)
+                self._cache.sweep()
+            self._begin(queue, offset)
+            return True
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these no more for now."""
+        self._paused.update(self.queues.intersection(queues))
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull these again."""
+        self._paused.difference_update(queues)
+
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store these offsets; returns when they are confirmed. Raises ClientError, all others being stored."""
+        results = await asyncio.gather(
+            *(self._positions.save(queue, offset) for queue, offset in offsets.items()), return_exceptions=True
+        )
+        for failed in results:
+            if failed is not None:
+                raise failed
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """The offset that is stored of a queue. Raises ClientError."""
+        return await self._positions.load(queue)
+
+    # ------------------------------------------------------------------ reading
+
+    def _begin(self, queue: MessageQueue, offset: int) -> None:
+        if self.named is not None and queue not in self.named:
+            return
+        self.readers[queue] = Reader(
+            self._session,
+            self._group,
+            PolledRun(queue, offset, auto=self._auto),
+            self._subscriptions[queue.topic],
+            self._reading.limits,
+            self._reading.pull_batch,
+            self._deliver,
+            self._moved,
+            commit=False,
+            may_read=self._may_read,
+            manner=self._manner,
+            sift=self._reading.sift,
+        )
+
+    def _may_read(self, queue: MessageQueue) -> bool:
+        if queue in self._paused:
+            return False
+        if not self._is_full():
+            return True
+        self._cache.sweep()
+        return not self._is_full()
+
+    def _is_full(self) -> bool:
+        return len(self._cache) * self._reading.pull_batch > self._threshold
+
+
+async def _tell(
+    listener: MessageQueueListener, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]
+) -> None:
+    try:
+        await calling.call(listener, topic, queues, mine)
+    except Exception:
+        log.exception("the listener for the queues of %s failed", topic)

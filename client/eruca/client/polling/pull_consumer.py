@@ -1,0 +1,230 @@
+"""Pulling by hand: the caller chooses queue, offset and count, and keeps its own position.
+
+Owns nothing but a seat in the session: no heartbeat is sent, so a group that only pulls is never seen as online, and
+no offset moves unless ``update_offset`` says so. Any number of calls may be under way at once; those to one broker
+share a connection. Facts: DefaultMQPullConsumer in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+from eruca.client.asking import Asking
+from eruca.client.config import ClientSettings, check_group, check_suspend
+from eruca.client.consuming.expressions import subscription_of
+from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
+from eruca.client.errors import StateError, UsageError, translate
+from eruca.client.message import ReceivedMessage
+from eruca.client.namespaces import as_asked
+from eruca.client.network import brokers
+from eruca.client.network.session import Session
+from eruca.protocol import names
+from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import pull
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, decode_records
+from eruca.protocol.subscription import ALL, TAG, passes_tag
+from eruca.remoting import Answer
+
+
+class PullStatus(enum.Enum):
+    """How a pull ended."""
+
+    FOUND = 0
+    """There are messages."""
+    NO_NEW_MESSAGE = 19
+    """The queue ends here."""
+    NO_MATCHED_MESSAGE = 20
+    """Messages were passed over by the filter; go on at ``next_offset``."""
+    OFFSET_MOVED = 21
+    """The offset is outside the queue; ``next_offset`` is the nearest one inside."""
+
+
+_STATUS = {each.value: each for each in PullStatus}
+
+
+class PullResult:
+    """What one pull brought.
+
+    ``next_offset`` is where to go on (never assume offset plus count: filters leave gaps), ``min_offset`` and
+    ``max_offset`` bound the queue, ``broker_id`` is the one suggested for the next pull, and ``body`` holds the stored
+    records as they came, one after the other.
+    """
+
+    def __init__(self, answer: Answer[pull.PullReply], queue: MessageQueue, wanted: SubscriptionData) -> None:
+        header = answer.header
+        self.status = _STATUS[ResponseCode(answer.code)]
+        self.queue = queue
+        self.next_offset = header.next_begin_offset
+        self.min_offset = header.min_offset
+        self.max_offset = header.max_offset
+        self.broker_id = header.suggest_which_broker_id
+        self.body = answer.body
+        self._wanted = wanted
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The messages, those whose tag only has the wanted tag's hash left out. Raises BadAnswer."""
+        try:
+            records = decode_records(self.body)
+        except ProtocolError as error:
+            raise translate(error) from error
+        records = [as_asked(each, self.queue) for each in records]
+        wanted = self._wanted
+        return [each for each in records if passes_tag(wanted, each.tags)] if wanted.tags_set else records
+
+    def __repr__(self) -> str:
+        return f"<PullResult {self.status.name} of {self.queue}, next_offset={self.next_offset}>"
+
+
+class PullConsumer(Asking):
+    """Pulls messages and asks for offsets.
+
+    Use it with ``async with``, or call ``start`` and ``stop``. All methods raise ClientError.
+
+    Args:
+        group: in whose name is pulled, and whose offsets are read and stored. Default: TOOLS_CONSUMER, which exists
+            on every broker.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        broker_suspend_max_time: seconds for which ``pull_block_if_not_found`` lets the broker wait for a message.
+        consumer_timeout_when_suspend: seconds until such a pull counts as failed; more than broker_suspend_max_time.
+        max_reconsume_times: returns after which ``send_message_back`` makes a message a dead letter.
+        settings: everything else that clients share.
+    """
+
+    def __init__(
+        self,
+        group: str = names.TOOLS_GROUP,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        broker_suspend_max_time: float = 20.0,
+        consumer_timeout_when_suspend: float = 30.0,
+        max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        check_group(group, "consumer")
+        check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
+        self.group = group
+        self._suspend = broker_suspend_max_time
+        self._suspend_timeout = consumer_timeout_when_suspend
+        self._max_reconsume_times = max_reconsume_times
+        self._settings = ClientSettings.choose(settings, nameserver)
+        self._session: Session | None = None
+
+    async def start(self) -> None:
+        """Take a seat in the session; nothing is sent yet."""
+        if self._session is not None:
+            raise StateError("The pull consumer is started already.")
+        self._session = Session.join(self._settings)
+
+    async def stop(self) -> None:
+        """Leave; connections that nobody else uses are closed. Calling it twice does no harm."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def query_offset(self, queue: MessageQueue, *, group: str | None = None) -> int | None:
+        """Where the group (this consumer's by default) goes on; None where it has no offset."""
+        return await brokers.group_offset(self.session, group or self.group, queue)
+
+    async def update_offset(self, queue: MessageQueue, offset: int, *, group: str | None = None) -> None:
+        """Store where the group goes on; returns when the broker has confirmed it."""
+        if offset < 0:
+            raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
+        await brokers.store_group_offset(self.session, group or self.group, queue, offset)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        expression: str = ALL,
+        expression_type: str = TAG,
+        suspend: float = 0.0,
+        timeout: float = 10.0,
+        broker_id: int = 0,
+    ) -> PullResult:
+        """Pull messages of a queue from an offset on.
+
+        Args:
+            max_messages: at most so many; brokers grant fewer (Apache: 32 from memory, 8 from disk, and 256 KiB).
+            expression: which tags (``TagA || TagB``, ``*`` for all), or an SQL92 condition with expression_type.
+            suspend: seconds for which the broker may wait for a message when there is none. 0: answer at once.
+            timeout: seconds to wait for the answer, beside ``suspend``.
+            broker_id: from which replica, as the last result suggested.
+        """
+        if offset < 0 or max_messages < 1:
+            raise UsageError(
+                f"offset={offset}, max_messages={max_messages}: an offset of 0 or more and a count of 1 or more "
+                "are expected."
+            )
+        subscription = subscription_of(queue.topic, expression, expression_type, 0)
+        ask = pull.PullMessage(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            sys_flag=pull.SUBSCRIPTION | (pull.SUSPEND if suspend > 0 else 0),
+            commit_offset=0,
+            suspend_timeout_millis=int(suspend * 1000),
+            subscription=expression,
+            sub_version=0,
+            expression_type=expression_type,
+        )
+        answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
+        return PullResult(answer, queue, subscription)
+
+    async def pull_block_if_not_found(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        expression: str = ALL,
+        expression_type: str = TAG,
+        broker_id: int = 0,
+    ) -> PullResult:
+        """As ``pull``, and where there is nothing wait for a message for up to broker_suspend_max_time."""
+        return await self.pull(
+            queue,
+            offset,
+            max_messages,
+            expression=expression,
+            expression_type=expression_type,
+            suspend=self._suspend,
+            timeout=self._suspend_timeout - self._suspend,
+            broker_id=broker_id,
+        )
+
+    async def send_message_back(
+        self, message: ReceivedMessage, delay_level: int = 0, *, group: str | None = None
+    ) -> None:
+        """Let the group's push consumers get a message, after the delay of ``delay_level`` (0: one that grows).
+
+        Returns when the broker that has the message has taken it back.
+        """
+        await brokers.send_back(
+            self.session,
+            group or self.group,
+            message.queue,
+            message.record,
+            delay_level=delay_level,
+            max_reconsume_times=self._max_reconsume_times,
+        )

@@ -1,0 +1,128 @@
+"""Sends that hooks see.
+
+Owns when the calls are made: once the first queue is chosen, and when the send has come to its end, whichever that is.
+What hooks add to the properties is written into the request then; the messages themselves are not touched. Sends of
+producers without hooks never come here. Facts: sendKernelImpl in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
+from eruca.client.message import Message
+from eruca.client.network.routes import Route
+from eruca.client.network.session import Session
+from eruca.client.producing.sends import Send, SendResult
+from eruca.protocol import api
+from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.message import TRANSACTION_PREPARED
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Answer
+
+Rewrite = Callable[[SendMessageV2, Mapping[str, str]], bytes | None]
+"""Writes more properties into a request; returns the body when that is another one now."""
+
+
+class Watched(NamedTuple):
+    """What a send that hooks see needs beside others: the messages, and how more properties are written."""
+
+    hooks: Hooks
+    messages: list[Message]
+    rewrite: Rewrite
+
+
+def rewrite_one(message: Message, key: str, more: str) -> Rewrite:
+    """For one message: its properties with some of the hooks', and ``more`` that was there already."""
+
+    def rewrite(header: SendMessageV2, properties: Mapping[str, str]) -> None:
+        header.properties = message.with_properties(properties).properties_text(key) + more
+
+    return rewrite
+
+
+def _context(watched: Watched, session: Session, header: SendMessageV2, body: bytes) -> SendContext:
+    """What hooks learn of a send before it."""
+    kind = MessageType.NORMAL
+    if watched.messages[0].delay_level or watched.messages[0].timer:
+        kind = MessageType.DELAY
+    elif header.sys_flag & TRANSACTION_PREPARED:
+        kind = MessageType.TRANSACTION_HALF
+    return SendContext(
+        producer_group=header.producer_group,
+        messages=watched.messages,
+        message_type=kind,
+        body_size=len(body),
+        born_host=session.address,
+        client_id=session.client_id,
+    )
+
+
+def _begin(watched: Watched, context: SendContext, header: SendMessageV2, body: bytes) -> bytes:
+    """The calls before a send; the body to send. Raises what ``check_forbidden`` raises."""
+    for call in watched.hooks.check_forbidden:
+        call(context)
+    run_calls(watched.hooks.before_send, context)
+    if context.properties:
+        written = watched.rewrite(header, context.properties)
+        body = body if written is None else written
+    return body
+
+
+async def oneway_watched(
+    watched: Watched, session: Session, header: SendMessageV2, body: bytes, queue: MessageQueue, address: str
+) -> None:
+    """A send that asks for no answer, with the calls around it."""
+    context = _context(watched, session, header, body)
+    context.oneway, context.queue, context.broker_address = True, queue, address
+    body = _begin(watched, context, header, body)
+    try:
+        (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
+    except BaseException as error:
+        context.error = error
+        raise
+    finally:
+        run_calls(watched.hooks.after_send, context)
+
+
+class WatchedSend(Send):
+    """One send under way, with hooks."""
+
+    __slots__ = ("begun", "context", "watched")
+
+    def __init__(self, watched: Watched, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.watched = watched
+        self.begun = False
+        self.context = _context(watched, self.session, self.header, self.body)
+        self.future.add_done_callback(self._end)  # called before whoever awaits the send goes on
+
+    def _take(self, route: Route) -> MessageQueue:
+        queue = super()._take(route)
+        context = self.context
+        context.queue = queue
+        context.broker_address = self.session.directory.master_now(queue.broker_name)
+        if not self.begun:
+            self.body = _begin(self.watched, context, self.header, self.body)
+            self.begun = True
+        return queue
+
+    def set_result(self, answer: Answer[SendReply], /) -> None:
+        """The broker has answered (called by the connection)."""
+        self.context.region_id = answer.header.region
+        self.context.trace_on = answer.header.trace_on
+        super().set_result(answer)
+
+    def _end(self, future: asyncio.Future[SendResult]) -> None:
+        if not self.begun:
+            return
+        context = self.context
+        if future.cancelled():
+            context.error = asyncio.CancelledError("The sender waits no more; the message may have been stored.")
+        elif (error := future.exception()) is not None:
+            context.error = error
+        else:
+            context.result = future.result()
+        run_calls(self.watched.hooks.after_send, context)

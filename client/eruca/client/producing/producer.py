@@ -1,0 +1,391 @@
+"""Sending messages.
+
+Owns a producer's settings and its seat in the session; ``sends`` carries each message to its end.
+Facts: DefaultMQProducer in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from eruca.client.asking import Asking
+from eruca.client.compression import COMPRESS_FROM, compressor
+from eruca.client.config import ClientSettings, check_group
+from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
+from eruca.client.hooks import Hook, Hooks
+from eruca.client.message import Message, ReceivedMessage
+from eruca.client.network import identity
+from eruca.client.network.routes import Route
+from eruca.client.network.session import Session
+from eruca.client.producing.batch import check_batch, encode_messages
+from eruca.client.producing.faults import Faults
+from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, oneway_watched, rewrite_one
+from eruca.client.producing.requests import reply_to
+from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult
+from eruca.client.selectors import RoundRobin, Selector
+from eruca.client.trace import MessageTrace
+from eruca.protocol import api
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.names import DEFAULT_TOPIC
+from eruca.protocol.queues import MessageQueue
+
+MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+
+
+class Producer(Asking):
+    """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
+
+    Args:
+        group: names this kind of producer towards brokers and operators.
+        nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
+        send_timeout: seconds for a send, all attempts together.
+        retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
+        retry_when_not_stored: try again, too, when a send is answered with another status than SEND_OK.
+        compress_from: bytes of a body from which on it travels compressed.
+        max_message_size: bytes of the largest body.
+        new_topic_queues: queues of a topic that the first send creates.
+        fault_tolerance: brokers that failed or answered late are passed over for a while (sendLatencyFaultEnable).
+        hooks: what sees sends (see Hook).
+        trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
+        settings: what all clients share.
+
+    Raises BadName, BadConfig and NoNameserver.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameserver: str | Sequence[str] | None = None,
+        send_timeout: float = 3.0,
+        retries: int = 2,
+        retry_when_not_stored: bool = False,
+        compress_from: int = COMPRESS_FROM,
+        max_message_size: int = MAX_MESSAGE_SIZE,
+        new_topic_queues: int = 4,
+        fault_tolerance: bool = False,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        check_group(group, "producer")
+        if send_timeout <= 0 or retries < 0 or new_topic_queues < 1 or compress_from < 1:
+            raise BadConfig(
+                f"send_timeout={send_timeout}, retries={retries}, new_topic_queues={new_topic_queues}, "
+                f"compress_from={compress_from}: a positive time, 0 or more retries, and 1 or more of the others "
+                "are expected"
+            )
+        self.group = group
+        self.send_timeout = send_timeout
+        self.retries = retries
+        self.retry_when_not_stored = retry_when_not_stored
+        self.compress_from = compress_from
+        self.max_message_size = max_message_size
+        self.new_topic_queues = new_topic_queues
+        self._settings = ClientSettings.choose(settings, nameserver)
+        self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
+        self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._watched = self._hooks.of_sends
+        self._session: Session | None = None
+        self._faults = Faults() if fault_tolerance else None
+        self._turns: dict[str, RoundRobin] = {}
+        self._under_way = 0
+        self._idle: asyncio.Event = asyncio.Event()
+
+    # ------------------------------------------------------------------ starting and stopping
+
+    async def start(self) -> None:
+        """Take a seat in the session. Connections are made when they are needed."""
+        if self._session is not None:
+            raise StateError(
+                "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
+            )
+        self._session = Session.join(self._settings)
+        await self._session.add_producer(self.group)
+        if self._trace is not None:
+            await self._trace.start()
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees sends from now on, after those that are there. Raises UsageError."""
+        self._hooks = Hooks((*self._hooks.all, hook))
+        self._watched = self._hooks.of_sends
+
+    async def stop(self) -> None:
+        """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
+        session = self._session
+        if session is None:
+            return
+        if self._under_way:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), self.send_timeout)
+        self._session = None
+        if self._trace is not None:
+            await self._trace.stop()
+        await session.remove_producer(self.group)
+        await session.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start and after stop, ForkedClient in a forked child."""
+        session = self._session
+        if session is None:
+            raise StateError("The producer service state not OK: call start() or use `async with` first.")
+        if session.forks != identity.fork_count():
+            session.check_fork()
+        return session
+
+    # ------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait until the broker has stored it.
+
+        Args:
+            queue: where exactly; then there is one attempt.
+            selector: chooses the queue by the message and ``arg`` (see ``selectors``); then there is one attempt.
+            timeout: seconds; default send_timeout.
+
+        Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
+        (the message may have been stored), TopicNotFound, NameserverUnreachable.
+        """
+        return await self.start_send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+
+    def start_send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Send a message without waiting; arguments and errors as in ``send``.
+
+        Many sends can be under way at once, and leave in few writes. Errors of use are raised here, the others by the
+        future.
+        """
+        if self._watched:
+            return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
+        message.check(self.max_message_size)
+        now = time.time()
+        key = identity.unique_keys().next(now)
+        body, bits = self._compress(message.body)
+        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
+        turn = self._turns.get(message.topic) if queue is None and selector is None and self._faults is None else None
+        choose = self._choice(message, queue, selector, arg) if turn is None else turn.choose_of
+        return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+    ) -> SendResult:
+        """Send messages of one topic in one request; all are stored in one queue, or none.
+
+        See ``split_batch`` for more than fit. Errors as in ``send``.
+        """
+        check_batch(messages, self.max_message_size)
+        now = time.time()
+        keys = [identity.unique_keys().next(now) for _ in messages]
+        body = encode_messages(messages, keys, self.max_message_size)
+        first = messages[0]
+        wait = f"WAIT\x01{'true' if first.wait_store else 'false'}"
+        header = self._header(first.topic, wait, 0, 0, now)
+        header.batch = True
+        choose = self._choice(first, queue, None, None)
+        watched = self._watch(messages, lambda _, properties: self._encode_again(messages, keys, properties))
+        return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout, watched)
+
+    def _encode_again(self, messages: Sequence[Message], keys: Sequence[str], properties: Mapping[str, str]) -> bytes:
+        return encode_messages([each.with_properties(properties) for each in messages], keys, self.max_message_size)
+
+    def _watch(self, messages: Sequence[Message], rewrite: Rewrite) -> Watched | None:
+        return Watched(self._hooks, list(messages), rewrite) if self._watched else None
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+    ) -> None:
+        """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets."""
+        message.check(self.max_message_size)
+        session = self.session
+        body, bits = self._compress(message.body)
+        now = time.time()
+        key = identity.unique_keys().next(now)
+        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
+        route = session.directory.routes.get(message.topic)
+        if route is None or not route.to_send:
+            route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
+        chosen = self._choice(message, queue, selector, arg)(route, None)
+        header.queue_id = chosen.queue_id
+        address = await session.to_send(chosen.broker_name, message.topic)
+        watched = self._watch([message], rewrite_one(message, key, ""))
+        if watched is None:
+            (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
+        else:
+            await oneway_watched(watched, session, header, body, chosen, address)
+
+    # ------------------------------------------------------------------ request-reply
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and wait for the answer that one of its consumers gives by ``reply``.
+
+        Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, and CallTimeout when no answer came.
+        """
+        session, seconds = self.session, self.send_timeout if timeout is None else timeout
+        deadline = session.loop.time() + seconds
+        if not session.requests.known_everywhere:
+            await session.meet_all()
+            session.requests.known_everywhere = True
+        correlation, answer, more = session.requests.open(session.client_id, seconds)
+        try:
+            await self._start_with(api.SEND_MESSAGE_V2, message, more, queue, selector, arg, seconds)
+            async with asyncio.timeout_at(deadline):
+                return await answer
+        except TimeoutError as error:
+            if isinstance(error, CallTimeout):
+                raise
+            raise CallTimeout(
+                f"send request message to <{message.topic}> OK, but wait reply message timeout, "
+                f"{round(seconds * 1000)} ms."
+            ) from None
+        finally:
+            session.requests.close(correlation)
+
+    async def reply(self, question: ReceivedMessage, body: bytes, *, timeout: float | None = None) -> SendResult:
+        """Answer a message that was sent by ``request``; returns when the client that asked has the answer.
+
+        Raises BadMessage when the message asks nothing, and as ``send``.
+        """
+        message, more = reply_to(question, body)
+        return await self._start_with(api.SEND_REPLY_MESSAGE_V2, message, more, None, None, None, timeout)
+
+    def _start_with(
+        self,
+        endpoint: SendEndpoint,
+        message: Message,
+        more: str,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: object,
+        timeout: float | None,
+        flags: int = 0,
+    ) -> asyncio.Future[SendResult]:
+        """Start a send that hooks may see, with ``more`` in its properties than a user may give."""
+        message.check(self.max_message_size)
+        now = time.time()
+        key = identity.unique_keys().next(now)
+        body, bits = self._compress(message.body)
+        header = self._header(message.topic, message.properties_text(key) + more, bits | flags, message.flag, now)
+        choose = self._choice(message, queue, selector, arg)
+        watched = self._watch([message], rewrite_one(message, key, more))
+        return self._start(endpoint, header, body, key, choose, queue or selector, timeout, watched)
+
+    def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
+        return SendMessageV2(
+            producer_group=self.group,
+            topic=topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=self.new_topic_queues,
+            queue_id=0,
+            sys_flag=sys_flag,
+            born_timestamp=int(now * 1000),
+            flag=flag,
+            properties=properties,
+            reconsume_times=0,
+        )
+
+    def _choice(self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object) -> Choice:
+        if queue is not None:
+            if selector is not None:
+                raise UsageError("Give a queue or a selector, not both.")
+            if queue.topic != message.topic:
+                raise BadMessage("message's topic not equal mq's topic")
+            return lambda route, avoid: queue
+        if selector is not None:
+            return lambda route, avoid: _selected(selector, route, message, arg)
+        turn = self._turns.get(message.topic)
+        if turn is None:
+            turn = self._turns[message.topic] = RoundRobin()
+        return turn.choose_of if self._faults is None else self._passing_over(self._faults, turn)
+
+    def _passing_over(self, faults: Faults, turn: RoundRobin) -> Choice:
+        now = self.session.loop.time
+        return lambda route, avoid: faults.choose(route, turn, int(now() * 1000))
+
+    def _start(
+        self,
+        endpoint: SendEndpoint,
+        header: SendMessageV2,
+        body: bytes,
+        key: str,
+        choose: Choice,
+        fixed: object,
+        timeout: float | None,
+        watched: Watched | None = None,
+    ) -> asyncio.Future[SendResult]:
+        kind = Send if watched is None else partial(WatchedSend, watched)
+        work = kind(
+            self,
+            self.session,
+            endpoint,
+            header,
+            body,
+            key,
+            choose,
+            attempts=1 if fixed is not None else 1 + self.retries,
+            timeout=self.send_timeout if timeout is None else timeout,
+            faults=self._faults if fixed is None else None,
+        )
+        self._under_way += 1
+        work.attempt()
+        return work.future
+
+    def ended(self, send: Send) -> None:
+        """A send came to its end (called by the send)."""
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+
+def _selected(selector: Selector, route: Route, message: Message, arg: object) -> MessageQueue:
+    chosen = selector(route.to_send, message, arg)
+    if chosen is None:
+        raise UsageError("select message queue return null.")
+    if chosen.topic != message.topic:
+        raise UsageError("message's topic not equal mq's topic")
+    return chosen

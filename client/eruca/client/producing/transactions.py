@@ -1,0 +1,314 @@
+"""Messages in transactions: stored, but seen by consumers only when a local transaction has been committed.
+
+Owns the order of the three steps (half message, local transaction, its end) and the answers to brokers that ask what
+became of one. Invariant: a message is committed only if the user's own function said so; whatever else happens leaves
+it undecided or rolls it back. Facts: DefaultMQProducerImpl.sendMessageInTransaction, endTransaction and
+checkTransactionState in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from eruca.client import calling
+from eruca.client.compression import COMPRESS_FROM
+from eruca.client.config import ClientSettings
+from eruca.client.errors import BadConfig, BadMessage, ClientError, UsageError
+from eruca.client.hooks import EndTransactionContext, Hook, Hooks, run_calls
+from eruca.client.log import log
+from eruca.client.message import Message, ReceivedMessage
+from eruca.client.network.session import Session
+from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
+from eruca.client.producing.sends import SendResult, SendStatus
+from eruca.protocol import api, names
+from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
+from eruca.protocol.message import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NONE,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    parse_offset_message_id,
+)
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+from eruca.remoting import Connection
+
+MAX_WAITING_CHECKS = 2000
+"""Questions that may wait for an answer (checkRequestHoldMax); brokers ask again about what is left out."""
+
+
+class TransactionState(enum.Enum):
+    """What became of a local transaction; the values are those of the wire."""
+
+    COMMIT = TRANSACTION_COMMIT
+    """Consumers get the message."""
+    ROLLBACK = TRANSACTION_ROLLBACK
+    """Nobody gets it."""
+    UNKNOWN = TRANSACTION_NONE
+    """Not decided yet: the broker asks later."""
+
+
+LocalTransaction = Callable[[Message, str], TransactionState | Awaitable[TransactionState | None] | None]
+"""Takes the message and the transaction id; runs after the half message was stored."""
+Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState | None] | None]
+"""Takes a half message that is undecided (its ``message_id`` is the transaction id): what became of it."""
+
+
+class TransactionResult(NamedTuple):
+    """How a transaction went: where the half message is, what was decided, and what the local transaction raised.
+
+    With an ``error`` the state is UNKNOWN, and the broker will ask.
+    """
+
+    sent: SendResult
+    state: TransactionState
+    error: Exception | None = None
+
+    @property
+    def transaction_id(self) -> str:
+        """The id that the local transaction and the check get, too."""
+        return self.sent.message_id
+
+
+class TransactionProducer(Producer):
+    """A Producer that can also send in transactions.
+
+    Args:
+        check: answers brokers that ask about an undecided message of this group, perhaps of a producer that is gone.
+            A coroutine function runs in the event loop, another function in a thread. None and errors leave the
+            message undecided; the broker asks again, 15 times, one minute apart by default.
+        check_concurrency: checks at work at once (checkThreadPoolMaxSize).
+
+    The others are those of Producer. Raises UsageError, BadName, BadConfig and NoNameserver.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        check: Check,
+        *,
+        check_concurrency: int = 1,
+        nameserver: str | Sequence[str] | None = None,
+        send_timeout: float = 3.0,
+        retries: int = 2,
+        retry_when_not_stored: bool = False,
+        compress_from: int = COMPRESS_FROM,
+        max_message_size: int = MAX_MESSAGE_SIZE,
+        new_topic_queues: int = 4,
+        fault_tolerance: bool = False,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        super().__init__(
+            group,
+            nameserver=nameserver,
+            send_timeout=send_timeout,
+            retries=retries,
+            retry_when_not_stored=retry_when_not_stored,
+            compress_from=compress_from,
+            max_message_size=max_message_size,
+            new_topic_queues=new_topic_queues,
+            fault_tolerance=fault_tolerance,
+            hooks=hooks,
+            trace=trace,
+            settings=settings,
+        )
+        calling.check_callable(check, "check")
+        if check_concurrency < 1:
+            raise BadConfig(f"check_concurrency={check_concurrency} is not allowed: a number above 0 is expected")
+        self._check = check
+        self._check_concurrency = check_concurrency
+        self._checks: Checks | None = None
+
+    async def start(self) -> None:
+        """As Producer.start; from here on any broker may ask, also about what a producer left that is gone."""
+        await super().start()
+        session = self.session
+        checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency, lambda: self._hooks)
+        session.transactional.setdefault(self.group, []).append(checks)
+        try:
+            await session.meet_all()
+        except ClientError as error:
+            log.warning("not all brokers could be told that %s answers their questions: %s", self.group, error)
+
+    async def stop(self) -> None:
+        """As Producer.stop; checks under way are given up, and brokers ask other members of the group."""
+        session, checks = self._session, self._checks
+        if session is not None and checks is not None:
+            self._checks = None
+            session.transactional[self.group].remove(checks)
+            await checks.stop()
+        await super().stop()
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: LocalTransaction,
+        *,
+        queue: MessageQueue | None = None,
+        timeout: float | None = None,
+    ) -> TransactionResult:
+        """Store a message, run the local transaction, and tell the broker what became of it.
+
+        ``local(message, transaction_id)`` is a coroutine function, or a function that runs in a thread. Its COMMIT or
+        ROLLBACK is told to the broker without waiting for an answer: should it be lost, the broker asks ``check``. None
+        and UNKNOWN leave the message undecided, as an exception does, which comes back as ``error``. When the broker
+        could not store the message as safely as it should (any status but SEND_OK), it is rolled back and ``local``
+        does not run. When this call is cancelled, the message stays undecided.
+
+        Args:
+            queue: where exactly; then there is one attempt.
+            timeout: seconds for storing the message; default send_timeout.
+
+        Raises as ``send``; then ``local`` did not run.
+        """
+        calling.check_callable(local, "local")
+        if message.delay_level:
+            raise BadMessage("A message in a transaction cannot be delayed: leave delay_level out.")
+        sent = await self._send_half(message, queue, timeout)
+        state, error = TransactionState.ROLLBACK, None
+        if sent.status is SendStatus.SEND_OK:
+            state, error = await decide(local, message, sent.message_id)
+            if error is not None:
+                log.error("the local transaction of %r failed, it stays undecided", message, exc_info=error)
+        await self._end(message, sent, state)
+        return TransactionResult(sent, state, error)
+
+    def _send_half(
+        self, message: Message, queue: MessageQueue | None, timeout: float | None
+    ) -> asyncio.Future[SendResult]:
+        more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self.group}"
+        return self._start_with(
+            api.SEND_MESSAGE_V2, message, more, queue, None, None, timeout, flags=TRANSACTION_PREPARED
+        )
+
+    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
+        _, physical_offset = parse_offset_message_id(sent.offset_message_id)
+        ask = EndTransaction(
+            producer_group=self.group,
+            tran_state_table_offset=sent.offset,
+            commit_log_offset=physical_offset,
+            commit_or_rollback=state.value,
+            msg_id=sent.message_id,
+            transaction_id=sent.transaction_id,
+        )
+        session = self.session
+        try:
+            address = await session.master(sent.queue.broker_name, sent.queue.topic)
+            connection = await session.connection(address)
+            end = EndTransactionContext(
+                producer_group=self.group,
+                message=message,
+                broker_address=address,
+                message_id=sent.message_id,
+                transaction_id=sent.message_id,
+                state=state,
+                from_check=False,
+            )
+            tell_end(self._hooks, connection, ask, end)
+        except ClientError as error:
+            log.warning("the end of transaction %s could not be told, the broker will ask: %s", sent.message_id, error)
+
+
+async def decide(function: Any, *args: object) -> tuple[TransactionState, Exception | None]:
+    """What a user's function says of a transaction; UNKNOWN with the error when it fails or says something else."""
+    try:
+        answer = await calling.call(function, *args)
+    except Exception as error:
+        return TransactionState.UNKNOWN, error
+    if answer is None:
+        return TransactionState.UNKNOWN, None
+    if not isinstance(answer, TransactionState):
+        return TransactionState.UNKNOWN, UsageError(
+            f"A local transaction or a check returns a TransactionState, not {type(answer).__name__}."
+        )
+    return answer, None
+
+
+class _Question(NamedTuple):
+    header: CheckTransactionState
+    half: Record
+    connection: Connection
+
+
+class Checks:
+    """Answers the brokers' questions of one producer, ``concurrency`` at a time, in their order."""
+
+    def __init__(
+        self, session: Session, group: str, check: Check, concurrency: int, hooks: Callable[[], Hooks]
+    ) -> None:
+        self._hooks = hooks
+        self._session = session
+        self._group = group
+        self._check = check
+        self._waiting: asyncio.Queue[_Question] = asyncio.Queue(MAX_WAITING_CHECKS)
+        self._workers = [session.spawn(self._work()) for _ in range(concurrency)]
+
+    def ask(self, header: CheckTransactionState, half: Record, connection: Connection) -> None:
+        """A broker asks about a half message, on this connection."""
+        try:
+            self._waiting.put_nowait(_Question(header, half, connection))
+        except asyncio.QueueFull:
+            log.warning("%s questions about transactions of %s wait; the broker may ask again", len(self), self._group)
+
+    def __len__(self) -> int:
+        return self._waiting.qsize()
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            question = await self._waiting.get()
+            try:
+                await self._answer(question)
+            except Exception:  # such as a record that nobody can read: the next question is not its matter
+                log.exception("a broker's question about a transaction of %s could not be answered", self._group)
+
+    async def _answer(self, question: _Question) -> None:
+        header, half, connection = question
+        queue = MessageQueue(self._session.names.from_broker(half.topic), "", half.queue_id)
+        message = ReceivedMessage(half, queue)
+        state, error = await decide(self._check, message)
+        if error is not None:
+            log.error("the check of transaction %s failed, it stays undecided", half.unique_key, exc_info=error)
+        ask = EndTransaction(
+            producer_group=self._group,
+            tran_state_table_offset=header.tran_state_table_offset,
+            commit_log_offset=header.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=half.unique_key or half.offset_message_id,
+            transaction_id=header.transaction_id,
+        )
+        if connection.closed:
+            connection = await self._session.connection(connection.remote)
+        end = EndTransactionContext(
+            producer_group=self._group,
+            message=message,
+            broker_address=connection.remote,
+            message_id=ask.msg_id,
+            transaction_id=message.message_id,
+            state=state,
+            from_check=True,
+        )
+        tell_end(self._hooks(), connection, ask, end)
+
+
+def tell_end(hooks: Hooks, connection: Connection, ask: EndTransaction, end: EndTransactionContext) -> None:
+    """Tell a broker the end of a transaction, with the calls around it; raises what keeps it from being told."""
+    run_calls(hooks.before_end_transaction, end)
+    try:
+        connection.oneway(api.END_TRANSACTION, ask)
+    except BaseException as error:
+        end.error = error
+        raise
+    finally:
+        run_calls(hooks.after_end_transaction, end)

@@ -1,0 +1,155 @@
+"""Members that all get everything, and remember their positions in a local file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from eruca.client import ClientSettings, Message, MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client.consuming.positions import LocalPositions
+from eruca.client.errors import BadConfig
+from eruca.client.network.session import Session
+from eruca.protocol.bodies import LocalOffsets
+from tests.client.conftest import Lab, Seen
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "fastjson" / "localoffsets.pretty.json"
+BODIES = [b"%d" % number for number in range(12)]
+
+
+def member(lab: Lab, listener: object, folder: Path, name: str = "one", **settings: object) -> PushConsumer:
+    shared = ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name=name)
+    given = {"start_from": "first", "broadcast": True, "offset_folder": folder, "settings": shared, **settings}
+    return PushConsumer("g", listener, **given).subscribe("T")  # type: ignore[arg-type]
+
+
+def written(folder: Path, name: str = "one") -> dict[int, int]:
+    """The offsets in a member's file, by queue id."""
+    data = (folder / f"10.0.0.1@{name}" / "g" / "offsets.json").read_bytes()
+    return {queue.queue_id: offset for queue, offset in LocalOffsets.decode(data).offset_table.items()}
+
+
+async def test_every_member_gets_everything(lab: Lab, tmp_path: Path) -> None:
+    await lab.send("T", *BODIES)
+    one, two = Seen(), Seen()
+    async with member(lab, one.coroutine, tmp_path), member(lab, two.function, tmp_path, "two") as second:
+        await one.reaches(12)
+        await two.reaches(12)
+        assert len(second.queues) == 4
+        data = second.describe()
+        assert data.message_model == "BROADCASTING"
+        assert [each.topic for each in data.subscription_data_set] == ["T"]
+    assert sorted(one.bodies) == sorted(two.bodies) == sorted(BODIES)
+    assert written(tmp_path) == written(tmp_path, "two") == {0: 3, 1: 3, 2: 3, 3: 3}
+    assert await lab.offsets("g", "T") in ([None] * 4, [0] * 4)  # brokers were told nothing
+
+
+async def test_a_member_goes_on_where_its_file_says(lab: Lab, seen: Seen, tmp_path: Path) -> None:
+    await lab.send("T", *BODIES)
+    async with member(lab, seen.coroutine, tmp_path):
+        await seen.reaches(12)
+    await lab.send("T", b"later")
+    again = Seen()
+    async with member(lab, again.coroutine, tmp_path):
+        await again.reaches(1)
+    assert again.bodies == [b"later"]
+
+
+async def test_what_fails_is_told_and_left(lab: Lab, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await lab.send("T", b"bad", b"good")
+    seen = Seen()
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        if message.body == b"bad":
+            raise ValueError("never")
+
+    async with member(lab, listener, tmp_path):
+        await seen.reaches(2)
+    assert "1 were not consumed, and do not come again" in caplog.text
+    assert sum(written(tmp_path).values()) == 2
+
+
+async def test_orderly_members_need_no_locks(lab: Lab, tmp_path: Path) -> None:
+    for body in BODIES:
+        await lab.producer.send(Message("T", body), queue=MessageQueue("T", "broker-a", 0)) if body != b"0" else (
+            await lab.send("T", body)
+        )
+    one, two = Seen(), Seen()
+    async with (
+        member(lab, one.coroutine, tmp_path, orderly=True),
+        member(lab, two.coroutine, tmp_path, "two", orderly=True),
+    ):
+        await one.reaches(12)
+        await two.reaches(12)
+    assert [body for body in one.bodies if body != b"0"] == [body for body in two.bodies if body != b"0"] == BODIES[1:]
+
+
+async def test_a_reset_moves_the_file(lab: Lab, tmp_path: Path, seen: Seen) -> None:
+    await lab.send("T", *BODIES)
+    async with member(lab, seen.coroutine, tmp_path) as consumer:
+        await seen.reaches(12)
+        consumer.reset("T", {MessageQueue("T", "broker-a", 2): 1})
+        await seen.reaches(14)
+    assert written(tmp_path) == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+# ---------------------------------------------------------------------- the file
+
+
+@pytest.fixture
+async def session(lab: Lab) -> Session:
+    return lab.puller.session
+
+
+async def test_the_file_is_javas(session: Session, tmp_path: Path) -> None:
+    positions = LocalPositions(tmp_path, session, "g")
+    assert positions.path == tmp_path / f"{session.address}@DEFAULT" / "g" / "offsets.json"
+    for number, offset in enumerate((5, 6)):
+        positions.tell(MessageQueue("T1", "lab-a", number), offset)
+    assert not positions.path.exists()
+    positions.flush()
+    assert positions.path.read_bytes() == GOLDEN.read_bytes()
+    again = LocalPositions(tmp_path, session, "g")
+    assert await again.load(MessageQueue("T1", "lab-a", 1)) == 6
+    assert await again.load(MessageQueue("T1", "lab-a", 2)) is None
+
+
+async def test_the_place_is_the_home_directory(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    positions = LocalPositions(None, session, "g")
+    assert positions.path.relative_to(tmp_path).parts[0] == ".rocketmq_offsets"
+    assert ".rocketmq_offsets" not in os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("broken", [b"", b'{"offsetTable":{{"brok', b"\x00\x00"])
+async def test_a_broken_file_has_a_backup(
+    session: Session, tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = MessageQueue("T1", "lab-a", 0)
+    positions = LocalPositions(tmp_path, session, "g")
+    await positions.save(queue, 5)
+    await positions.save(queue, 6)
+    positions.path.write_bytes(broken)
+    assert await LocalPositions(tmp_path, session, "g").load(queue) == 5
+    assert ("cannot be read" in caplog.text) is bool(broken)
+
+
+async def test_a_file_that_cannot_be_written_is_told(
+    session: Session, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    positions = LocalPositions(tmp_path / "taken", session, "g")
+    positions.tell(MessageQueue("T1", "lab-a", 0), 5)
+    positions.flush()
+    assert f"the offsets cannot be written to {positions.path}" in caplog.text
+
+
+async def test_wrong_use_is_told(lab: Lab) -> None:
+    with pytest.raises(BadConfig, match="add broadcast=True"):
+        PushConsumer("g", nameserver=lab.address, offset_folder="somewhere")

@@ -1,0 +1,54 @@
+"""Settling a message by the block that handles it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.client import Later, Message, PushConsumer
+from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.listeners import Work
+from eruca.client.consuming.mailbox import Delivery
+from tests.client.conftest import Lab
+from tests.client.test_message import received
+
+
+def delivery() -> tuple[Delivery, list[object]]:
+    """A message, and the outcomes it was settled with."""
+    message = received(b"salad")
+    outcomes: list[object] = []
+
+    def finished(work: Work) -> None:
+        outcomes.append(work.outcome)
+
+    return Delivery(Work(InFlight(message.queue, 7), [message]), finished), outcomes
+
+
+def test_a_block_that_ends_well_consumes() -> None:
+    message, outcomes = delivery()
+    with message as inside:
+        assert inside is message and not message.settled
+    assert message.settled and outcomes == [None]
+
+
+def test_a_block_that_fails_lets_it_come_again() -> None:
+    message, outcomes = delivery()
+    with pytest.raises(RuntimeError, match="no salad"), message:
+        raise RuntimeError("no salad")
+    assert outcomes == [Later()]
+
+
+def test_what_was_settled_inside_stays_so() -> None:
+    message, outcomes = delivery()
+    with message:
+        message.later(3)
+    assert outcomes == [Later(delay_level=3)]
+
+
+async def test_it_counts_at_the_broker(lab: Lab) -> None:
+    result = await lab.producer.send(Message("T", b"salad"))
+    async with PushConsumer("g", nameserver=lab.address, start_from="first").subscribe("T") as consumer:
+        async for message in consumer.messages(auto_ack=False):
+            with message:
+                assert message.body == b"salad"
+            break
+    assert (await lab.offsets("g", "T"))[result.queue.queue_id] == 1

@@ -1,0 +1,205 @@
+"""Where a group begins, what comes of messages that were not consumed, and what brokers learn of a consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+
+from eruca.client import ClientSettings, Later, PushConsumer
+from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.listeners import Work
+from eruca.client.consuming.returns import Returns, retry_header
+from eruca.client.errors import UsageError
+from eruca.client.message import ReceivedMessage
+from eruca.client.network.session import Session
+from eruca.protocol.message import decode_properties
+from eruca.protocol.queues import MessageQueue
+from tests.client.conftest import eventually
+from tests.client.consuming.test_inflight import record
+from tests.support.scripted import Scripted
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Scripted]:
+    """Nameserver and broker in one, with one queue of T and of the retry topic."""
+    async with Scripted() as server:
+        server.knows("T", server)
+        server.knows("%RETRY%g", server)
+        server.bounds = {"min": 3, "max": 90, "time": 50}
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("start_from", "offset", "retry", "where"),
+    [
+        ("first", 3, 3, "CONSUME_FROM_FIRST_OFFSET"),
+        ("last", 90, 3, "CONSUME_FROM_LAST_OFFSET"),
+        (1_700_000_000_000, 50, 90, "CONSUME_FROM_TIMESTAMP"),
+        (datetime(2026, 11, 21, tzinfo=UTC), 50, 90, "CONSUME_FROM_TIMESTAMP"),
+    ],
+)
+async def test_where_a_group_without_offsets_begins(
+    server: Scripted, start_from: Literal["first", "last"] | int | datetime, offset: int, retry: int, where: str
+) -> None:
+    async with PushConsumer("g", nameserver=server.address, start_from=start_from).subscribe("T"):
+        await eventually(lambda: len(server.pulls) == 2)
+        assert {pull.topic: pull.queue_offset for pull in server.pulls} == {"T": offset, "%RETRY%g": retry}
+        assert server.committed["g", "T", 0] == offset
+        (data,) = server.heartbeats[-1].consumer_data_set
+        assert (data.group_name, data.consume_from_where, data.message_model) == ("g", where, "CLUSTERING")
+        assert sorted(each.topic for each in data.subscription_data_set) == ["%RETRY%g", "T"]
+
+
+async def test_a_stored_offset_is_kept(server: Scripted) -> None:
+    server.committed["g", "T", 0] = 77
+    async with PushConsumer("g", nameserver=server.address, start_from="first").subscribe("T"):
+        await eventually(lambda: len(server.pulls) == 2)
+    (pull,) = [each for each in server.pulls if each.topic == "T"]
+    assert (pull.queue_offset, pull.commit_offset, pull.sys_flag) == (77, 77, 3)
+    assert server.committed["g", "T", 0] == 77
+
+
+async def test_leaving_is_told(server: Scripted) -> None:
+    async with PushConsumer("g", nameserver=server.address).subscribe("T"):
+        pass
+    assert [header.consumer_group for header in server.unregistered] == ["g"]
+
+
+async def test_two_members_of_a_group_never_share_a_client_id(server: Scripted) -> None:
+    async with AsyncExitStack() as stack:
+        members = [
+            await stack.enter_async_context(PushConsumer("g", nameserver=server.address).subscribe("T"))
+            for _ in range(3)
+        ]
+        assert len({member._session.client_id for member in members if member._session}) == 3
+        other = PushConsumer("h", nameserver=server.address).subscribe("T")
+        async with other:
+            assert other._session is members[0]._session
+
+
+async def test_a_member_whom_the_broker_does_not_list_yet_takes_nothing(server: Scripted) -> None:
+    server.members.append("somebody-else")
+    consumer = PushConsumer("g", nameserver=server.address).subscribe("T")
+    async with consumer:
+        await eventually(lambda: len(server.members) == 2)
+        assert len(consumer.queues) <= 2
+
+
+class Case:
+    """One message at offset 5 on its way back."""
+
+    def __init__(self, server: Scripted, session: Session) -> None:
+        self.run = InFlight(MessageQueue("T", "broker-a", 0), 5)
+        self.run.put([record(5)], 6)
+        self.again: list[Work] = []
+        self.returns = Returns(session, "g", 16, self.again.append)
+        self.message = ReceivedMessage(record(5), self.run.queue)
+
+    async def go(self, outcome: Later) -> None:
+        self.returns.start(self.run, [self.message], outcome.delay_level)
+        await self.returns.finish(5)
+
+
+@pytest.fixture
+async def case(server: Scripted) -> AsyncIterator[Case]:
+    async with PushConsumer("g", nameserver=server.address).subscribe("T") as consumer:
+        assert consumer._session is not None
+        yield Case(server, consumer._session)
+
+
+async def test_the_broker_takes_a_message_back(server: Scripted, case: Case) -> None:
+    await case.go(Later(delay_level=4))
+    (header,) = server.sent_back
+    assert (header.offset, header.group, header.delay_level, header.origin_topic) == (500, "g", 4, "T")
+    assert header.max_reconsume_times == 16
+    assert case.run.position == 6 and not server.sends
+
+
+async def test_otherwise_it_is_sent_anew(server: Scripted, case: Case) -> None:
+    server.refused_codes.add(36)
+    await case.go(Later())
+    (header,) = server.sends
+    assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%g", 1, 16)
+    assert case.run.position == 6
+
+
+async def test_otherwise_it_is_kept_and_its_offset_waits(
+    server: Scripted, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eruca.client.consuming.returns.TRY_AGAIN_AFTER", 0.0)
+    server.refused_codes.add(36)
+    server.answers.append(1)
+    await case.go(Later())
+    await eventually(lambda: len(case.again) == 1)
+    assert case.again[0].messages[0].reconsume_times == 1
+    assert case.run.position == 5
+
+
+async def test_after_a_reset_nothing_goes_back(server: Scripted, case: Case) -> None:
+    case.run.drop()
+    await case.go(Later())
+    assert not server.sent_back
+
+
+def test_what_a_message_takes_along_when_it_is_sent_anew() -> None:
+    old = record(5)._replace(
+        properties_text=b"TAGS\x01A\x02UNIQ_KEY\x01U\x02TRAN_MSG\x01true", reconsume_times=2, sys_flag=0x305
+    )
+    header = retry_header("g", old, 0, 16)
+    assert decode_properties((header.properties or "").encode()) == {
+        "TAGS": "A",
+        "UNIQ_KEY": "U",
+        "RETRY_TOPIC": "T",
+        "ORIGIN_MESSAGE_ID": old.offset_message_id,
+        "RECONSUME_TIME": "3",
+        "MAX_RECONSUME_TIMES": "16",
+        "DELAY": "5",
+    }
+    assert header.sys_flag == 0x301
+    assert retry_header("g", old, 9, 16).properties != header.properties
+
+
+async def test_a_change_of_members_is_followed_at_once(server: Scripted) -> None:
+    async with PushConsumer("g", nameserver=server.address, rebalance_interval=60).subscribe("T") as consumer:
+        await eventually(lambda: len(consumer.queues) == 2)
+        server.members.insert(0, "0-comes-first")
+        consumer.members_changed()
+        await eventually(lambda: not consumer.queues)
+        server.members.remove("0-comes-first")
+        consumer.members_changed()
+        await eventually(lambda: len(consumer.queues) == 2)
+    await asyncio.sleep(0)
+
+
+async def test_heartbeats_go_on_and_routes_are_asked_for_again(server: Scripted) -> None:
+    quick = ClientSettings(heartbeat_interval=0.02, route_interval=0.02)
+    async with PushConsumer("g", nameserver=server.address, settings=quick).subscribe("T") as consumer:
+        await eventually(lambda: len(server.heartbeats) >= 4)
+        server.knows("T", server, queues=3)
+        await eventually(lambda: len(consumer.queues) == 4)
+        server.knows("T", server, queues=2)
+        await eventually(lambda: len(consumer.queues) == 3)
+
+
+async def test_a_condition_that_a_broker_cannot_check_is_told_at_start(server: Scripted) -> None:
+    server.refused_codes.add(46)
+    consumer = PushConsumer("g", nameserver=server.address).subscribe("T", "a > 5", expression_type="SQL92")
+    with pytest.raises(UsageError, match=r'The subscription of T by SQL92 "a > 5" is refused by broker-a: not now'):
+        await consumer.start()
+    assert [header.consumer_group for header in server.unregistered] == ["g"]
+    server.refused_codes.clear()
+    async with consumer:
+        (data,) = server.heartbeats[-1].consumer_data_set
+        assert {each.sub_string for each in data.subscription_data_set} == {"a > 5", "*"}
+
+
+async def test_a_condition_that_is_none_is_told_at_once(server: Scripted) -> None:
+    consumer = PushConsumer("g", nameserver=server.address)
+    with pytest.raises(UsageError, match="The SQL92 expression 'a > ' is wrong at position 5: a property or a const"):
+        consumer.subscribe("T", "a > ", expression_type="SQL92")
+    assert not consumer.subscriptions

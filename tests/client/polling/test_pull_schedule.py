@@ -1,0 +1,147 @@
+"""Callbacks on schedule: for the queues that a member has, one at a time for each, with their own offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+
+import pytest
+
+from eruca.client import Message, MessageQueue, PullConsumer, PullScheduleService, PullStatus, PullTaskContext
+from eruca.client.errors import StateError, UsageError
+from eruca.protocol import api
+from eruca.protocol.headers.offsets import ResetOffset
+from tests.client.conftest import Lab, eventually
+
+QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
+
+
+class Pulled:
+    """A callback that pulls on from the stored offset, as users write it."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.calls: Counter[MessageQueue] = Counter()
+        self.at_work = 0
+        self.most_at_work = 0
+
+    async def __call__(self, queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        self.calls[queue] += 1
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        consumer = context.pull_consumer
+        offset = await consumer.query_offset(queue) or 0
+        result = await consumer.pull(queue, offset)
+        if result.status is PullStatus.FOUND:
+            self.bodies += [record.body for record in result.records]
+        await consumer.update_offset(queue, result.next_offset)
+        context.pull_next_delay_time = 0.01
+        self.at_work -= 1
+
+
+async def fill(lab: Lab, count: int) -> None:
+    for number in range(count):
+        await lab.producer.send(Message("T", b"%d" % number), queue=QUEUES[number % 4])
+
+
+async def test_every_queue_is_pulled_again_and_again(lab: Lab) -> None:
+    await fill(lab, 20)
+    pulled = Pulled()
+    service = PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", pulled)
+    async with service:
+        await eventually(lambda: len(pulled.bodies) == 20)
+        assert service.queues == QUEUES
+        await fill(lab, 4)
+        await eventually(lambda: len(pulled.bodies) == 24)
+        await eventually(lambda: all(pulled.calls[queue] > 3 for queue in QUEUES))
+    assert pulled.at_work == 0
+    assert await lab.offsets("g", "T") == [6, 6, 6, 6]
+
+
+async def test_members_share_the_queues(lab: Lab) -> None:
+    await fill(lab, 4)
+    first, second = Pulled(), Pulled()
+    one = PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", first)
+    two = PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", second)
+    async with one:
+        async with two:
+            await eventually(lambda: len(one.queues) == len(two.queues) == 2)
+            assert one.describe().consume_type == "CONSUME_ACTIVELY"
+        await eventually(lambda: len(one.queues) == 4)
+    assert sorted([*first.bodies, *second.bodies]) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_functions_run_in_threads_so_many_at_once(lab: Lab) -> None:
+    await fill(lab, 4)
+    lock, at_work, most, threads, calls = threading.Lock(), 0, 0, set(), 0
+    gate = threading.Event()
+
+    def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        nonlocal at_work, most, calls
+        with lock:
+            at_work, calls = at_work + 1, calls + 1
+            most = max(most, at_work)
+        threads.add(threading.current_thread())
+        if at_work == 2:
+            gate.set()
+        gate.wait(5)
+        with lock:
+            at_work -= 1
+
+    service = PullScheduleService("g", nameserver=lab.address, pull_thread_nums=2)
+    async with service.register_pull_task_callback("T", callback):
+        await eventually(lambda: calls >= 8)
+    assert most == 2 and threading.main_thread() not in threads
+
+
+async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
+    await fill(lab, 1)
+    calls = 0
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        nonlocal calls
+        calls += 1
+        raise ValueError(queue)
+
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+        await eventually(lambda: calls > 8)
+
+
+async def test_a_reset_outlives_the_callback_at_work(lab: Lab) -> None:
+    await fill(lab, 8)
+    pulled = Pulled()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        await pulled(queue, context)
+        if queue == QUEUES[0] and pulled.calls[queue] == 2:
+            begun.set()
+            await go_on.wait()
+            await context.pull_consumer.update_offset(queue, 2)  # an offset of before the reset
+
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+        await begun.wait()
+        await eventually(lambda: len(pulled.bodies) == 8)
+        session = lab.puller.session
+        await session.call(
+            await session.master("broker-a", "T"),
+            api.INVOKE_BROKER_TO_RESET_OFFSET,
+            ResetOffset(topic="T", group="g", timestamp=0, is_force=True),
+        )
+        await eventually(lambda: len(pulled.bodies) == 14)
+        go_on.set()
+        await eventually(lambda: len(pulled.bodies) == 16)
+    assert await lab.offsets("g", "T") == [2, 2, 2, 2]
+
+
+async def test_wrong_use_is_told(lab: Lab) -> None:
+    service = PullScheduleService("g", nameserver=lab.address)
+    with pytest.raises(UsageError, match="Nothing is scheduled: call register_pull_task_callback"):
+        await service.start()
+    with pytest.raises(UsageError, match="The callback is of type int"):
+        service.register_pull_task_callback("T", 5)  # type: ignore[arg-type]
+    async with service.register_pull_task_callback("T", Pulled()):
+        with pytest.raises(StateError, match="Make a new PullScheduleService to start again"):
+            await service.start()
