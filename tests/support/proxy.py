@@ -1,6 +1,7 @@
-"""A TCP proxy between two ends that a test can delay, split, cut in the middle of a frame, and stop.
+"""A TCP proxy between two ends that a test can delay, split, cut in the middle of a frame, mute, and stop.
 
 Owns the sockets in between; knows no protocol. A cut closes both sides at once; while it is ``blocked`` nobody gets in.
+Muted connections stay open and carry nothing more, as when a firewall forgot them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Proxy:
         self.connections = 0
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._muted: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> Proxy:
@@ -51,6 +53,10 @@ class Proxy:
             writer.transport.abort()
         self._writers.clear()
 
+    def mute(self) -> None:
+        """Let the connections that there are now carry nothing more, without a word to either end."""
+        self._muted |= self._writers
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.blocked:
             writer.transport.abort()
@@ -73,6 +79,8 @@ class Proxy:
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                if to in self._muted:
+                    continue
                 to.write(data)
                 await to.drain()
         self._end(to, back)
@@ -84,6 +92,8 @@ class Proxy:
             while data := await reader.read(self.piece or 65536):
                 if self.delay:
                     await asyncio.sleep(self.delay)
+                if to in self._muted:
+                    continue
                 if self.cut_after is not None and self.forwarded + len(data) >= self.cut_after:
                     data = data[: self.cut_after - self.forwarded]
                     self.cut_after = None
