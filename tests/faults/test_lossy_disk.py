@@ -71,3 +71,14 @@ def test_a_failed_sync_says_so_once_and_keeps_nothing(disk: LossyDisk) -> None:
     disk.tell("off", 1, "drop")
     disk.come_back()
     assert path.read_bytes() == b""
+
+
+def test_a_journal_keeps_the_names_too(tmp_path: Path) -> None:
+    with LossyDisk(tmp_path / "disk", journal=True) as disk:
+        for name in ("unsynced", "synced", "late"):
+            (disk.folder / name).write_bytes(b"bytes")
+            if name == "synced":
+                sync(disk.folder / name)
+        disk.tell("off", 1, "drop")
+        disk.come_back()
+        assert {path.name: path.read_bytes() for path in disk.folder.iterdir()} == {"unsynced": b"", "synced": b"bytes"}

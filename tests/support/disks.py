@@ -36,14 +36,14 @@ needs_lossy_disk = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT)
 
 
 class LossyDisk:
-    """The file system of ``lossy`` at ``folder``."""
+    """The file system of ``lossy`` at ``folder``; with ``journal`` as durable as ext4, else as POSIX promises."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, journal: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self._log = (folder.parent / "lossy.out").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(folder)],
+            [sys.executable, str(_PROGRAM), str(folder), *(["journal"] if journal else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -100,17 +100,22 @@ async def pull(peer: Peer, queue: int, offset: int, *, topic: str = TOPIC, group
     return await peer.ask(11, fields, within=20.0)
 
 
-async def read(address: str, history: History | None = None) -> dict[int, list[tuple[int, bytes]]]:
-    """All messages of the topic by queue, or those that the history has not settled yet."""
+async def read(
+    address: str, history: History | None = None, *, check: bool = True
+) -> dict[int, list[tuple[int, bytes]]]:
+    """All messages of the topic by queue, or those that the history has not settled yet.
+
+    Raises ProtocolError at a body that has not its CRC, but with ``check=False``.
+    """
     peer = await Peer().connect(address)
     try:
         since = history.settled if history is not None else {}
-        return {queue: await _read_queue(peer, queue, since.get(queue, 0)) for queue in range(QUEUES)}
+        return {queue: await _read_queue(peer, queue, since.get(queue, 0), check) for queue in range(QUEUES)}
     finally:
         await peer.close()
 
 
-async def _read_queue(peer: Peer, queue: int, offset: int) -> list[tuple[int, bytes]]:
+async def _read_queue(peer: Peer, queue: int, offset: int, check: bool) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     while True:
         answer = await pull(peer, queue, offset)
@@ -119,5 +124,5 @@ async def _read_queue(peer: Peer, queue: int, offset: int) -> list[tuple[int, by
         assert answer.code == _FOUND or answer.code in _GONE_ON, answer
         following = int(answer.fields["nextBeginOffset"])
         assert answer.code == _FOUND or following != offset, answer
-        found += [(record.queue_offset, record.body) for record in decode_records(answer.body, check=True)]
+        found += [(record.queue_offset, record.body) for record in decode_records(answer.body, check=check)]
         offset = following

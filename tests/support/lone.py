@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.processes import Process
 
-_SMALL = {
+SMALL = {
     "listenPort": "0",
     "bindAddress": "127.0.0.1",
     "brokerIP1": "127.0.0.1",
@@ -36,7 +36,7 @@ class LoneBroker(Process):
     def __init__(self, home: Path, store: Path, settings: Mapping[str, str] | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         conf = home / "broker.conf"
-        lines = {**_SMALL, "storePathRootDir": str(store), **(settings or {})}
+        lines = {**SMALL, "storePathRootDir": str(store), **(settings or {})}
         conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         begin = time.monotonic()
         command = [str(Path(sys.executable).parent / "mqbroker"), "-c", str(conf)]

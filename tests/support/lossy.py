@@ -1,8 +1,9 @@
 """A file system (FUSE, in memory) that loses what was not synced when its power fails; a process of its own.
 
 Data is durable after fsync of its file, an entry of a directory after fsync of that directory: no more than POSIX
-promises. Mapped files work; what the kernel writes back by itself counts as not synced. Usage: ``lossy.py FOLDER``;
-commands come line by line on standard input, each is answered by one line:
+promises. Mapped files work; what the kernel writes back by itself counts as not synced. Usage: ``lossy.py FOLDER``, or
+``lossy.py FOLDER journal`` for what ext4 and xfs do beyond that: an fsync of any file makes all entries durable that
+came or went before it. Commands come line by line on standard input, each is answered by one line:
 
     off SEED drop|torn    the power fails: from now on nothing becomes durable; take the folder away to bring it back.
                           ``drop`` loses all that was not synced, ``torn`` keeps a random half of its 512-byte sectors
@@ -104,11 +105,12 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
 
     use_ns = True
 
-    def __init__(self) -> None:
+    def __init__(self, journal: bool) -> None:
         root = Node(stat.S_IFDIR | 0o755)
         self.live: Tree = {"/": root}
         self.durable: Tree = {"/": root}
         self.journal: list[Change] = []
+        self._together = journal
         self.ended = False
         self._off: tuple[str, str] | None = None
         self._failing: dict[tuple[str, str], int] = {}
@@ -268,6 +270,10 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
                 raise fuse.FuseOSError(errno.EIO)
             self._syncs.setdefault(path, deque(maxlen=2)).append(time.monotonic())
             node.sync()
+            if self._together:
+                for change in self.journal:
+                    _enter(self.durable, change)
+                self.journal.clear()
         return 0
 
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
@@ -304,9 +310,9 @@ def _obey(disk: Disk) -> None:
     os._exit(0)  # who started this is gone
 
 
-def main(folder: str) -> None:
+def main(folder: str, *, journal: bool) -> None:
     """Be the file system at ``folder`` until the last end."""
-    disk = Disk()
+    disk = Disk(journal)
     threading.Thread(target=_obey, args=(disk,), daemon=True).start()
     while not disk.ended:
         fuse.FUSE(disk, folder, foreground=True, nothreads=True, fsname="lossy", attr_timeout=0, entry_timeout=0)
@@ -314,4 +320,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], journal="journal" in sys.argv[2:])

@@ -1,7 +1,8 @@
 """Replacing a small file whole, so that a crash leaves the old one or the new one.
 
-Owns the order of steps: write aside, fsync, keep the old content as ``.bak``, rename, fsync the directory. Must not
-know what the files hold. Invariant: whatever happens, ``path`` or its ``.bak`` holds a content that was complete.
+Owns the order of steps: write aside, fsync, keep the old content as ``.bak`` (of a first content a copy), rename, fsync
+the directory. Must not know what the files hold. Invariant: whatever happens, ``path`` or its ``.bak`` holds a content
+that was complete, and one damaged file is never both.
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".tmp")
     _write_durably(aside, content)
-    if backup and path.exists():
-        _keep(path)
+    if backup:
+        _keep(path, content)
     os.replace(aside, path)
     _sync_directory(path.parent)
 
 
-def _keep(path: Path) -> None:
+def _keep(path: Path, new: bytes) -> None:
     old = path.with_name(path.name + ".bak.tmp")
     old.unlink(missing_ok=True)
-    try:
-        os.link(path, old)
-    except OSError:  # a file system without hard links
-        _write_durably(old, path.read_bytes())
+    if not path.exists():
+        if backup_of(path).exists():
+            return
+        _write_durably(old, new)
+    else:
+        try:
+            os.link(path, old)
+        except OSError:  # a file system without hard links
+            _write_durably(old, path.read_bytes())
     os.replace(old, backup_of(path))
 
 

@@ -15,10 +15,10 @@ from eruca.protocol import fastjson
 
 
 def read(path: Path) -> Any:
-    return read_state(path, fastjson.loads)
+    return read_state(path, fastjson.loads, "n")
 
 
-@pytest.mark.parametrize("broken", [None, b"", b"\0" * 64, b'{"n":', b"\xff\xfe"])
+@pytest.mark.parametrize("broken", [None, b"", b"\0" * 64, b'{"n":', b'{"o":1}', b"\xff\xfe"])
 def test_a_file_that_is_missing_or_broken_gives_way_to_its_copy(tmp_path: Path, broken: bytes | None) -> None:
     path = tmp_path / "topics.json"
     if broken is not None:
@@ -47,6 +47,9 @@ async def test_a_save_keeps_the_content_before_it_as_the_copy(tmp_path: Path) ->
     assert not saver.dirty
     await saver.saved()
     assert not saver.path.exists()  # nothing changed
+    saver.changed()
+    await saver.saved()
+    assert read(saver.path.with_name("x.json.bak")) == {"n": 1}  # the first content is there twice
     for n in (1, 2, 3):
         state["n"] = n
         saver.changed()
@@ -82,7 +85,7 @@ async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypa
 
 
 async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saver = Saver(tmp_path / "x.json", lambda: b"{}")
+    saver = Saver(tmp_path / "x.json", lambda: b'{"n":1}')
     saver.changed()
 
     def full(path: Path, data: bytes) -> None:
@@ -96,7 +99,7 @@ async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypat
             saver.save()
     assert saver.dirty
     await saver.saved()
-    assert read(saver.path) == {}
+    assert read(saver.path) == {"n": 1}
 
 
 async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ class DelayOffsets:
 
     def load(self) -> None:
         """Read ``delayOffset.json``. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, bodies.DelayOffsets.decode)
+        stored = read_state(self._saver.path, bodies.DelayOffsets.decode, "offsetTable")
         if stored is not None:
             self.table = stored.offset_table
             self._kept = dict(self.table)

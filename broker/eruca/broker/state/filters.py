@@ -89,7 +89,7 @@ class Filters:
 
         Nothing is taken over where the bits are of another Bloom filter, as in RocketMQ: groups register again.
         """
-        stored = read_state(self._saver.path, ConsumerFilters.decode)
+        stored = read_state(self._saver.path, ConsumerFilters.decode, "filterDataByTopic")
         if stored is None:
             return
         every = [data for topic in stored.filter_data_by_topic.values() for data in topic.group_filter_data.values()]

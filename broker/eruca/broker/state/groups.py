@@ -57,7 +57,7 @@ class Groups:
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json`` over the built-in groups. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode)
+        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode, "subscriptionGroupTable")
         if stored is not None:
             for name, config in stored.subscription_group_table.items():
                 if names.group_fault(name) is None:

@@ -26,8 +26,10 @@ class StateUnreadable(Exception):
     """A state file and its copy exist, but neither can be read; the message says what to do."""
 
 
-def read_state(path: Path, decode: Callable[[bytes], T]) -> T | None:
+def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None:
     """The content of ``path``, or of ``path``.bak when it is missing, empty or broken; None when neither exists.
+
+    ``table`` is the name under which such a file holds its entries: one damaged byte in it would leave none of them.
 
     Raises StateUnreadable when what exists cannot be read: starting without it would forget the operator's settings.
     """
@@ -42,6 +44,9 @@ def read_state(path: Path, decode: Callable[[bytes], T]) -> T | None:
             continue
         if not data.strip(b"\0 \t\r\n"):
             faults.append(f"{candidate}: empty")
+            continue
+        if f'"{table}"'.encode() not in data:
+            faults.append(f"{candidate}: no {table} in it")
             continue
         try:
             state = decode(data)

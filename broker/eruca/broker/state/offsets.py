@@ -73,7 +73,7 @@ class Offsets:
 
     def load(self) -> None:
         """Read ``consumerOffset.json``. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, ConsumerOffsets.decode)
+        stored = read_state(self._saver.path, ConsumerOffsets.decode, "offsetTable")
         if stored is not None:
             self._table = stored.offset_table
 

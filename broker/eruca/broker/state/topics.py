@@ -87,7 +87,7 @@ class Topics:
 
     def load(self) -> None:
         """Read ``topics.json`` over the system topics. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode)
+        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode, "topicConfigTable")
         if stored is not None:
             for name, config in stored.topic_config_table.items():
                 if names.topic_fault(name) is None:
