@@ -62,6 +62,14 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
 
 
 @pytest.fixture(scope="session")
+def apache5(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """A cluster of Apache RocketMQ 5.3.3."""
+    cluster = ApacheCluster("5.3.3", tmp_path_factory.mktemp("apache5"))
+    yield cluster
+    cluster.discard()
+
+
+@pytest.fixture(scope="session")
 def eruca(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErucaCluster]:
     """A cluster of Eruca."""
     with ErucaCluster(tmp_path_factory.mktemp("eruca")) as cluster:
@@ -79,6 +87,25 @@ class Pair:
     @property
     def address(self) -> str:
         return self.cluster.address
+
+
+@dataclass
+class Real:
+    """Apache's cluster, clients and mqadmin of one release, for what only Python's clients must show."""
+
+    cluster: ApacheCluster
+    judge: Judge
+
+    @property
+    def address(self) -> str:
+        return self.cluster.address
+
+
+@pytest.fixture(params=["4.9.7", "5.3.3"])
+def real(request: pytest.FixtureRequest) -> Real:
+    """Each release of Apache's."""
+    names = ("apache", "judge") if request.param == "4.9.7" else ("apache5", "judge5")
+    return Real(*(request.getfixturevalue(name) for name in names))
 
 
 # The first two pairs are the judges' own measure; the others must do the same.

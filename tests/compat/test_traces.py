@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -22,18 +22,10 @@ from tests.compat.clients import PATIENCE, JavaClients, PythonClients
 from tests.compat.conftest import Cluster
 from tests.compat.test_mqadmin import eruca_mqadmin
 from tests.compat.transcript import Mqadmin, java_mqadmin
-from tests.support.apache import ApacheCluster
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Cluster, Judge, int], str]
 Fresh = Callable[[str], str]
-
-
-@pytest.fixture(scope="module")
-def apache5(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    """A cluster of Apache RocketMQ 5.3.3."""
-    with ApacheCluster("5.3.3", tmp_path_factory.mktemp("traced")) as cluster:
-        yield cluster
 
 
 def steps(mqadmin: Mqadmin, cluster: Cluster, topic: str, message_id: str, count: int) -> list[list[str]]:

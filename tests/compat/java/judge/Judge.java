@@ -81,6 +81,7 @@ public final class Judge {
         OPERATIONS.put("replier", Requesting::start);
         OPERATIONS.put("request", Requesting::request);
         OPERATIONS.put("read-traces", Tracing::read);
+        OPERATIONS.put("consume-status", Asking::consumeStatus);
         OPERATIONS.put("stop", Named::stop);
         OPERATIONS.put("load", Load::run);
     }
