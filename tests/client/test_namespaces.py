@@ -21,7 +21,7 @@ from eruca.client import (
     TransactionState,
     selectors,
 )
-from eruca.client.errors import BadConfig
+from eruca.client.errors import BadConfig, TopicNotFound
 from eruca.client.namespaces import namespace_of, unwrap, wrap
 from eruca.protocol import api
 from eruca.protocol.headers.offsets import ResetOffset
@@ -114,6 +114,37 @@ async def test_every_way_to_send_and_to_ask(lab: Lab, tenant: ClientSettings) ->
         assert await puller.query_offset(queue) == 3
     long = MessageQueue("tenant%T", queue.broker_name, queue.queue_id)
     assert await lab.puller.query_offset(long, group="tenant%g") == 3
+
+
+async def test_a_topic_is_created_where_the_key_is(lab: Lab, tenant: ClientSettings) -> None:
+    """A key is no topic of the tenant's, but a name that brokers know, such as their cluster's."""
+    async with Producer("p", settings=tenant) as producer:
+        await producer.create_topic("Made", 3, key="DefaultCluster")
+        assert [queue.topic for queue in await producer.fetch_queues("Made")] == ["Made"] * 3
+        await producer.create_topic("Second", 2, key="tenant%Made")
+        with pytest.raises(TopicNotFound, match="Made"):
+            await producer.create_topic("Third", key="Made")
+    assert {"tenant%Made", "tenant%Second"} <= set(lab.cluster.broker.broker.topics)
+
+
+@pytest.mark.parametrize("by_address", [True, False])
+async def test_traces_of_a_tenant(lab: Lab, by_address: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Java a trace topic of one's own is of the namespace of an address, but not of one by the settings."""
+    host, port = lab.address.split(":")
+    name = "MQ_INST_1_2.mq.example"
+    settings = ClientSettings(nameserver=f"http://{name}:{port}")
+    if not by_address:
+        settings = ClientSettings(nameserver=lab.address, namespace="MQ_INST_1_2")
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+    monkeypatch.setattr(
+        loop, "getaddrinfo", lambda asked, *rest, **how: resolve(host if asked == name else asked, *rest, **how)
+    )
+    async with Producer("p", settings=settings, trace="Traces") as producer:
+        await producer.send(Message("T", b"x"))
+    stored = set(lab.cluster.broker.broker.topics)
+    assert "MQ_INST_1_2%T" in stored
+    assert stored & {"Traces", "MQ_INST_1_2%Traces"} == {"MQ_INST_1_2%Traces" if by_address else "Traces"}
 
 
 async def test_a_message_that_failed_comes_again_under_its_name(lab: Lab, tenant: ClientSettings) -> None:

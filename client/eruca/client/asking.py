@@ -63,15 +63,15 @@ class Asking(ABC):
         """Create a topic with so many queues on every master that has ``key``, or change it there.
 
         ``key`` is a topic: the template topic is on brokers that create topics by themselves, that of a cluster's name
-        on all brokers of the cluster. Returns when at least one broker has it, as RocketMQ's clients do, and the log
-        names the others.
+        on all brokers of the cluster. It is asked for by just this name, whatever the namespace. Returns when at least
+        one broker has it, as RocketMQ's clients do, and the log names the others.
         """
         check_topic(topic)
         if names.is_system_topic(topic):
             raise BadName(f"The topic[{topic}] is conflict with system topic.")
         check_positive(queues=queues)
         session = self.session
-        route = await session.directory.refresh(key)
+        route = await session.directory.stored_route(key)
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
         if not masters:
             raise ClientError("Not found broker, maybe key is wrong")

@@ -18,6 +18,7 @@ from eruca.client.errors import BadConfig
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerData, SubscriptionData
 from eruca.protocol.header import Header
+from eruca.protocol.headers.routes import RouteOf
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
@@ -90,6 +91,10 @@ def first_topic(record: Record, queue: MessageQueue) -> str:
     return unwrap(stored[: -len(asked) - 1], topic)
 
 
+class RouteOfStored(RouteOf, kw_only=True):
+    """105: where a topic is that is given by the name that brokers know; it is sent as it is."""
+
+
 class Names:
     """The names of one client; without a namespace both directions leave them alone."""
 
@@ -120,6 +125,8 @@ class Names:
 
     def header(self, made: Header) -> Header:
         """The header of a request as brokers know it (a Renamer); ``made`` is left alone."""
+        if isinstance(made, RouteOfStored):
+            return made
         changed: dict[str, object] = {}
         if self.namespace:
             for name in _FIELDS:

@@ -249,8 +249,9 @@ class Collector:
 class MessageTrace(Hook):
     """The hook that traces what one client of ``group`` does; ``kind`` is PRODUCE or CONSUME.
 
-    ``topic`` True is RMQ_SYS_TRACE_TOPIC; it belongs to no namespace. Its own producer, which is not traced, shares the
-    client's connections, unless that has a namespace.
+    ``topic`` True is RMQ_SYS_TRACE_TOPIC, which belongs to everyone. A topic by name is, as in Java, of the namespace
+    that the nameserver's address names, but not of one that the settings name. Its own producer, which is not traced,
+    shares the client's connections, unless the settings name a namespace.
     """
 
     def __init__(self, group: str, kind: str, topic: bool | str, settings: ClientSettings) -> None:

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from eruca.client import Message, MessageQueue, PullConsumer, PullStatus, ReceivedMessage
+from eruca.client import Hook, Message, MessageQueue, PullConsumer, PullStatus, ReceivedMessage
 from eruca.client.errors import BadConfig, BadName, BrokerRefused, StateError, TopicNotFound, UsageError
+from eruca.client.hooks import ConsumeContext, FilterContext
 from eruca.protocol import api
 from eruca.protocol.headers.clients import OfConsumerGroup
 from tests.client.conftest import Lab
@@ -145,3 +146,41 @@ async def test_a_message_is_sent_back_to_the_group(lab: Lab) -> None:
     await lab.puller.send_message_back(ReceivedMessage(record, QUEUE), -1, group="g")
     (queue,) = await lab.puller.fetch_queues("%DLQ%g")
     assert await lab.puller.max_offset(queue) == 1
+
+
+async def test_hooks_see_what_a_pull_found(lab: Lab) -> None:
+    """First what is to be left out, then the consumption, which has ended when the pull returns; as Java's does."""
+    seen: list[tuple[str, list[bytes]]] = []
+
+    class Watch(Hook):
+        def filter_messages(self, context: FilterContext) -> None:
+            seen.append(("filter", [each.body for each in context.messages]))
+            assert (context.consumer_group, context.queue) == ("g", QUEUE)
+            del context.messages[1]
+
+        def before_consume(self, context: ConsumeContext) -> None:
+            seen.append(("before", [each.body for each in context.messages]))
+            assert not context.success and not context.in_listener
+
+        def after_consume(self, context: ConsumeContext) -> None:
+            seen.append(("after", [each.body for each in context.messages]))
+            assert (context.success, context.status, context.error) == (True, "CONSUME_SUCCESS", None)
+
+    await fill(lab, 3)
+    async with PullConsumer("g", nameserver=lab.address, hooks=[Watch()]) as consumer:
+        result = await consumer.pull(QUEUE, 0)
+        assert seen == [("filter", [b"m0", b"m1", b"m2"]), ("before", [b"m0", b"m2"]), ("after", [b"m0", b"m2"])]
+        assert [record.body for record in result.records] == [b"m0", b"m2"] and result.next_offset == 3
+        assert (await consumer.pull(QUEUE, 3)).records == [] and len(seen) == 3, "nothing to see"
+
+
+async def test_pulled_messages_are_traced(lab: Lab) -> None:
+    await fill(lab, 1)
+    async with PullConsumer("g", nameserver=lab.address, trace="Traces") as consumer:
+        (record,) = (await consumer.pull(QUEUE, 0)).records
+    (found,) = await lab.puller.query_messages("Traces", record.unique_key or "")
+    lines = [line.split("\x01") for line in found.body.decode()[:-1].split("\x02")]
+    assert [(line[0], record.unique_key in line, "g" in line) for line in lines] == [
+        ("SubBefore", True, True),
+        ("SubAfter", True, True),
+    ]

@@ -14,6 +14,7 @@ from typing import Any
 
 from eruca.client.errors import BrokerNotFound, ClientError, TopicNotFound, translate
 from eruca.client.log import log
+from eruca.client.namespaces import RouteOfStored
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.routes import MASTER, Route, address_to_read, build_provisional_route, build_route
 from eruca.protocol import api
@@ -83,7 +84,7 @@ class Directory:
             if known := self.routes.get(topic):
                 return known
             try:
-                data = await self._ask_route(DEFAULT_TOPIC)
+                data = await self._ask_route(RouteOf(topic=DEFAULT_TOPIC, accept_standard_json_only=True))
             except TopicNotFound:
                 raise TopicNotFound(
                     topic, "Create it with mqadmin updateTopic, or let the broker do so (autoCreateTopicEnable=true)."
@@ -101,15 +102,21 @@ class Directory:
         return await asyncio.shield(task)
 
     async def _fetch(self, topic: str) -> Route:
-        route = build_route(topic, await self._ask_route(topic))
+        route = build_route(topic, await self._ask_route(RouteOf(topic=topic, accept_standard_json_only=True)))
         self._keep(route)
         return route
 
-    async def _ask_route(self, topic: str) -> TopicRouteData:
+    async def stored_route(self, topic: str) -> Route:
+        """The route of a topic by the name that brokers know, in whatever namespace; it is not kept.
+
+        Raises TopicNotFound or NameserverUnreachable.
+        """
+        return build_route(topic, await self._ask_route(RouteOfStored(topic=topic, accept_standard_json_only=True)))
+
+    async def _ask_route(self, ask: RouteOf) -> TopicRouteData:
+        topic = ask.topic
         try:
-            answer = await self._nameservers.call(
-                api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=topic, accept_standard_json_only=True)
-            )
+            answer = await self._nameservers.call(api.GET_ROUTEINFO_BY_TOPIC, ask)
             return TopicRouteData.decode(answer.body)
         except Refused as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:

@@ -2,7 +2,7 @@
 
 Owns nothing but a seat in the session: no heartbeat is sent, so a group that only pulls is never seen as online, and
 no offset moves unless ``update_offset`` says so. Any number of calls may be under way at once; those to one broker
-share a connection. Facts: DefaultMQPullConsumer in 4.9.7.
+share a connection. Hooks see what a pull found before the caller does. Facts: DefaultMQPullConsumer in 4.9.7.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from eruca.client.config import ClientSettings, check_group, check_suspend
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
+from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.codes import ResponseCode
@@ -95,6 +97,9 @@ class PullConsumer(Asking):
         broker_suspend_max_time: seconds for which ``pull_block_if_not_found`` lets the broker wait for a message.
         consumer_timeout_when_suspend: seconds until such a pull counts as failed; more than broker_suspend_max_time.
         max_reconsume_times: returns after which ``send_message_back`` makes a message a dead letter.
+        hooks: what sees the messages that a pull found, and may leave some out, before ``pull`` returns (see Hook).
+            They count as consumed then, as with Java's synchronous pull.
+        trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic.
         settings: everything else that clients share.
     """
 
@@ -106,6 +111,8 @@ class PullConsumer(Asking):
         broker_suspend_max_time: float = 20.0,
         consumer_timeout_when_suspend: float = 30.0,
         max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -115,18 +122,33 @@ class PullConsumer(Asking):
         self._suspend_timeout = consumer_timeout_when_suspend
         self._max_reconsume_times = max_reconsume_times
         self._settings = ClientSettings.choose(settings, nameserver)
+        self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
+        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
 
     async def start(self) -> None:
         """Take a seat in the session; nothing is sent yet."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
-        self._session = Session.join(self._settings)
+        session = self._session = Session.join(self._settings)
+        if self._hooks.of_consumption:
+            self._consumption = ConsumeHooks(
+                self._hooks, self.group, session.client_id, orderly=False, broadcast=False, timeout=float("inf")
+            )
+        if self._trace is not None:
+            try:
+                await self._trace.start()
+            except BaseException:
+                await self.stop()
+                raise
 
     async def stop(self) -> None:
         """Leave; connections that nobody else uses are closed. Calling it twice does no harm."""
         session, self._session = self._session, None
         if session is not None:
+            if self._trace is not None:
+                await self._trace.stop()
             await session.leave()
 
     async def __aenter__(self) -> Self:
@@ -189,7 +211,18 @@ class PullConsumer(Asking):
             expression_type=expression_type,
         )
         answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
-        return PullResult(answer, queue, subscription)
+        result = PullResult(answer, queue, subscription)
+        if self._hooks.filter_messages or self._consumption is not None:
+            self._show(result)
+        return result
+
+    def _show(self, result: PullResult) -> None:
+        """Let the hooks have the messages; what they take out is gone."""
+        if self._hooks.filter_messages and result.records:
+            result.records = filter_records(self._hooks, self.group, result.queue, result.records)
+        if self._consumption is not None and result.records:
+            messages = [ReceivedMessage(each, result.queue) for each in result.records]
+            self._consumption.end(self._consumption.begin(messages, in_listener=False), None, None, 0.0)
 
     async def pull_block_if_not_found(
         self,

@@ -21,6 +21,7 @@ from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.positions import BrokerPositions
 from eruca.client.errors import UsageError
+from eruca.client.hooks import Hook
 from eruca.client.log import log
 from eruca.client.network.session import Session, now_ms
 from eruca.client.polling.active_member import ActiveMember
@@ -139,6 +140,8 @@ class PullScheduleService(ActiveMember):
         pull_thread_nums: callbacks at work at once.
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for callbacks at work.
+        hooks: as of PullConsumer.
+        trace: as of PullConsumer.
         settings: what all clients share.
 
     Raises BadName, BadConfig and NoNameserver.
@@ -154,6 +157,8 @@ class PullScheduleService(ActiveMember):
         pull_thread_nums: int = 20,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
+        hooks: Sequence[Hook] = (),
+        trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -168,7 +173,7 @@ class PullScheduleService(ActiveMember):
         )
         chosen = ClientSettings.choose(settings, nameserver)
         super().__init__(group, reading, rebalance_interval, chosen)
-        self.pull_consumer = PullConsumer(group, settings=chosen)
+        self.pull_consumer = PullConsumer(group, hooks=hooks, trace=trace, settings=chosen)
         """What callbacks pull with."""
         self._callbacks: dict[str, PullTaskCallback] = {}
         self._free = asyncio.Semaphore(pull_thread_nums)
