@@ -7,7 +7,6 @@ messages itself. Invariant: a stop that ended has left everything that was ackno
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -31,6 +30,7 @@ from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
+from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
@@ -245,7 +245,7 @@ async def serve(app: BrokerApp) -> None:
         loop.add_signal_handler(number, end.set)
     supervisor = Supervisor(os.environ)
     await app.start()
-    gc.freeze()  # what is there now stays: a full collection that looked through it would hold up everything for long
+    settled()
     nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
     print(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}", flush=True)
     supervisor.ready(f"listening on {app.address}")

@@ -21,6 +21,7 @@ from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
+from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
@@ -103,6 +104,7 @@ async def serve(server: Nameserver) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
     await server.start()
+    settled()
     print("The Name Server boot success. serializeType=JSON", flush=True)
     print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
     systemd.ready(f"listening on port {server.port}")

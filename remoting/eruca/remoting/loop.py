@@ -1,8 +1,9 @@
-"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere."""
+"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; and what a daemon does once it is up."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -21,3 +22,11 @@ def new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def settled() -> None:
+    """To be called by a daemon once it is up: what is there now stays.
+
+    A full collection that looked through all of it would hold up everything for long.
+    """
+    gc.freeze()

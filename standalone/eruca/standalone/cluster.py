@@ -19,6 +19,7 @@ from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
+from eruca.remoting.loop import settled
 
 READ_AND_WRITE = 6
 """The permission of an ordinary topic: 4 to read, 2 to write."""
@@ -131,6 +132,7 @@ async def serve(folder: Path, host: str, port: int, broker_port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     async with Cluster(folder, host=host, port=port, broker_port=broker_port) as cluster:
+        settled()
         print(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}", flush=True)
         print(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)", flush=True)
         await end.wait()
