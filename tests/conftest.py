@@ -1,11 +1,14 @@
-"""What every test run shares: the summary in plain words at its end."""
+"""What every test run shares: the summary in plain words at its end; examples have no deadline, machines are slow."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "left out", "xfailed": "known to fail"}
 
 

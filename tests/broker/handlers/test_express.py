@@ -252,7 +252,6 @@ async def test_a_busy_broker_is_busy_on_this_way_too(
 
 def sync(desk: Desk) -> None:
     desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
-    desk.config.store.sync_flush_timeout = 50
     desk.config.send_thread_pool_queue_capacity = 500
 
 
@@ -294,12 +293,18 @@ async def waiting(prepared: Prepared, kind: int, lines: list[asyncio.StreamWrite
     return desk, producer
 
 
+def never_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that dawdles, and senders of little patience from now on."""
+    monkeypatch.setattr(desk.broker.store._flush, "_timeout", 0.05)
+    monkeypatch.setattr(Flush, "request", lambda self: None)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_disk_that_dawdles_is_told_as_ever(
     prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, producer = await waiting(prepared, kind, lines)
-    monkeypatch.setattr(Flush, "request", lambda self: None)
+    never_back(desk, monkeypatch)
     assert (await producer.send("WAIT\x01false")).code == 0
     late = await producer.send("KEYS\x01k")
     assert (late.code, frame.fields_of(late)["queueOffset"]) == (10, "4")

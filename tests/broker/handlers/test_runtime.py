@@ -133,12 +133,12 @@ async def test_sends_that_waited_for_the_disk_are_told_apart(
 ) -> None:
     def flush_before_answering(desk: Desk) -> None:
         desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
-        desk.config.store.sync_flush_timeout = 30
 
     desk = await prepared(flush_before_answering)
     desk.topic("T")
     await send(desk, 2)
     with monkeypatch.context() as stuck:
+        stuck.setattr(desk.broker.store._flush, "_timeout", 0.03)
         stuck.setattr(Flush, "request", lambda self: None)
         fields = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
         assert (await desk.ask(SEND, fields, b"slow")).code == 10

@@ -426,13 +426,10 @@ async def test_who_does_not_wait_is_answered_at_once(prepared: Prepared, monkeyp
 
 
 async def test_a_disk_that_is_too_slow(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(desk: Desk) -> None:
-        sync(desk)
-        desk.config.store.sync_flush_timeout = 50
-
-    desk = await prepared(slow)
+    desk = await prepared(sync)
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"the topic is on disk")
+    monkeypatch.setattr(desk.broker.store._flush, "_timeout", 0.05)
     monkeypatch.setattr(Flush, "request", lambda self: None)
     answer = await desk.ask(SEND_V2, message(), b"x")
     assert (answer.code, answer.fields["queueOffset"]) == (10, "1")  # stored, but perhaps not for long
