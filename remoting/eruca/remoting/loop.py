@@ -1,4 +1,4 @@
-"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; and what a daemon does once it is up."""
+"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; what a daemon does once it is up."""
 
 from __future__ import annotations
 
