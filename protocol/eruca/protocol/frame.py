@@ -9,7 +9,7 @@ and back. Reading raises ``ProtocolError`` for whatever is no frame; a header th
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
@@ -57,7 +57,8 @@ _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
 _loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
 _binary_head = struct.Struct(">hBHiii")
 _prefix = struct.Struct(">II")
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What reading a JSON header raises."""
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -114,7 +115,7 @@ class RequestReader:
                     quick: Head[Any] = known[1].decode(data)
                     if quick.code == known[0] and not quick.flag & RESPONSE_FLAG and quick.ext is not None:
                         return quick
-                except _UNREADABLE:
+                except UNREADABLE:
                     pass  # the lenient way below reads it, or tells what is wrong
         head = read(serialization, data, self._sends)
         if not head.flag & RESPONSE_FLAG and not isinstance(head.ext, Header):
@@ -139,7 +140,7 @@ def read(serialization: int, data: bytes, sends: Collection[int] = ()) -> Head[A
             return _read_binary(data, sends)
         if serialization == MSGPACK:
             return _read_msgpack(data)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ProtocolError(f"the frame's header cannot be read: {error}") from None
     raise ProtocolError(f"header serialization {serialization} is not known")
 
@@ -186,9 +187,23 @@ def typed(kind: type[H], head: Head[Any]) -> H:
     if isinstance(ext, msgspec.Raw):
         try:
             return _json_decoder(kind).decode(ext)  # type: ignore[no-any-return]
-        except _UNREADABLE:
+        except UNREADABLE:
             ext = _loose_json(ext)
     return from_fields(kind, ext or {})
+
+
+AnswerReader = tuple[type[Header], Callable[[bytes], Head[Any]]]
+"""A type of fields, and what reads a JSON header with fields of it in one go; that raises one of UNREADABLE."""
+_answer_readers: dict[type[Header], AnswerReader] = {}
+
+
+def answer_reader(kind: type[Header]) -> AnswerReader:
+    """The reader of headers with such fields."""
+    found = _answer_readers.get(kind)
+    if found is None:
+        decoder = msgspec.json.Decoder(Head[kind | None], strict=False)  # type: ignore[valid-type]
+        found = _answer_readers[kind] = (kind, decoder.decode)
+    return found
 
 
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
@@ -204,7 +219,7 @@ def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
 def _loose_json(raw: msgspec.Raw) -> dict[str, Any]:
     try:
         return _loose_fields.decode(raw) or {}
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
 
 

@@ -5,11 +5,12 @@ Knows frames and the table of endpoints; knows nothing of brokers, nameservers a
 
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
-from eruca.remoting.connection import Connection, Renamer, Signer
+from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
 from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes
 from eruca.remoting.server import Limits, Server
+from eruca.remoting.signing import Renamer, Signer
 from eruca.remoting.tls import BadTls, Tls
 
 __all__ = [

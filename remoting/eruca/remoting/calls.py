@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.header import Header
+from eruca.protocol.header import Empty, Header
 from eruca.remoting.errors import CallTimedOut, ConnectionLost
 
 R = TypeVar("R", bound=Header)
@@ -32,18 +34,15 @@ class Receiver(Protocol[T]):
         """There will be no answer."""
 
 
-class Answer(Generic[R]):
+class Answer(msgspec.Struct, Generic[R], eq=False):
     """What a peer answered: one of the codes that the endpoint accepts."""
 
-    __slots__ = ("body", "code", "header", "language", "remark", "version")
-
-    def __init__(self, head: frame.Head[Any], header: R, body: bytes) -> None:
-        self.code = head.code
-        self.header = header
-        self.body = body
-        self.remark = head.remark
-        self.version = head.version
-        self.language = head.language
+    code: int
+    header: R
+    body: bytes
+    remark: str | None
+    version: int
+    language: str | int | None
 
 
 class Calls:
@@ -55,6 +54,8 @@ class Calls:
         self._waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._read = frame.answer_reader(Empty)
+        """Reads the fields of an answer as those of the answer before."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -66,6 +67,31 @@ class Calls:
         if self._timer is None or deadline < self._timer_at:
             self._wake_at(deadline)
 
+    def answered_as_expected(self, header: bytes, data: bytes, body_at: int, end: int) -> bool:
+        """An answer came, perhaps: handled here where its fields are those of the kind that came last.
+
+        False for what the other way must read: requests, other kinds, and what is wrong.
+        """
+        kind, read = self._read
+        try:
+            head = read(header)
+        except frame.UNREADABLE:
+            return False
+        fields = head.ext
+        if fields is None or not head.flag & frame.RESPONSE_FLAG:
+            return False
+        waiting = self._waiting.get(head.opaque)
+        if waiting is None:
+            return False
+        receiver, endpoint, _ = waiting
+        if endpoint.answer is not kind or head.code not in endpoint.accepts:
+            return False
+        del self._waiting[head.opaque]
+        if not receiver.done():
+            body = data[body_at:end]
+            receiver.set_result(Answer(head.code, fields, body, head.remark, head.version, head.language))
+        return True
+
     def answered(self, head: frame.Head[Any], body: bytes) -> None:
         """An answer came; one that nobody waits for any more is dropped."""
         waiting = self._waiting.pop(head.opaque, None)
@@ -75,8 +101,11 @@ class Calls:
         if head.code not in endpoint.accepts:
             receiver.set_exception(Refused(head.code, head.remark or ""))
             return
+        if endpoint.answer is not Empty:
+            self._read = frame.answer_reader(endpoint.answer)
         try:
-            receiver.set_result(Answer(head, frame.typed(endpoint.answer, head), body))
+            fields = frame.typed(endpoint.answer, head)
+            receiver.set_result(Answer(head.code, fields, body, head.remark, head.version, head.language))
         except (Refused, ProtocolError) as error:
             receiver.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
 

@@ -16,9 +16,10 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.header import Header
 from eruca.remoting.calls import Answer
-from eruca.remoting.connection import Connection, Renamer, Signer
+from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
+from eruca.remoting.signing import Renamer, Signer
 from eruca.remoting.tls import why_no_handshake
 
 A = TypeVar("A", bound=Header)

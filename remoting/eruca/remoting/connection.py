@@ -16,20 +16,18 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
+from eruca.protocol.forms import encode_send
 from eruca.protocol.header import Header
+from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting.calls import Answer, Calls, Receiver
 from eruca.remoting.errors import ConnectionLost
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
+from eruca.remoting.signing import Renamer, Signer, sign
 from eruca.remoting.tls import why_not_accepted
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
-
-Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
-"""Given all fields and the body of a request, the fields that sign it."""
-Renamer = Callable[[Header], Header]
-"""Given the header of a request, one with the names that the peer knows; it must not change the one it gets."""
 
 WRITE_HIGH_WATER = 4 * 1024 * 1024
 """Bytes waiting to be sent above which a connection is not read any more."""
@@ -38,8 +36,6 @@ _LINGER = 0.02
 """Seconds between two looks whether an encrypted connection that is to end has sent everything."""
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
-_NEVER_SIGNED = "_UNIQUE_KEY_QUERY"
-"""A field that 4.9 leaves out of the signature and 5.x does not: a signed request goes without it (it only bounds)."""
 
 
 class Connection(asyncio.Protocol):
@@ -142,25 +138,16 @@ class Connection(asyncio.Protocol):
             self._offered.add(opaque)
             extra, serialization = _MSGPACK_OFFER, frame.JSON
         if self._signer is not None:
-            header, extra = None, self._sign(self._signer, header, extra, serialization, body)
-        head = frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
+            header, extra = None, sign(self._signer, header, extra, serialization, body)
+        if type(header) is SendMessageV2 and extra is None:
+            head = encode_send(serialization, endpoint.code, opaque, flag, header, len(body))
+        else:
+            head = frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
         self._out.append(head)
         if body:
             self._out.append(body)
         self._out_size += len(head) + len(body)
         self._flush_soon()
-
-    @staticmethod
-    def _sign(
-        signer: Signer, header: Header | None, extra: Mapping[str, str] | None, serialization: int, body: bytes
-    ) -> dict[str, str]:
-        """All fields of a signed request."""
-        fields = {**(header.fields() if header is not None else {}), **(extra or {})}
-        fields.pop(_NEVER_SIGNED, None)
-        if serialization == frame.ROCKETMQ:  # an empty text is null after it, and Java signs that as "null"
-            fields = {name: text for name, text in fields.items() if text}
-        fields.update(signer(fields, body))
-        return fields
 
     # ------------------------------------------------------------------ answering
 
@@ -275,6 +262,7 @@ class Connection(asyncio.Protocol):
         short = None if self._accepting is not None else self._router.express
         one, many = short or (None, None)
         out = self._out
+        calls = self._calls if not self._offered else None
         if many is not None:
             at = many(self, data, at)
         while True:
@@ -289,6 +277,8 @@ class Connection(asyncio.Protocol):
             serialization = word >> 24
             header = data[at + 8 : body_at]
             at = end
+            if calls and not serialization and calls.answered_as_expected(header, data, body_at, end):
+                continue
             done = one(self, serialization, header, data, body_at, end) if one is not None else None
             if isinstance(done, bytes):
                 if done:

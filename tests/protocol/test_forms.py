@@ -1,0 +1,59 @@
+"""Sends that are written by a form are the bytes that the ordinary way writes."""
+
+import pytest
+
+from eruca.protocol import frame
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.forms import encode_send
+from eruca.protocol.headers.send import SendMessageV2
+
+NOW = 1_763_767_000_123
+TEXT = "UNIQ_KEY\x01C00002026C0AABBBF2266952730A0001\x02WAIT\x01true"
+
+
+def send(**given: object) -> SendMessageV2:
+    fields: dict[str, object] = {"producer_group": "makers", "topic": "Orders", "queue_id": 3, "sys_flag": 0, "flag": 0}
+    fields |= {"born_timestamp": NOW, "properties": TEXT, "reconsume_times": 0}
+    return SendMessageV2(**(fields | given))  # type: ignore[arg-type]
+
+
+SENDS = [
+    send(),
+    send(queue_id=4),
+    send(topic="Other"),
+    send(producer_group='a "quoted" group, 100 % sure'),
+    send(topic="%RETRY%makers"),
+    send(flag=-5),
+    send(sys_flag=0x301),
+    send(batch=True),
+    send(reconsume_times=None),
+    send(max_reconsume_times=16),
+    send(unit_mode=True),
+    send(default_topic_queue_nums=8),
+    send(properties=TEXT + '\x02KEYS\x01a"b\\c\x02city\x01Zürich 😀 %d'),
+    send(properties=""),
+    send(properties=None),
+    send(born_timestamp=1),
+    send(born_timestamp=NOW * 10),
+    send(born_timestamp=-1),
+]
+
+
+@pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK])
+@pytest.mark.parametrize("header", SENDS, ids=str)
+def test_a_form_writes_what_the_ordinary_way_writes(header: SendMessageV2, serialization: int) -> None:
+    for code, flag in ((310, 0), (320, 0), (310, frame.ONEWAY_FLAG)):
+        for opaque in (0, 7, 2**31 - 1):  # the first of each makes the form, the others use it
+            expected = frame.encode(serialization, code, opaque, flag, header, 128)
+            assert encode_send(serialization, code, opaque, flag, header, 128) == expected
+
+
+def test_a_form_is_of_one_kind_of_send_only() -> None:
+    for header in SENDS * 2:
+        assert encode_send(frame.JSON, 310, 9, 0, header, 0) == frame.encode(frame.JSON, 310, 9, 0, header)
+
+
+def test_a_send_that_no_peer_accepts_is_refused() -> None:
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match="too long"):
+            encode_send(frame.JSON, 310, 1, 0, send(), frame.MAX_FRAME)
