@@ -173,7 +173,7 @@ class Rhythm:
         begin = time.perf_counter()
         covered, moment = self._upkeep.begin()
         took = time.perf_counter() - begin
-        done = False
+        done, checkpoint = False, None
         while not done:
             begin = time.perf_counter()
             done = self._queues.write_some(_QUEUES_AT_ONCE)
@@ -191,7 +191,10 @@ class Rhythm:
                 raise
             if durable is not None:
                 await durable
-        self._upkeep.note(covered, moment, flushed=sync)
+            checkpoint = self._upkeep.next_checkpoint(covered, moment)
+            if checkpoint is not None:
+                await self._loop.run_in_executor(self._upkeep_thread, self._upkeep.write_checkpoint, checkpoint)
+        self._upkeep.note(covered, checkpoint)
         return took
 
 

@@ -87,22 +87,32 @@ class Upkeep:
         for one in unflushed:
             self._queues.give_back(one)
 
-    def note(self, covered: Covered, moment: int, *, flushed: bool) -> None:
-        """Write the mark after a write-out; with ``flushed``, and the log flushed as far, the checkpoint too.
+    def next_checkpoint(self, covered: Covered, moment: int) -> Checkpoint | None:
+        """The checkpoint after a write-out whose files are flushed; None when the log is not flushed as far."""
+        if self._flush.flushed < covered[0]:
+            return None
+        full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
+        moment = max(moment, self.checkpoint.physic)
+        return Checkpoint(moment, moment, max(full, self.checkpoint.indexed))
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Bring a checkpoint to the disk, which may take long; any thread. ``note`` follows.
 
         Raises:
             OSError: the disk is full or fails.
         """
-        root = self._config.store_path_root_dir
-        synced = flushed and self._flush.flushed >= covered[0]
+        write_checkpoint(self._config.store_path_root_dir, checkpoint)
+
+    def note(self, covered: Covered, checkpoint: Checkpoint | None) -> None:
+        """Write the mark after a write-out; with the ``checkpoint`` that was written, if it was flushed.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
         indexed = self._index.end_offset if self._index is not None else -1
-        self.mark = Mark(*covered, *(covered if synced else self.mark[2:4]), indexed)
-        if synced:
-            full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
-            moment = max(moment, self.checkpoint.physic)
-            self.checkpoint = Checkpoint(moment, moment, max(full, self.checkpoint.indexed))
-            write_checkpoint(root, self.checkpoint)
-        write_mark(root, self.mark, self.checkpoint)
+        self.mark = Mark(*covered, *(self.mark[2:4] if checkpoint is None else covered), indexed)
+        self.checkpoint = checkpoint or self.checkpoint
+        write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint)
 
     def persist(self, *, sync: bool = True) -> None:
         """Write out and flush queues and index, write checkpoint and mark, all at once.
@@ -115,7 +125,10 @@ class Upkeep:
         if sync:
             for files in self.unflushed():
                 flush_files(files)
-        self.note(covered, moment, flushed=sync)
+        checkpoint = self.next_checkpoint(covered, moment) if sync else None
+        if checkpoint is not None:
+            self.write_checkpoint(checkpoint)
+        self.note(covered, checkpoint)
 
     # ---- deleting
 
