@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,14 +97,10 @@ def test_a_reset_reaches_a_member_of_eruca(
 
 
 def test_a_reset_on_a_broker_of_5(
-    judge: Judge, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh, tmp_path: Path
+    apache5: ApacheCluster, judge: Judge, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
 ) -> None:
     """A broker of 5.3.3 resets on its side: the next pull is answered by where to go on."""
-    cluster = ApacheCluster("5.3.3", tmp_path)
-    try:
-        rewind_and_poll_again(cluster, judge, judge5, python, topic, fresh)
-    finally:
-        cluster.discard()
+    rewind_and_poll_again(apache5, judge, judge5, python, topic, fresh)
 
 
 def rewind_and_poll_again(

@@ -12,6 +12,7 @@ from typing import Any
 from tests.compat.clients import JavaClients, Letter, Member, PythonClients, Queue, Seen
 from tests.compat.conftest import Cluster
 from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin
+from tests.support.apache import ApacheCluster
 from tests.support.eruca import SCRIPTS
 from tests.support.java import Judge
 
@@ -78,6 +79,39 @@ def test_members_of_both_sides_feel_a_reset(
         for mqadmin, group in groups.items():
             assert moved[mqadmin] == {number: EACH for number in range(QUEUES)}
             assert group.received() == []
+
+
+def test_a_broker_of_5_3_3_resets_on_its_side(
+    apache5: ApacheCluster, judge: Judge, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+) -> None:
+    """It tells no member; the next pull is answered with 21, and a member of Python goes on from there at once."""
+    name, group = topic(apache5, judge, 1), fresh("group")
+    queue = Queue(name, "broker-a", 0)
+    with (
+        JavaClients(judge).producer(fresh("producers"), apache5.address) as producer,
+        python.member(group, apache5.address, {name: "*"}) as member,
+        python.puller(group, apache5.address) as puller,
+    ):
+        producer.send([Letter(name, b"%d" % n) for n in range(EACH)], "sync", queue)
+        first = member.received(EACH)
+        assert bodies(first) == set(range(EACH))
+        deadline = time.monotonic() + 30
+        while puller.offset(queue, "committed") < EACH:
+            assert time.monotonic() < deadline, "the member did not commit what it consumed"
+            time.sleep(0.1)
+        middle = first[EACH // 2].store_timestamp
+        line = ("resetOffsetByTime", "-n", apache5.address, "-g", group, "-t", name, "-s", str(middle))
+        done = java_mqadmin(judge5)(line)
+        assert done.exit == 0, done.stderr
+        start = puller.offset(queue, "time", middle)
+        assert start < EACH
+
+        producer.send([Letter(name, b"%d" % EACH)], "sync", queue)  # ends the pull that waits at the broker
+
+        began = time.monotonic()
+        again = member.received(EACH + 1 - start)
+        assert time.monotonic() - began < 10, "after Java's 10 s only"
+        assert [each.queue_offset for each in again] == list(range(start, EACH + 1))
 
 
 def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
