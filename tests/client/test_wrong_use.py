@@ -1,0 +1,165 @@
+"""Wrong use is told at the call: each row of the table in docs/wrong-use.md, run as it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import textwrap
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import eruca.client
+from eruca.client import (
+    App,
+    Hook,
+    LitePullConsumer,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionProducer,
+    TransactionState,
+    errors,
+    selectors,
+    serializers,
+    sync,
+)
+from eruca.standalone.background import BackgroundCluster
+from tests.client.conftest import small_broker
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "wrong-use.md"
+QUEUE = MessageQueue("Orders", "broker-a", 0)
+
+
+class Row(NamedTuple):
+    """A line of the table: code, the class of the error, and its sentence, in which `…` stands for anything."""
+
+    call: str
+    error: str
+    sentence: str
+
+
+def rows() -> list[Row]:
+    found = []
+    for line in PAGE.read_text().splitlines():
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            found.append(Row(cells[0].strip("`"), cells[1].strip("`"), cells[2]))
+    return found
+
+
+@asynccontextmanager
+async def names() -> AsyncIterator[dict[str, Any]]:
+    """The names that the page tells of."""
+    async with AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(Producer("orders-service"))
+        await producer.create_topic("Orders", 4)
+        sent = await producer.send(Message("Orders", b"x"), queue=QUEUE)
+        stopped = Producer("stopped")
+        async with stopped:
+            pass
+        lite = LitePullConsumer("lite")
+        lite.assign([QUEUE])
+        app = App()
+        app.consumer("Orders", "kitchen")(print)
+        app.producer("billing")
+        consumer = PushConsumer("consumer", lambda message: None).subscribe("Orders")
+        yield {
+            **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
+            **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
+            **{"producer": producer, "stopped": stopped, "app": app, "queue": QUEUE, "hook": Hook()},
+            "dealer": await stack.enter_async_context(
+                TransactionProducer("dealers", lambda message: TransactionState.UNKNOWN)
+            ),
+            "consumer": await stack.enter_async_context(consumer),
+            "lite": await stack.enter_async_context(lite),
+            "puller": await stack.enter_async_context(PullConsumer()),
+            "received": await producer.view_message(sent.offset_message_id),
+            "coroutine": _coroutine,
+            "in_a_forked_child": in_a_forked_child,
+            "in_a_coroutine_of_its_loop": in_a_coroutine_of_its_loop,
+        }
+
+
+async def _coroutine(message: ReceivedMessage) -> None:
+    pass
+
+
+def in_a_forked_child(call: Callable[[], object]) -> None:
+    """Make the call in a child of this process; its error is raised here."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            call()
+        except errors.ClientError as error:
+            os.write(writer, f"{type(error).__name__} {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        name, _, sentence = told.read().partition(" ")
+    raise getattr(errors, name)(sentence)
+
+
+async def in_a_coroutine_of_its_loop(call: Callable[[], object]) -> None:
+    """Make the call in a listener of a blocking consumer that is a coroutine; its error is raised here."""
+    told: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+
+    async def listener(message: ReceivedMessage) -> None:
+        try:
+            call()
+        except errors.ClientError as error:
+            loop.call_soon_threadsafe(told.set_result, error)
+
+    def consume() -> sync.PushConsumer:
+        consumer = sync.PushConsumer("blocking", listener, start_from="first").subscribe("Orders")
+        consumer.start()
+        return consumer
+
+    consumer = await asyncio.to_thread(consume)
+    try:
+        raise await asyncio.wait_for(told, 20)
+    finally:
+        await asyncio.to_thread(consumer.stop)
+
+
+async def outcome(call: str, known: dict[str, Any]) -> Row:
+    """What the call raised."""
+    space = dict(known)
+    exec(compile("async def call():\n" + textwrap.indent(call, "    "), call, "exec"), space)
+    try:
+        async with asyncio.timeout(30):
+            await space["call"]()
+    except Exception as error:
+        return Row(call, type(error).__name__, str(error))
+    return Row(call, "nothing", "")
+
+
+async def test_each_row_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = rows()
+    assert len(expected) >= 80
+    with BackgroundCluster(tmp_path, broker=small_broker()) as cluster:
+        monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", cluster.address)
+        with sync.Producer("blocking") as blocking:
+            async with names() as known:
+                found = [await outcome(row.call, {**known, "blocking": blocking}) for row in expected]
+    wrong = [(row, now) for row, now in zip(expected, found, strict=True) if not agrees(row, now)]
+    assert wrong == []
+    kinds = {getattr(errors, row.error) for row in expected}
+    assert all(issubclass(kind, errors.UsageError | errors.StateError) and not kind.retriable for kind in kinds)
+
+
+def agrees(row: Row, now: Row) -> bool:
+    pattern = ".*".join(re.escape(part) for part in row.sentence.split("…"))
+    return row.error == now.error and re.fullmatch(pattern, now.sentence) is not None
