@@ -98,6 +98,20 @@ def test_order_of_a_key_in_a_transaction(topic: Topic, options: SinkOptions) -> 
         assert [each for each in found if each % 3 == key] == list(range(key, 300, 3))
 
 
+def test_in_a_namespace(cluster: ErucaCluster) -> None:
+    """Topic and markers are the tenant's; an epoch that was killed in the middle is found again by its short names."""
+    topic, markers = Topic(cluster, "tenant%paid", 2), Topic(cluster, "tenant%paid_m", 1)
+    options = transactional(cluster.address, "paid", "paid_m", namespace="tenant")
+    requests = count_requests(options, 0)
+    for epoch, request in enumerate((requests // 3, requests // 2, requests - 1), 1):
+        assert write_and_die(options, epoch, request, answered=True)
+        write_epoch(options, epoch)
+
+    assert_epochs(visible(cluster.address, topic.queues), [0, 1, 2, 3], honouring=False)
+    topic.close()
+    markers.close()
+
+
 @pytest.fixture
 def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ErucaCluster]:
     """A cluster that asks once, soon, and gives a half message up then."""
