@@ -1,0 +1,61 @@
+"""Nothing is written unasked: no files in the home directory, nothing to the terminal; `logging` gets it all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from eruca.standalone.background import BackgroundCluster
+from tests.client.conftest import small_broker
+
+PROGRAM = """
+import asyncio, logging, sys
+from eruca.client import LitePullConsumer, Message, Producer, PushConsumer, TransactionProducer, TransactionState, sync
+
+async def main(address):
+    done = asyncio.Event()
+
+    def listener(message):
+        if message.body == b"bad":
+            raise ValueError("a message that cannot be consumed")
+        loop.call_soon_threadsafe(done.set)
+
+    loop = asyncio.get_running_loop()
+    async with Producer("p", nameserver=address) as producer:
+        await producer.send(Message("T", b"bad"))
+        await producer.send(Message("T", b"good"))
+    async with PushConsumer("g", listener, nameserver=address, start_from="first").subscribe("T"):
+        await done.wait()
+    async with LitePullConsumer("l", nameserver=address, start_from="first").subscribe("T") as consumer:
+        await consumer.poll()
+    with sync.Producer("s", nameserver=address) as producer:
+        producer.send(Message("T", b"good"))
+
+if sys.argv[2:]:
+    logging.basicConfig(level=sys.argv[2], format="%(name)s %(levelname)s %(message)s")
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def run(home: Path, *arguments: str) -> tuple[str, str, list[str]]:
+    """Standard output, standard error and the files that are in the home directory afterwards."""
+    home.mkdir()
+    environment = {"HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, done.stderr, [str(each) for each in home.rglob("*")]
+
+
+def test_what_a_program_finds_at_home_and_on_its_terminal(tmp_path: Path) -> None:
+    with BackgroundCluster(tmp_path / "cluster", broker=small_broker()) as cluster:
+        out, err, files = run(tmp_path / "silent", cluster.address)
+        assert (out, files) == ("", [])
+        assert err == ""
+
+        out, err, files = run(tmp_path / "heard", cluster.address, "INFO")
+        assert (out, files) == ("", [])
+        assert {line.split()[0] for line in err.splitlines() if " INFO " in line or " WARNING " in line} == {
+            "eruca.client"
+        }
+        assert "a message that cannot be consumed" in err
