@@ -223,6 +223,7 @@ async def test_under_sync_flush_the_answer_comes_after_the_disk(
 
     desk = await prepared(sync)
     put = sent(desk)
+    desk.broker.store.flush()
     assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0
     assert desk.broker.store.figures().flush_behind_bytes == 0
     late: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

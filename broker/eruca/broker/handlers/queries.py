@@ -38,7 +38,7 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
 @routes.on(api.VIEW_MESSAGE_BY_ID)
 async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     """The record that begins at an offset of the commit log."""
-    record = await broker.store.look(lambda there: there.record(call.header.offset))
+    record = await broker.store.shown(call.header.offset)
     if record is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")
     return Reply(body=record)

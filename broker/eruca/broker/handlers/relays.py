@@ -61,7 +61,7 @@ async def _record(broker: Broker, message_id: str) -> bytes:
         _, offset = parse_offset_message_id(message_id)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
-    record = await broker.store.look(lambda there: there.record(offset))
+    record = await broker.store.shown(offset)
     if record is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
     return record

@@ -72,7 +72,7 @@ def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: b
 
 
 async def _record(broker: Broker, offset: int) -> Record:
-    data = await broker.store.look(lambda there: there.record(offset)) if offset >= 0 else None
+    data = await broker.store.shown(offset) if offset >= 0 else None
     try:
         if data is not None:
             return decode_record(data)

@@ -295,6 +295,12 @@ class Store:
         except NotInMemory:
             return await self._rhythm.in_thread(self._cold, lambda: work(self._looking))
 
+    async def shown(self, physical_offset: int) -> bytes | None:
+        """As ``record``, for a peer that names the place: None also for what readers may not see yet."""
+        if physical_offset >= self._dispatch.position:
+            return None
+        return await self.look(lambda there: there.record(physical_offset))
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Offset of a queue's oldest message; 0 for a queue that is not there."""
         queue = self._queues.queues.get((topic, queue_id))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import BrokerRole
+from eruca.protocol.message import parse_offset_message_id
 from tests.broker.services.replication.pairs import (
     HandSlave,
     caught_up,
@@ -83,6 +84,20 @@ async def test_a_slave_that_does_not_confirm_in_time_is_12_and_what_it_lacks_is_
     assert readable(master) == 0
     slave.report(end(master))
     await until(lambda: readable(master) == 1)
+
+
+async def test_who_names_the_place_of_what_the_slave_lacks_does_not_get_it_either(
+    master: Desk, slave: HandSlave
+) -> None:
+    late = await sending(master, 0)
+    place = {"offset": parse_offset_message_id(late.fields["msgId"])[1]}
+    assert late.code == FLUSH_SLAVE_TIMEOUT
+    assert (await master.ask(33, place)).code == 1
+    back = {**place, "group": "g", "delayLevel": 1, "originTopic": "T"}
+    assert (await master.ask(36, back)).remark == f"look message by offset failed, {place['offset']}"
+    slave.report(end(master))
+    await until(lambda: readable(master) == 1)
+    assert (await master.ask(33, place)).code == 0
 
 
 async def test_when_the_slave_goes_away_what_is_safe_here_is_read(master: Desk, slave: HandSlave) -> None:
