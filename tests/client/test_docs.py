@@ -1,20 +1,39 @@
-"""Every example of the pages about the client, run as it stands."""
+"""The pages about the client: every example is run as it stands, and every argument is told."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eruca.client import App
+from eruca.client import (
+    App,
+    ClientSettings,
+    Credentials,
+    Limits,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PullScheduleService,
+    PushConsumer,
+    Tls,
+    TransactionProducer,
+)
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("client.md", "coming-from.md", "observability.md", "polling.md")
+ALL_PAGES = (*PAGES, "security.md")
+CLASSES = (
+    *(App, ClientSettings, Credentials, Limits, Message, Tls),
+    *(Producer, TransactionProducer, PushConsumer, LitePullConsumer, PullConsumer, PullScheduleService),
+)
 
 
 def examples() -> list[object]:
@@ -63,3 +82,12 @@ def test_an_example(code: str, nameserver: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_there_are_examples() -> None:
     assert len(examples_of("client.md")) >= 10 and len(examples_of("observability.md")) == 5
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_argument_is_told(kind: type) -> None:
+    """Each argument of a class that users make stands on one of the pages, in the type of code."""
+    text = "\n".join((DOCS / page).read_text() for page in ALL_PAGES)
+    code = re.findall(r"^```python\n[\s\S]*?^```|`[^`\n]+`", text, flags=re.MULTILINE)
+    told = set(re.findall(r"\w+", " ".join(code)))
+    assert [name for name in inspect.signature(kind).parameters if name not in told] == []
