@@ -8,8 +8,9 @@ import pytest
 
 from eruca.client import ClientSettings, Message, Producer
 from eruca.client.errors import BadConfig
-from eruca.protocol import frame
+from eruca.protocol import forms, frame
 from eruca.protocol.codes import RequestCode
+from eruca.remoting import connection
 from tests.client.conftest import Lab
 
 
@@ -29,14 +30,19 @@ async def test_headers_are_written_as_the_settings_say(
     later: int,
 ) -> None:
     seen: list[int] = []
-    encode = frame.encode
+    encode, encode_send = frame.encode, forms.encode_send
 
-    def spy(serialization: int, code: int, *rest: Any) -> bytes:
-        if code == RequestCode.SEND_MESSAGE_V2:
+    def spy(serialization: int, *rest: Any) -> bytes:
+        seen.append(serialization)
+        return encode_send(serialization, *rest)
+
+    def spy_on_offers(serialization: int, code: int, *rest: Any) -> bytes:
+        if code == RequestCode.SEND_MESSAGE_V2 and isinstance(rest[-1], dict) and frame.OFFER_FIELD in rest[-1]:
             seen.append(serialization)
         return encode(serialization, code, *rest)
 
-    monkeypatch.setattr(frame, "encode", spy)
+    monkeypatch.setattr(connection, "encode_send", spy)
+    monkeypatch.setattr(frame, "encode", spy_on_offers)
     settings = ClientSettings(nameserver=lab.address, header=header)
     async with Producer("writers", settings=settings) as producer:
         results = [await producer.send(Message("T-headers", b"body %d" % number)) for number in range(3)]

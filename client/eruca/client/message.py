@@ -114,6 +114,8 @@ class Message:
     def properties_text(self, unique_key: str) -> str:
         """The properties as they travel. Raises BadMessage."""
         text = f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_store else 'false'}"
+        if not (self.tags or self.keys or self.properties or self.delay_level or self.timer):
+            return text
         pairs = 2
         if self.tags:
             text += "\x02TAGS\x01" + self.tags

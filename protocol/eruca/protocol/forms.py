@@ -65,12 +65,14 @@ def encode_send(serialization: int, code: int, opaque: int, flag: int, ask: Send
 
 
 def _remember(key: tuple[Any, ...], serialization: int, code: int, flag: int, ask: SendMessageV2) -> Form | None:
-    born, properties, opaque = _SAMPLE
-    sample = msgspec.structs.replace(ask, born_timestamp=born, properties=properties)
-    written = frame.encode(serialization, code, opaque, flag, sample)[8:]
-    form = _FORMS[serialization](written) if serialization in _FORMS else None
-    if form is not None and form(*_SAMPLE) != written:
-        form = None
+    make, form = _FORMS.get(serialization), None
+    if make is not None:
+        born, properties, opaque = _SAMPLE
+        sample = msgspec.structs.replace(ask, born_timestamp=born, properties=properties)
+        written = frame.encode(serialization, code, opaque, flag, sample)[8:]
+        form = make(written)
+        if form is not None and form(*_SAMPLE) != written:
+            form = None
     if len(_forms) >= _REMEMBERED:
         _forms.clear()
     _forms[key] = form

@@ -257,19 +257,19 @@ class BatchEntry(NamedTuple):
     properties: bytes
 
 
-def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
+def encode_batch(entries: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     """The body of a batch send (code 320): per entry sizes, flag, body and properties.
 
     Raises:
         ProtocolError: properties over 32767 bytes.
     """
     parts: list[bytes] = []
+    head, short = _ENTRY.pack, _SHORT.pack
     for flag, body, properties in entries:
-        if len(properties) > PROPERTIES_MAX:
+        size, length = len(body), len(properties)
+        if length > PROPERTIES_MAX:
             raise ProtocolError("properties of a batch entry take more than 32767 bytes")
-        size = _ENTRY.size + len(body) + 2 + len(properties)
-        head = _ENTRY.pack(size, 0, 0, flag, len(body))
-        parts += (head, body, _SHORT.pack(len(properties)), properties)
+        parts += (head(22 + size + length, 0, 0, flag, size), body, short(length), properties)
     return b"".join(parts)
 
 

@@ -24,7 +24,7 @@ from eruca.remoting.errors import ConnectionLost
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 from eruca.remoting.signing import Renamer, Signer, sign
-from eruca.remoting.tls import why_not_accepted
+from eruca.remoting.tls import why_ended
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -83,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | memoryview] = []
         self._out_size = 0
         self._flushing = False
+        self._relief: asyncio.Future[None] | None = None
         self._opaque = 0
         self._calls = Calls(self._loop)
 
@@ -189,10 +190,25 @@ class Connection(asyncio.Protocol):
         extra = None
         if self._accepting is not None and self._accepting == call.opaque:
             self._accepting, extra = None, _MSGPACK_OFFER
-        flag = frame.RESPONSE_FLAG
-        return frame.encode(
-            call.serialization, reply.code, call.opaque, flag, reply.header, size, reply.remark, extra, *reply.by
-        )
+        what = (reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra, *reply.by)
+        return frame.encode(call.serialization, *what)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that leave at the end of this turn of the loop."""
+        return self._out_size
+
+    async def drain(self) -> None:
+        """Let what is unsent leave, and wait while the peer does not read."""
+        self._flush()
+        await asyncio.sleep(0)
+        if self._relief is not None:
+            await asyncio.shield(self._relief)
+
+    def _relieve(self) -> None:
+        relief, self._relief = self._relief, None
+        if relief is not None:
+            relief.set_result(None)
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -318,12 +334,14 @@ class Connection(asyncio.Protocol):
         Whoever awaits answers goes on reading: two peers that both wait for the other to read would wait forever.
         """
         self.congested = True
+        self._relief = self._relief or self._loop.create_future()
         if self._transport is not None and not self._calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the event loop: the peer reads again."""
         self.congested = False
+        self._relieve()
         if self._transport is not None and not self.closed:
             self._transport.resume_reading()
 
@@ -364,24 +382,16 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
         self.closed = True
+        self._relieve()
         self._out.clear()
-        self._calls.end(self._why_ended(exc))
+        heard = self._seen_first or self._transport is None
+        encrypted = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        self._calls.end(why_ended(exc, heard=heard, encrypted=encrypted))
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []
         for callback in callbacks:
             callback(self)
-
-    def _why_ended(self, error: Exception | None) -> str:
-        """What may have been the cause, to be read after "the connection ended"; empty where nothing is known."""
-        refused = why_not_accepted(error)
-        if refused is not None:
-            return f": {refused}"
-        if self._seen_first or self._transport is None:
-            return ""
-        if self._transport.get_extra_info("ssl_object") is None:
-            return ", before the peer said anything: if it serves TLS only, TLS must be set here, too"
-        return ", before the peer said anything: if it asks for certificates, certificate_file must be set here"
 
 
 def _address(name: object) -> str:

@@ -110,3 +110,18 @@ def why_not_accepted(error: BaseException | None) -> str | None:
             "key_file of one that it trusts"
         )
     return None
+
+
+def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
+    """What may have ended a connection, to be read after "the connection ended"; empty where nothing is known.
+
+    ``heard``: the peer had said something.
+    """
+    refused = why_not_accepted(error)
+    if refused is not None:
+        return f": {refused}"
+    if heard:
+        return ""
+    if not encrypted:
+        return ", before the peer said anything: if it serves TLS only, TLS must be set here, too"
+    return ", before the peer said anything: if it asks for certificates, certificate_file must be set here"

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from eruca.protocol import message
 
 _forks = 0
+_HEX = tuple(f"{byte:02X}" for byte in range(256))
 
 
 def _forked() -> None:
@@ -82,7 +83,7 @@ class UniqueKeys:
         if elapsed != self._elapsed:
             self._elapsed = elapsed
             self._start = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
-        return f"{self._start}{counter:04X}"
+        return f"{self._start}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
 
 
 _keys: UniqueKeys | None = None

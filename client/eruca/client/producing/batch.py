@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from eruca.client.errors import BadMessage
 from eruca.client.message import Message
 from eruca.protocol import names
-from eruca.protocol.record import BatchEntry, encode_batch
+from eruca.protocol.record import encode_batch
 
 ENTRY_SIZE = 22
 """Bytes of an entry beside its body and properties."""
@@ -23,13 +23,14 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     if not messages:
         raise BadMessage("messages are empty: a batch takes one message or more")
     first = messages[0]
+    topic, wait_store = first.topic, first.wait_store
     for message in messages:
         message.check(max_size)
         if message.delay_level or message.timer:
             raise BadMessage("TimeDelayLevel in not supported for batching")
-        if message.topic != first.topic:
+        if message.topic != topic:
             raise BadMessage("The topic of the messages in one batch should be the same")
-        if message.wait_store != first.wait_store:
+        if message.wait_store != wait_store:
             raise BadMessage("The waitStoreMsgOK of the messages in one batch should the same")
     if names.is_retry_topic(first.topic):
         raise BadMessage("Retry Group is not supported for batching")
@@ -38,7 +39,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
 def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes:
     """The body of a batch; ``keys`` are the unique ids of its messages. Raises BadMessage when it is too large."""
     body = encode_batch(
-        BatchEntry(message.flag, message.body, message.properties_text(key).encode())
+        (message.flag, message.body, message.properties_text(key).encode())
         for message, key in zip(messages, keys, strict=True)
     )
     if len(body) > max_size:

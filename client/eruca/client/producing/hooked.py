@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
@@ -43,7 +43,7 @@ def rewrite_one(message: Message, key: str, more: str) -> Rewrite:
     return rewrite
 
 
-def _context(watched: Watched, session: Session, header: SendMessageV2, body: bytes) -> SendContext:
+def describe_send(watched: Watched, session: Session, header: SendMessageV2, body: bytes) -> SendContext:
     """What hooks learn of a send before it."""
     kind = MessageType.NORMAL
     if watched.messages[0].delay_level or watched.messages[0].timer:
@@ -75,7 +75,7 @@ async def oneway_watched(
     watched: Watched, session: Session, header: SendMessageV2, body: bytes, queue: MessageQueue, address: str
 ) -> None:
     """A send that asks for no answer, with the calls around it."""
-    context = _context(watched, session, header, body)
+    context = describe_send(watched, session, header, body)
     context.oneway, context.queue, context.broker_address = True, queue, address
     body = _begin(watched, context, header, body)
     try:
@@ -87,16 +87,14 @@ async def oneway_watched(
         run_calls(watched.hooks.after_send, context)
 
 
-class WatchedSend(Send):
+class WatchedSend(Send, eq=False, kw_only=True):
     """One send under way, with hooks."""
 
-    __slots__ = ("begun", "context", "watched")
+    watched: Watched
+    context: SendContext
+    begun: bool = False
 
-    def __init__(self, watched: Watched, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.watched = watched
-        self.begun = False
-        self.context = _context(watched, self.session, self.header, self.body)
+    def __post_init__(self) -> None:
         self.future.add_done_callback(self._end)  # called before whoever awaits the send goes on
 
     def _take(self, route: Route) -> MessageQueue:

@@ -7,16 +7,14 @@ Facts: DefaultMQProducer in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from eruca.client.asking import Asking
 from eruca.client.compression import COMPRESS_FROM, compressor
-from eruca.client.config import ClientSettings, check_group
+from eruca.client.config import ClientSettings, check_group, check_positive
 from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage
@@ -25,9 +23,10 @@ from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
 from eruca.client.producing.batch import check_batch, encode_messages
 from eruca.client.producing.faults import Faults
-from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, oneway_watched, rewrite_one
+from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, describe_send, oneway_watched, rewrite_one
 from eruca.client.producing.requests import reply_to
 from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult
+from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Window
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.trace import MessageTrace
 from eruca.protocol import api
@@ -36,6 +35,8 @@ from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
+_ONEWAY_UNSENT = 64 * 1024
+"""Bytes that one-way sends leave in a connection before they wait for it."""
 
 
 class Producer(Asking):
@@ -50,6 +51,8 @@ class Producer(Asking):
         compress_from: bytes of a body from which on it travels compressed.
         max_message_size: bytes of the largest body.
         new_topic_queues: queues of a topic that the first send creates.
+        max_in_flight: sends under way at once; those that are started beyond it wait here for their turn.
+        max_in_flight_size: the same in bytes of their bodies.
         fault_tolerance: brokers that failed or answered late are passed over for a while (sendLatencyFaultEnable).
         hooks: what sees sends (see Hook).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
@@ -69,6 +72,8 @@ class Producer(Asking):
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
         fault_tolerance: bool = False,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
@@ -81,7 +86,9 @@ class Producer(Asking):
                 f"compress_from={compress_from}: a positive time, 0 or more retries, and 1 or more of the others "
                 "are expected"
             )
+        check_positive(max_in_flight=max_in_flight, max_in_flight_size=max_in_flight_size)
         self.group = group
+        self.window = Window(max_in_flight, max_in_flight_size)
         self.send_timeout = send_timeout
         self.retries = retries
         self.retry_when_not_stored = retry_when_not_stored
@@ -96,8 +103,6 @@ class Producer(Asking):
         self._session: Session | None = None
         self._faults = Faults() if fault_tolerance else None
         self._turns: dict[str, RoundRobin] = {}
-        self._under_way = 0
-        self._idle: asyncio.Event = asyncio.Event()
 
     # ------------------------------------------------------------------ starting and stopping
 
@@ -122,10 +127,7 @@ class Producer(Asking):
         session = self._session
         if session is None:
             return
-        if self._under_way:
-            self._idle.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), self.send_timeout)
+        await self.window.quiet(self.send_timeout)
         self._session = None
         if self._trace is not None:
             await self._trace.stop()
@@ -167,7 +169,7 @@ class Producer(Asking):
         Args:
             queue: where exactly; then there is one attempt.
             selector: chooses the queue by the message and ``arg`` (see ``selectors``); then there is one attempt.
-            timeout: seconds; default send_timeout.
+            timeout: seconds from when it is its turn; default send_timeout.
 
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
@@ -185,8 +187,8 @@ class Producer(Asking):
     ) -> asyncio.Future[SendResult]:
         """Send a message without waiting; arguments and errors as in ``send``.
 
-        Many sends can be under way at once, and leave in few writes. Errors of use are raised here, the others by the
-        future.
+        Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
+        time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
         if self._watched:
             return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
@@ -208,7 +210,8 @@ class Producer(Asking):
         """
         check_batch(messages, self.max_message_size)
         now = time.time()
-        keys = [identity.unique_keys().next(now) for _ in messages]
+        next_key = identity.unique_keys().next
+        keys = [next_key(now) for _ in messages]
         body = encode_messages(messages, keys, self.max_message_size)
         first = messages[0]
         wait = f"WAIT\x01{'true' if first.wait_store else 'false'}"
@@ -232,7 +235,10 @@ class Producer(Asking):
         selector: Selector | None = None,
         arg: object = None,
     ) -> None:
-        """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets."""
+        """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets.
+
+        Waits only where the route is not known yet, and while the broker does not read what was sent before.
+        """
         message.check(self.max_message_size)
         session = self.session
         body, bits = self._compress(message.body)
@@ -247,7 +253,10 @@ class Producer(Asking):
         address = await session.to_send(chosen.broker_name, message.topic)
         watched = self._watch([message], rewrite_one(message, key, ""))
         if watched is None:
-            (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
+            connection = await session.connection(address)
+            connection.oneway(api.SEND_MESSAGE_V2, header, body)
+            if connection.unsent > _ONEWAY_UNSENT or connection.congested:
+                await connection.drain()
         else:
             await oneway_watched(watched, session, header, body, chosen, address)
 
@@ -358,28 +367,19 @@ class Producer(Asking):
         timeout: float | None,
         watched: Watched | None = None,
     ) -> asyncio.Future[SendResult]:
-        kind = Send if watched is None else partial(WatchedSend, watched)
-        work = kind(
-            self,
-            self.session,
-            endpoint,
-            header,
-            body,
-            key,
-            choose,
-            attempts=1 if fixed is not None else 1 + self.retries,
-            timeout=self.send_timeout if timeout is None else timeout,
-            faults=self._faults if fixed is None else None,
-        )
-        self._under_way += 1
-        work.attempt()
-        return work.future
-
-    def ended(self, send: Send) -> None:
-        """A send came to its end (called by the send)."""
-        self._under_way -= 1
-        if not self._under_way:
-            self._idle.set()
+        session = self.session
+        future: asyncio.Future[SendResult] = session.loop.create_future()
+        attempts = 1 if fixed is not None else 1 + self.retries
+        seconds = self.send_timeout if timeout is None else timeout
+        faults = self._faults if fixed is None else None
+        start, size = session.loop.time(), len(body)
+        what = (self, session, endpoint, header, body, key, choose, attempts, seconds, faults, future, start, size)
+        if watched is None:
+            self.window.enter(Send(*what))
+        else:
+            context = describe_send(watched, session, header, body)
+            self.window.enter(WatchedSend(*what, watched=watched, context=context))
+        return future
 
 
 def _selected(selector: Selector, route: Route, message: Message, arg: object) -> MessageQueue:

@@ -79,59 +79,29 @@ def should_retry(error: ClientError) -> bool:
     return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
 
 
-class Send:
+class Send(msgspec.Struct, eq=False):
     """One send under way; ``future`` ends with its SendResult or a ClientError."""
 
-    __slots__ = (
-        "attempts",
-        "body",
-        "brokers",
-        "choose",
-        "endpoint",
-        "faults",
-        "future",
-        "header",
-        "key",
-        "producer",
-        "queue",
-        "session",
-        "start",
-        "taken",
-        "timeout",
-        "tries",
-    )
-
-    def __init__(
-        self,
-        producer: Producer,
-        session: Session,
-        endpoint: SendEndpoint,
-        header: SendMessageV2,
-        body: bytes,
-        key: str,
-        choose: Choice,
-        *,
-        attempts: int,
-        timeout: float,
-        faults: Faults | None = None,
-    ) -> None:
-        self.producer = producer
-        self.session = session
-        self.endpoint = endpoint
-        self.header = header
-        self.body = body
-        self.key = key
-        self.choose = choose
-        self.attempts = attempts
-        self.timeout = timeout
-        self.faults = faults
-        self.taken = 0.0
-        """When the broker of this attempt was chosen; 0 before and after."""
-        self.start = session.loop.time()
-        self.tries = 0
-        self.brokers: tuple[str, ...] = ()
-        self.queue: MessageQueue | None = None
-        self.future: asyncio.Future[SendResult] = session.loop.create_future()
+    producer: Producer
+    session: Session
+    endpoint: SendEndpoint
+    header: SendMessageV2
+    body: bytes
+    key: str
+    choose: Choice
+    attempts: int
+    timeout: float
+    faults: Faults | None
+    future: asyncio.Future[SendResult]
+    start: float
+    """When it began, by the loop's time."""
+    size: int
+    """As which the window counts it."""
+    taken: float = 0.0
+    """When the broker of this attempt was chosen; 0 before and after."""
+    tries: int = 0
+    brokers: tuple[str, ...] = ()
+    queue: MessageQueue | None = None
 
     def attempt(self) -> None:
         """Try once; without waiting where route and connection are there."""
@@ -208,7 +178,7 @@ class Send:
             return
         if header.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
-        self.producer.ended(self)
+        self.producer.window.leave(self)
         if not self.future.done():
             self.future.set_result(
                 SendResult(
@@ -270,6 +240,6 @@ class Send:
 
     def fail(self, error: Exception) -> None:
         """Give up."""
-        self.producer.ended(self)
+        self.producer.window.leave(self)
         if not self.future.done():
             self.future.set_exception(error)

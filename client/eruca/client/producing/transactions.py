@@ -23,6 +23,7 @@ from eruca.client.message import Message, ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
 from eruca.client.producing.sends import SendResult, SendStatus
+from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
 from eruca.protocol.message import (
@@ -98,6 +99,8 @@ class TransactionProducer(Producer):
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
         new_topic_queues: int = 4,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
         fault_tolerance: bool = False,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
@@ -112,6 +115,8 @@ class TransactionProducer(Producer):
             compress_from=compress_from,
             max_message_size=max_message_size,
             new_topic_queues=new_topic_queues,
+            max_in_flight=max_in_flight,
+            max_in_flight_size=max_in_flight_size,
             fault_tolerance=fault_tolerance,
             hooks=hooks,
             trace=trace,
