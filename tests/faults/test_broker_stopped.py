@@ -17,6 +17,25 @@ from tests.support.programme import LONG, chance, rounds
 pytestmark = pytest.mark.timeout(3600)
 
 
+def needs_no_recovery(broker: LoneBroker) -> bool:
+    """Whether it found its store as an orderly stop leaves it."""
+    opened = next(line for line in broker.output.splitlines() if "store_opened" in line)
+    return "clean=True" in opened and not any(word in broker.output for word in ("store_recovery", "store_damaged"))
+
+
+async def test_a_kill_is_no_orderly_stop(tmp_path: Path) -> None:
+    """The planted fault: the broker ends at once."""
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store")
+    try:
+        async with Load(broker.address, History()) as load:
+            await load.until(10)
+            assert broker.kill() != 0
+        broker = await LoneBroker.start(tmp_path, tmp_path / "store")
+        assert not needs_no_recovery(broker)
+    finally:
+        broker.kill()
+
+
 async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
     random = chance("sigterm")
     history = History()
@@ -33,8 +52,7 @@ async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
                 slowest = max(slowest, time.monotonic() - begin)
             assert not (store / "abort").exists()
             broker = await LoneBroker.start(tmp_path, store)
-            assert "clean=True" in next(line for line in broker.output.splitlines() if "store_opened" in line)
-            assert "store_recovery" not in broker.output and "store_damaged" not in broker.output
+            assert needs_no_recovery(broker)
             found = await read(broker.address, history)
             assert judge(history, found) == []
             history.settle(found)

@@ -123,3 +123,37 @@ async def test_the_log_cannot_be_read_at_the_start(tmp_path: Path) -> None:
                 history.settle(found)
         finally:
             broker.kill()
+
+
+SWALLOWED = """
+import os
+real = os.fdatasync
+def fdatasync(fd):
+    try:
+        real(fd)
+    except OSError:
+        pass
+os.fdatasync = fdatasync
+"""
+
+
+async def test_a_broker_that_passes_over_errors_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a flush that failed counts as one."""
+    (tmp_path / "sitecustomize.py").write_text(SWALLOWED)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    history = History()
+    with LossyDisk(tmp_path / "disk") as disk:
+        broker = await LoneBroker.start(tmp_path, disk.folder / "store", SYNC)
+        try:
+            async with Load(broker.address, history, padding=3000) as load:  # a flush covers whole pages
+                await load.until(20)
+                disk.tell("fail", "fsync", 1, "/commitlog/0")
+                await load.until(load.answers[0] + 100)
+                assert load.answers[SERVICE_NOT_AVAILABLE] == 0
+                disk.tell("off", 1, "drop")
+                await asyncio.to_thread(broker.kill)
+            disk.come_back()
+            broker = await LoneBroker.start(tmp_path, disk.folder / "store", SYNC)
+            assert any("lost: " in fault for fault in judge(history, await read(broker.address)))
+        finally:
+            broker.kill()

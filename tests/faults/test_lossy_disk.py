@@ -78,7 +78,11 @@ def test_a_journal_keeps_the_names_too(tmp_path: Path) -> None:
         for name in ("unsynced", "synced", "late"):
             (disk.folder / name).write_bytes(b"bytes")
             if name == "synced":
+                os.truncate(disk.folder / "unsynced", 9)
                 sync(disk.folder / name)
         disk.tell("off", 1, "drop")
         disk.come_back()
-        assert {path.name: path.read_bytes() for path in disk.folder.iterdir()} == {"unsynced": b"", "synced": b"bytes"}
+        assert {path.name: path.read_bytes() for path in disk.folder.iterdir()} == {
+            "unsynced": bytes(9),
+            "synced": b"bytes",
+        }

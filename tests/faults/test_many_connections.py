@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.faults.test_frames import MEBIBYTE, frame, send_header
 from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
@@ -63,21 +65,20 @@ async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) 
         broker.kill()
 
 
-async def test_readers_that_do_not_read(tmp_path: Path) -> None:
-    """Each asks for far more than fits into a socket and never takes an answer: 1,000 pulls in all in the long run."""
+async def cost_of_readers(tmp_path: Path, count: int) -> int:
+    """Bytes that a broker has more when so many readers ask for far more than fits into a socket, and take nothing."""
     broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"mappedFileSizeCommitLog": str(16 << 20)})
     history = History()
     try:
         peer = await Peer().connect(broker.address)
         for _ in range(60):
-            assert (await send(peer, 0, bytes(8000), topic="Large")).code == 0
+            assert (await send(peer, 0, bytes(8000), topic="Large", within=60)).code == 0
         assert len((await pull(peer, 0, 0, topic="Large")).body) > 200_000
         await peer.close()
         fields = {"consumerGroup": "readers", "topic": "Large", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
         fields |= {"sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0, "subscription": "*"}
         ask = frame(send_header(code=11, extFields={name: str(value) for name, value in fields.items()}))
         before = broker.memory()["anonymous"]
-        count = amount(10, 20)
         async with connections(broker.address, count) as opened:
             for _, writer in opened:
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -88,6 +89,31 @@ async def test_readers_that_do_not_read(tmp_path: Path) -> None:
             assert set(load.answers) == {0}
             more = broker.memory()["anonymous"] - before
         print(f"{count} readers with 50 pulls each cost {more / MEBIBYTE:.1f} MiB")
-        assert more <= 32 * MEBIBYTE
+        return more
     finally:
         broker.kill()
+
+
+async def test_readers_that_do_not_read(tmp_path: Path) -> None:
+    assert await cost_of_readers(tmp_path, amount(10, 20)) <= 32 * MEBIBYTE
+
+
+KEEPS = """
+from eruca.remoting.connection import Connection
+
+kept = []
+made = Connection.connection_made
+
+def connection_made(self, transport):
+    kept.append(b"x" * (5 << 20))
+    made(self, transport)
+
+Connection.connection_made = connection_made
+"""
+
+
+async def test_a_broker_that_keeps_answers_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: 5 MiB are kept for each connection."""
+    (tmp_path / "sitecustomize.py").write_text(KEEPS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert await cost_of_readers(tmp_path, 10) > 32 * MEBIBYTE

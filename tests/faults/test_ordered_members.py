@@ -203,6 +203,7 @@ def cluster_at(folder: Path) -> Cluster:
     config = small_broker()
     config.rebalance_lock_max_live_time = int(EXPIRY * 1000)
     config.default_topic_queue_nums = 8
+    config.broker_fast_failure_enable = False  # all share these processors: waiting is not refused
     return Cluster(folder, broker=config)
 
 

@@ -108,6 +108,28 @@ async def test_what_a_sync_master_acknowledged_is_on_its_slave(tmp_path: Path) -
         await proxy.stop()
 
 
+async def test_a_master_that_waits_for_nobody_is_found_out(tmp_path: Path) -> None:
+    """The planted fault: an ASYNC_MASTER, behind a line that is cut."""
+    history = History()
+    settings = {**MASTER, "brokerRole": "ASYNC_MASTER"}
+    master = await LoneBroker.start(tmp_path / "master", tmp_path / "master" / "store", settings)
+    host, _, port = master.address.rpartition(":")
+    proxy = await Proxy(f"{host}:{int(port) + 1}").start()
+    slave = await LoneBroker.start(tmp_path / "slave", tmp_path / "slave" / "store", slave_settings(proxy))
+    try:
+        proxy.blocked = True
+        proxy.cut()
+        async with Load(master.address, history, producers=1) as load:
+            await load.until(50)
+        slave.kill()
+        faults = judge(history, await what_it_has(tmp_path, history))
+        assert sum("lost: " in fault for fault in faults) >= 50
+    finally:
+        slave.kill()
+        master.kill()
+        await proxy.stop()
+
+
 async def what_it_has(tmp_path: Path, history: History) -> dict[int, list[tuple[int, bytes]]]:
     """All messages of a copy of the slave's store, opened as a master's."""
     shutil.rmtree(tmp_path / "copy", ignore_errors=True)

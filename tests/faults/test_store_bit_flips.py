@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Got, Store, StoreDamaged
+from eruca.broker.store.scan import Scan
 from eruca.protocol.record import Record, decode_record, decode_records
 from tests.support.programme import chance, rounds
 from tests.support.stores import Clock, put, small_config
@@ -51,13 +52,43 @@ def all_records(store: Store) -> list[Record]:
     return records
 
 
+KNOWN = {body(number) for number in range(COUNT)}
+
+
+def check(root: Path, where: str) -> None:
+    """Open the damaged store, read all of it, and go on."""
+    store = Store(small_config(root, max_index_num=400), Clock())
+    try:
+        report = store.open()
+    except StoreDamaged as damaged:
+        pytest.fail(f"{where}: {damaged}")
+    records = all_records(store)
+    found = [record.body for record in records]
+    assert set(found) <= KNOWN, where
+    assert len(found) == len(set(found)), where
+    for queue in range(3):
+        offsets = [record.queue_offset for record in records if record.queue_id == queue]
+        assert offsets == sorted(offsets), where
+    lost = COUNT - len(found)
+    assert lost <= 1, where
+    if lost:
+        assert report.damages or store.figures().damaged_records, f"{where}: lost in silence"
+    for key in (3, 77):
+        for data_found in store.query("T", f"K{key}", 32, 0, 2**62).records:
+            assert decode_record(data_found).body == body(key), where
+    put(store, "T", 0, b"afterwards")
+    store.drain()
+    assert store.max_offset("T", 0) >= COUNT // 3, where
+    store.close()
+    shutil.rmtree(root)
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stopped", ["in order", "killed"])
 @pytest.mark.parametrize("kind", ["commitlog", "consumequeue", "index", "checkpoint", "eruca.mark", "lock"])
 def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> None:
     random = chance(f"flips/{kind}/{stopped}")
     share = 1 if kind in ("commitlog", "consumequeue") else 5  # the other files are small
-    known = {body(number) for number in range(COUNT)}
     for _ in rounds(100 // share, 2000 // share, seconds=10 / share):
         root = tmp_path / "store"
         shutil.copytree(model, root)
@@ -69,29 +100,16 @@ def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> 
         bit = random.randrange(used * 8)
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(data)
-        where = f"{path.relative_to(root)} bit {bit}"
+        check(root, f"{path.relative_to(root)} bit {bit}")
 
-        store = Store(small_config(root, max_index_num=400), Clock())
-        try:
-            report = store.open()
-        except StoreDamaged as damaged:
-            pytest.fail(f"{where}: {damaged}")
-        records = all_records(store)
-        found = [record.body for record in records]
-        assert set(found) <= known, where
-        assert len(found) == len(set(found)), where
-        for queue in range(3):
-            offsets = [record.queue_offset for record in records if record.queue_id == queue]
-            assert offsets == sorted(offsets), where
-        lost = COUNT - len(found)
-        assert lost <= 1, where
-        if lost:
-            assert report.damages or store.figures().damaged_records, f"{where}: lost in silence"
-        for key in (3, 77):
-            for data_found in store.query("T", f"K{key}", 32, 0, 2**62).records:
-                assert decode_record(data_found).body == body(key), where
-        put(store, "T", 0, b"afterwards")
-        store.drain()
-        assert store.max_offset("T", 0) >= COUNT // 3, where
-        store.close()
-        shutil.rmtree(root)
+
+def test_a_store_that_does_not_look_is_found_out(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: CRCs are looked at neither at the start nor before a message is given out."""
+    monkeypatch.setattr("eruca.broker.store.recover.Scan", lambda log, check_crc: Scan(log, check_crc=False))
+    monkeypatch.setattr("eruca.broker.store.reading.Reading._belongs", lambda *_: True)
+    root = tmp_path / "store"
+    shutil.copytree(model, root)
+    (log,) = [path for path in (root / "commitlog").iterdir() if b"message 7;" in path.read_bytes()]
+    log.write_bytes(log.read_bytes().replace(b"message 7;", b"message 6;"))
+    with pytest.raises(AssertionError):
+        check(root, "message 7")

@@ -276,3 +276,20 @@ async def test_ends_that_went_with_the_power_are_asked_for_again(tmp_path: Path)
 
     assert await settle(game) == {"K0", "K1"}
     await game.desk.stop()
+
+
+@pytest.mark.parametrize(("planted", "words"), [(True, "rolled back, and seen"), (False, "committed, and not seen")])
+async def test_wrong_ends_are_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: bool, words: str
+) -> None:
+    """The planted fault: every end commits, or none."""
+    game = Game(small(tmp_path / "first"), random.Random(11))
+    await game.desk.start()
+    await game.sit_down(game.desk)
+    decide = Halves.decide
+    monkeypatch.setattr(Halves, "decide", lambda self, half, *, commit: decide(self, half, commit=planted))
+    await game.play(60)
+    await settle(game)
+    with pytest.raises(AssertionError, match=words):
+        judge(game, set(game.deals), Counter(), once=True)
+    await game.desk.stop()
