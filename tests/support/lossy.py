@@ -3,7 +3,8 @@
 Data is durable after fsync of its file, an entry of a directory after fsync of that directory: no more than POSIX
 promises. Mapped files work; what the kernel writes back by itself counts as not synced. Usage: ``lossy.py FOLDER``, or
 ``lossy.py FOLDER journal`` for what ext4 and xfs do beyond that: an fsync of any file makes all entries durable that
-came or went before it, and the lengths that files were given (by truncate and fallocate, not by writes). Commands come line by line on standard input, each is answered by one line:
+came or went before it, and the lengths that files were given (by truncate and fallocate, not by writes). Commands
+come line by line on standard input, each is answered by one line:
 
     off SEED drop|torn    the power fails: from now on nothing becomes durable; take the folder away to bring it back.
                           ``drop`` loses all that was not synced, ``torn`` keeps a random half of its 512-byte sectors
