@@ -25,7 +25,9 @@ class Delivery(ReceivedMessage):
 
     def __init__(self, work: Work, finished: Callable[[Work], None]) -> None:
         message = work.messages[0]
-        super().__init__(message.record, message.queue)
+        self.record = message.record
+        self.queue = message.queue
+        self._body = None
         self._work: Work | None = work
         self._finished = finished
 
@@ -108,20 +110,27 @@ class Mailbox:
                 continue
             asking.set_result(None)
 
+    def take(self) -> Delivery | None:
+        """The next message that waits, if there is one."""
+        waiting = self._waiting
+        while waiting:
+            work = waiting.popleft()
+            if work.claim():
+                self._out[work] = None
+                work.began = clock()
+                delivery = Delivery(work, self._settled)
+                if self._hooks is not None:
+                    self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
+                return delivery
+            self._finished(work)
+        return None
+
     async def next(self) -> Delivery | None:
-        """The next message; None when the consumer has stopped."""
-        settled = self._settled
+        """The next message, waited for; None when the consumer has stopped."""
         while not self._halted:
-            while self._waiting:
-                work = self._waiting.popleft()
-                if work.claim():
-                    self._out[work] = None
-                    work.began = clock()
-                    delivery = Delivery(work, settled)
-                    if self._hooks is not None:
-                        self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
-                    return delivery
-                self._finished(work)
+            delivery = self.take()
+            if delivery is not None:
+                return delivery
             asking = asyncio.get_running_loop().create_future()
             self._asking.append(asking)
             try:
@@ -177,8 +186,10 @@ class Messages(AsyncIterator[Delivery]):
         last, self._last = self._last, None
         if last is not None and self._auto_ack:
             last.ack()
-        message = await self._mailbox.next()
+        message = self._mailbox.take()
         if message is None:
-            raise StopAsyncIteration
+            message = await self._mailbox.next()
+            if message is None:
+                raise StopAsyncIteration
         self._last = message
         return message
