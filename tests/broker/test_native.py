@@ -136,6 +136,33 @@ def frames(seed: int) -> list[bytes]:
     return made
 
 
+def batches(seed: int) -> list[bytes]:
+    """The same with batches among them."""
+    chance = random.Random(seed)
+    made = frames(seed)
+    for opaque in range(chance.randrange(1, 20)):
+        ask = SendMessageV2(
+            producer_group="pg",
+            topic=chance.choice(["T", "U"]),
+            queue_id=chance.randrange(2),
+            sys_flag=0,
+            born_timestamp=START + chance.randrange(10**6),
+            flag=0,
+            properties=chance.choice(["WAIT\x01true\x02"] * 9 + ["", "DELAY\x011", "KEYS\x01é"]),
+            reconsume_times=0,
+            batch=True,
+        )
+        one = BatchEntry(chance.randrange(9), chance.randbytes(chance.randrange(90)), b"TAGS\x01TagA")
+        body = bytearray(encode_batch([one] * chance.choice([1, 2, 32, 300])))
+        if chance.random() < 0.1:
+            body[chance.randrange(20)] ^= chance.choice([1, 128])
+        kind = chance.choice([frame.JSON, frame.ROCKETMQ])
+        flag = frame.ONEWAY_FLAG if chance.random() < 0.1 else 0
+        whole = frame.encode(kind, 320, opaque * 99, flag, ask, len(body), language="JAVA") + body
+        made.insert(chance.randrange(len(made)), whole)
+    return made
+
+
 One = TypeVar("One")
 
 
@@ -213,7 +240,8 @@ async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         await desk.stop()
 
 
-async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def count_ordinary(two: Two, patch: pytest.MonkeyPatch) -> list[int]:
+    """How many requests take the ordinary way at each of them."""
     ordinary = [0, 0]
 
     def count(number: int) -> None:
@@ -224,10 +252,15 @@ async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytes
             ordinary[number] += 1
             dispatch(*request)
 
-        monkeypatch.setattr(router, "dispatch", counted)
+        patch.setattr(router, "dispatch", counted)
 
     count(0)
     count(1)
+    return ordinary
+
+
+async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinary = count_ordinary(two, monkeypatch)
     sent = 0
     for seed in range(300):
         stream = frames(seed)
@@ -238,6 +271,23 @@ async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytes
             quick_store, plain_store = two.held()
             assert quick_store == plain_store, seed
     assert ordinary[0] == ordinary[1] < sent / 2  # else this compares little
+    quick_store, plain_store = two.held()
+    assert quick_store == plain_store
+
+
+async def test_batches_are_answered_and_stored_the_same(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ordinary = count_ordinary(two, monkeypatch)
+    sent = 0
+    for seed in range(60):
+        stream = batches(seed)
+        sent += len(stream)
+        for at in range(0, len(stream), 4):
+            quick, plain = two.heard(b"".join(stream[at : at + 4]))
+            assert quick == plain, (seed, at)
+        if seed % 20 == 0:
+            quick_store, plain_store = two.held()
+            assert quick_store == plain_store, seed
+    assert ordinary[0] < ordinary[1] - sent / 20  # these batches took the native way
     quick_store, plain_store = two.held()
     assert quick_store == plain_store
 

@@ -15,7 +15,7 @@ from eruca.protocol.header import from_fields, read_binary_fields, write_binary_
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
 from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2, SendReply
-from eruca.protocol.repeats import read_send
+from eruca.protocol.repeats import read_pull, read_send
 
 READER = frame.RequestReader({endpoint.code: endpoint.ask for endpoint in api.ENDPOINTS})
 
@@ -257,3 +257,34 @@ def test_the_quick_way_is_taken() -> None:
 def test_the_commonest_reply_is_written_like_any_other(serialization: int, opaque: int, text: str) -> None:
     header = SendReply(msg_id=text, queue_id=1, queue_offset=2)
     assert frame.encode_reply(serialization, opaque, header, 3) == frame.encode(serialization, 0, opaque, 1, header, 3)
+
+
+offsets = st.integers(0, 10**17)
+
+
+@given(offsets, offsets, st.sampled_from(["consumerGroup", "subscription", "queueOffset", "x"]), st.binary(max_size=30))
+def test_pulls_are_read_alike_the_quick_way_and_the_ordinary_way(
+    offset: int, committed: int, name: str, noise: bytes
+) -> None:
+    ask = PullMessage(
+        consumer_group="g",
+        topic="T",
+        queue_id=1,
+        queue_offset=offset,
+        max_msg_nums=32,
+        sys_flag=2,
+        commit_offset=committed,
+        suspend_timeout_millis=15000,
+    )
+    tricky = ask.as_binary() + write_binary_fields({name: (b"\0\x0bqueueOffset\0\0\0\x011" + noise).decode("latin1")})
+    for fields in (ask.as_binary(), tricky, tricky.replace(b"\x011", b"\x017"), ask.as_binary() + noise):
+        quick = read_pull(fields)
+        try:
+            ordinary = from_fields(PullMessage, read_binary_fields(fields))
+        except (ProtocolError, Refused):
+            assert quick is None
+        else:
+            assert quick is None or quick == ordinary
+    assert read_pull(ask.as_binary()) == ask
+    ask.queue_offset += 1
+    assert read_pull(ask.as_binary()) == ask

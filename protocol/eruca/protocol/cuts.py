@@ -1,4 +1,4 @@
-"""The header of a send (310), cut into what its sender repeats from message to message, and what it does not.
+"""The header of a send (310, 320), cut into what its sender repeats from message to message, and what it does not.
 
 Owns where born timestamp, properties and opaque stand in a header, and nothing of their meaning: a server that has
 read one header whole may take those three from every other that is equal to it everywhere else, byte for byte. Pure;
@@ -60,7 +60,8 @@ class Json(NamedTuple):
 
 
 class Binary(NamedTuple):
-    """A ROCKETMQ header without a remark: the fields before the born timestamp are ``head`` (see ``binary_head``)."""
+    """A ROCKETMQ header without a remark: its code and the fields before the born timestamp are ``head`` (see
+    ``binary_head``)."""
 
     head: bytes
     before_text: bytes
@@ -72,7 +73,7 @@ class Binary(NamedTuple):
 
     def take(self, header: bytes) -> Values | None:
         """The three values of a header with this ``head``; None when it differs elsewhere."""
-        born_at = 21 + len(self.head)
+        born_at = 19 + len(self.head)
         born_end = born_at + BORN_LENGTH
         _, before_text, end, kind, flag = self
         length_at = born_end + len(before_text)
@@ -103,8 +104,8 @@ def json_head(header: bytes) -> bytes:
 
 
 def binary_head(header: bytes) -> bytes:
-    """The fields of a ROCKETMQ header before the born timestamp; something useless where it has none."""
-    return header[21 : header.find(_BINARY_BORN, 21) + 7]
+    """Code, and fields before the born timestamp, of a ROCKETMQ header; something useless where it has none."""
+    return header[:2] + header[21 : header.find(_BINARY_BORN, 21) + 7]
 
 
 def cut_json(header: bytes) -> Json | None:
@@ -123,7 +124,7 @@ def cut_json(header: bytes) -> Json | None:
 def cut_binary(header: bytes) -> Binary | None:
     """Cut a ROCKETMQ header without a remark whose fields come in an order like Java's."""
     head = binary_head(header)
-    born_end = 21 + len(head) + BORN_LENGTH
+    born_end = 19 + len(head) + BORN_LENGTH
     length_at = header.find(_BINARY_PROPERTIES, born_end) + 3
     text_end = length_at + 4 + int.from_bytes(header[length_at : length_at + 4], "big")
     if not head.endswith(_BINARY_BORN) or length_at < 3 or text_end > len(header) or header[13:17] != bytes(4):

@@ -9,7 +9,7 @@ and back. Reading raises ``ProtocolError`` for whatever is no frame; a header th
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
@@ -18,8 +18,9 @@ import msgspec
 from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty, Header, from_fields, read_binary_fields, write_binary_fields
+from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2
-from eruca.protocol.repeats import read_send
+from eruca.protocol.repeats import read_pull, read_send
 
 JSON: Final = 0
 """Header serialization of every client's first word."""
@@ -89,6 +90,13 @@ def check_length(length: int) -> None:
         raise ProtocolError(f"a frame of {length} bytes is refused: at most {MAX_FRAME - 4} may follow the length")
 
 
+_Quick = Mapping[int, Callable[[bytes], Header | None]]
+_QUICK: Final[dict[type[Header], Callable[[bytes], Header | None]]] = {
+    SendMessageV2: read_send,
+    PullMessage: read_pull,
+}
+
+
 class RequestReader:
     """Reads headers of requests whose codes are known beforehand, straight into their types.
 
@@ -98,7 +106,7 @@ class RequestReader:
 
     def __init__(self, asks: Mapping[int, type[Header]]) -> None:
         self._asks = dict(asks)
-        self._sends = frozenset(code for code, kind in asks.items() if kind is SendMessageV2)
+        self._quick = {code: _QUICK[kind] for code, kind in asks.items() if kind in _QUICK}
         # The three bytes after `{"code":` tell nearly every request apart before it is parsed.
         self._json = {
             (b"%d," % code)[:3]: (code, msgspec.json.Decoder(Head[kind | None], strict=False))  # type: ignore[valid-type]
@@ -117,7 +125,7 @@ class RequestReader:
                         return quick
                 except UNREADABLE:
                     pass  # the lenient way below reads it, or tells what is wrong
-        head = read(serialization, data, self._sends)
+        head = read(serialization, data, self._quick)
         if not head.flag & RESPONSE_FLAG and not isinstance(head.ext, Header):
             kind = self._asks.get(head.code)
             if kind is not None:
@@ -128,16 +136,16 @@ class RequestReader:
         return head
 
 
-def read(serialization: int, data: bytes, sends: Collection[int] = ()) -> Head[Any]:
+def read(serialization: int, data: bytes, quick: _Quick | None = None) -> Head[Any]:
     """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError.
 
-    ``sends`` are codes of requests whose binary fields may be read at once, as ``SendMessageV2``.
+    ``quick`` reads the binary fields of requests with these codes at once, to their types, or gives None.
     """
     try:
         if serialization == JSON:
             return _raw_json.decode(data)
         if serialization == ROCKETMQ:
-            return _read_binary(data, sends)
+            return _read_binary(data, quick)
         if serialization == MSGPACK:
             return _read_msgpack(data)
     except UNREADABLE as error:
@@ -145,7 +153,7 @@ def read(serialization: int, data: bytes, sends: Collection[int] = ()) -> Head[A
     raise ProtocolError(f"header serialization {serialization} is not known")
 
 
-def _read_binary(data: bytes, sends: Collection[int]) -> Head[Any]:
+def _read_binary(data: bytes, quick: _Quick | None) -> Head[Any]:
     if len(data) < 21:
         raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
     code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
@@ -158,10 +166,11 @@ def _read_binary(data: bytes, sends: Collection[int]) -> Head[Any]:
         raise ProtocolError("a ROCKETMQ header is shorter than its fields")
     name = LANGUAGES[language] if language < len(LANGUAGES) else None
     entries = data[fields_at : fields_at + length]
-    if code in sends and not flag & RESPONSE_FLAG:
-        send = read_send(entries)
-        if send is not None:
-            return Head(code, flag, opaque, version, name, remark, send)
+    reader = quick.get(code) if quick else None
+    if reader is not None and not flag & RESPONSE_FLAG:
+        typed_fields = reader(entries)
+        if typed_fields is not None:
+            return Head(code, flag, opaque, version, name, remark, typed_fields)
     return Head(code, flag, opaque, version, name, remark, read_binary_fields(entries))
 
 

@@ -1,11 +1,11 @@
-"""The short way of a plain send (310): for the messages that a producer sends again and again in the same form.
+"""The short way of a plain send (310) or batch (320) that a producer sends again and again in the same form.
 
 Owns what was learned of such forms: where their messages go and how they are answered. Everything out of the ordinary
 takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
 header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Intake.forget``).
 Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered, and where the
 disk is waited for, not before it is there. Where the native step is there (``store.native``) it takes the forms that
-are known, many messages at once, and leaves the others.
+are known, many messages at once, and leaves the others. Batches have no other short way than that one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from eruca.broker.store import native
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
 from eruca.protocol.cuts import Binary, Json, Values, binary_head, cut_binary, cut_json, json_head
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.remoting import Call, Connection, Express, Reply
 
-_JSON_CODE = b"310"
-_BINARY_CODE = RequestCode.SEND_MESSAGE_V2.to_bytes(2, "big")
+_CODES = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+_JSON_CODES = frozenset(b"%d" % code for code in _CODES)
+_BINARY_CODES = frozenset(code.to_bytes(2, "big") for code in _CODES)
 _REMEMBERED = 4096
 _CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
@@ -44,6 +46,10 @@ class Form(NamedTuple):
     reconsume_times: int
     oneway: bool
     replies: Replies
+    text: bytes = b""
+    """The properties that batches of this form have, all the same."""
+    extra: bytes = b""
+    """What these add to the properties of each message; empty for a form of single messages."""
 
 
 class Template(NamedTuple):
@@ -108,22 +114,22 @@ def express(broker: Broker) -> Express:
         connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | frame.Head[Any] | None:
         if serialization == 0:
-            if header[8:11] != _JSON_CODE:
+            if header[8:11] not in _JSON_CODES:
                 return None
             form = forms.get(json_head(header))
-        elif serialization == 1 and header[:2] == _BINARY_CODE:
+        elif serialization == 1 and header[:2] in _BINARY_CODES:
             form = forms.get(binary_head(header))
         else:
             return None
         values = form.cut.take(header) if form is not None else None
-        if form is None or values is None:
+        if form is None or values is None or form.extra:
             return _learn(broker, connection, serialization, header)
         born, text, opaque = values
         stored = plain(text)
         host = hosts.get(connection)
         if stored is None or host is None or monotonic() > pulse.overdue or (waiting is not None and not waiting.room):
             return None
-        _, queue, flag, sys_flag, reconsume_times, oneway, replies = form
+        _, queue, flag, sys_flag, reconsume_times, oneway, replies, _, _ = form
         status, physical_offset, queue_offset, size, _, end_offset = put(
             *queue,
             data[body_at:end],
@@ -152,7 +158,7 @@ def express(broker: Broker) -> Express:
         return b""
 
     def many(connection: Connection, data: bytes, at: int) -> int:
-        if data[at + 8 : at + 10] != _BINARY_CODE and data[at + 16 : at + 19] != _JSON_CODE:
+        if data[at + 8 : at + 10] not in _BINARY_CODES and data[at + 16 : at + 19] not in _JSON_CODES:
             return at
         host = hosts.get(connection)
         log = tip()
@@ -178,14 +184,13 @@ def express(broker: Broker) -> Express:
             cluster,
         )
         if stop > at:
-            messages = sum([tally[1] for tally in tallies])
-            wrote(log, end, messages)
-            for queue, times, size in tallies:
-                count(*queue, times, size, times)
+            wrote(log, end, sum([tally[2] for tally in tallies]))
+            for queue, times, messages, size in tallies:
+                count(*queue, messages, size, times)
             if waiting is None:
                 connection.send(answers)
             else:
-                waiting.add(connection, answers, end, messages)
+                waiting.add(connection, answers, end, sum([tally[1] for tally in tallies]))
         return stop
 
     return Express(one, many if native.on else None)
@@ -256,8 +261,16 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
     if not isinstance(ask, SendMessageV2) or head.flag not in (0, frame.ONEWAY_FLAG):
         return head
     to = broker.intake.admitted.get((ask.topic, ask.queue_id))
-    if to is None or ask.batch or not broker.accepting:
+    if to is None or not broker.accepting or ask.batch != (head.code == RequestCode.SEND_BATCH_MESSAGE):
         return head
+    text, extra = ask.properties or "", b""
+    if ask.batch:
+        try:
+            extra, wait, later = broker.intake.of_batch(text)
+        except ProtocolError:  # the ordinary way says so
+            return head
+        if not native.on or not wait or later:
+            return head
     cut = cut_json(header) if serialization == frame.JSON else cut_binary(header)
     values = cut.take(header) if cut is not None else None
     if cut is None or values is None or not _agree(values, ask, head.opaque, serialization):
@@ -273,6 +286,8 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
         ask.reconsume_times or 0,
         head.flag == frame.ONEWAY_FLAG,
         Replies(serialization, broker.store_host_hex, to.queue_id, config.region_id, config.trace_on),
+        text.encode() if extra else b"",
+        extra,
     )
     return head
 

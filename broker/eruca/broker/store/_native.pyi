@@ -48,10 +48,30 @@ def sends(
     store_host: bytes,
     cluster: bytes,
     /,
-) -> tuple[int, bytes, int, list[tuple[tuple[str, int], int, int]]]:
-    """Store and answer the plain sends of known forms that stand in ``data`` from ``at`` on, at most so many.
+) -> tuple[int, bytes, int, list[tuple[tuple[str, int], int, int, int]]]:
+    """Store and answer the plain sends and batches of known forms that stand in ``data`` from ``at`` on, at most
+    so many.
 
-    Returns where it stopped, the answers, the new end of the log, and messages and bytes by queue. As ``express.one``.
+    Returns where it stopped, the answers, the new end of the log, and requests, messages and bytes by queue. As
+    ``express.one``, and for batches as ``handlers.send``.
+    """
+
+def take(
+    units: bytes,
+    codes: bytes | None,
+    most: int,
+    room: int,
+    memory: memoryview | bytes,
+    start: int,
+    low: int,
+    high: int,
+    /,
+) -> tuple[bytes, int, int] | None:
+    """The records of a queue's units, at most ``most`` and ``room`` bytes (but one at least), in one piece.
+
+    ``codes`` are the hashes of the tags that are wanted, 8 bytes each, None for all; ``memory`` holds the log from
+    ``start`` on, of which what lies from ``low`` to ``high`` may be read. Returns the records, how many they are, and
+    how many units were looked at; None where a record lies elsewhere, or for much data. As ``Reading._collect``.
     """
 
 def follow(work: list[Request], touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
+from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
@@ -19,7 +21,10 @@ from eruca.broker.store.results import FILTER_REACH, GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
 
 _CODE = struct.Struct(">q")
-_NOTHING = memoryview(b"")
+_FEW = 32
+"""So many tags are looked for one by one in each unit."""
+_TOGETHER = 128 << 10
+"""Records on the disk that lie within so many bytes are read in one go, with what lies between them."""
 _new_got = tuple.__new__
 
 
@@ -31,6 +36,17 @@ def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
 @lru_cache(maxsize=FILTER_REACH + 1)
 def _codes(count: int) -> Callable[[bytes], tuple[int, ...]]:
     return struct.Struct(">" + "12xq" * count).unpack
+
+
+class _Near(NamedTuple):
+    """A part of the log that is at hand; ``end`` is a commit log offset, as ``start`` is."""
+
+    start: int
+    end: int
+    data: memoryview | bytes
+
+
+_NOWHERE = _Near(0, 0, b"")
 
 
 class Limits:
@@ -97,7 +113,12 @@ class Reading:
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         first = int.from_bytes(units[:8], "big")
         slow = self._log.position - first > limits.memory
-        if not reach and not slow and offset >= queue.checked_from and not queue.lost:
+        plain = not slow and offset >= queue.checked_from and not queue.lost
+        if plain and native.on and (match is None or match.record is None):
+            quick = self._take(units, match.codes if match is not None else None, count, wait)
+            if quick is not None:
+                return self._got(offset, low, high, *quick)
+        if plain and not reach:
             flat = _unpacker(total)(units)
             span = flat[-2] + flat[-1] - first
             whole = self._log.bytes_at(first, span, wait=wait) if span == sum(flat[1::2]) else None
@@ -116,6 +137,49 @@ class Reading:
             queue, offset, units, chosen, min(count, limits.disk_count) if slow else count, match, wait
         )
 
+    def _take(
+        self, units: bytes, codes: frozenset[int] | None, count: int, wait: bool
+    ) -> tuple[bytes, int, int] | None:
+        """What ``native.take`` finds, in memory, or on the disk where the records lie together."""
+        if codes is not None and len(codes) > _FEW:
+            return None
+        log = self._log
+        first = int.from_bytes(units[:8], "big")
+        low = max(log.hot_from, log.position - self.limits.memory)
+        if first >= low:
+            segment = log.segment_of(first)
+            if segment is None:
+                return None
+            near = _Near(segment.start, min(segment.end, log.position), segment.view)
+        elif codes is None:  # filtered ones lie too far apart
+            last, length, _ = UNIT_FORM.unpack_from(units, len(units) - 20)
+            near = self._near(first, last + length, wait)
+            low = near.start
+        else:
+            return None
+        packed = None if codes is None else b"".join(map(_CODE.pack, codes))
+        room = self.limits.memory_bytes
+        return native.take(units, packed, count, room, near.data, near.start, max(low, near.start), near.end)
+
+    def _got(self, offset: int, low: int, high: int, found: bytes, messages: int, scanned: int) -> Got:
+        """The answer of a read in which nothing was wrong."""
+        if not messages:
+            self.missed += 1
+            return Got(GetStatus.NO_MATCHED_MESSAGE, offset + scanned, low, high, [])
+        self.found += 1
+        self.messages += messages
+        return _new_got(Got, (GetStatus.FOUND, offset + scanned, low, high, [found], messages, len(found), False))
+
+    def _near(self, start: int, end: int, wait: bool) -> _Near:
+        """The log between two places if that is on the disk and little enough; else nowhere."""
+        if start >= self._log.hot_from or not 0 < end - start <= _TOGETHER:
+            return _NOWHERE
+        try:
+            data = self._log.bytes_at(start, end - start, wait=wait)
+        except OSError:  # perhaps not where a record lies
+            return _NOWHERE
+        return _NOWHERE if data is None else _Near(start, end, memoryview(data))
+
     def _gather(self, flat: tuple[int, ...], wait: bool) -> tuple[list[memoryview | bytes], int]:
         """The records of units that need no test, up to the first that is not there or too much."""
         log = self._log
@@ -123,14 +187,14 @@ class Reading:
         hot = log.hot_from
         buffers: list[memoryview | bytes] = []
         add = buffers.append
-        start = end = size = 0
-        view = _NOTHING
+        size = 0
+        start, end, view = self._near(flat[0], flat[-2] + flat[-1], wait)
         numbers = iter(flat)
         for physical, length in zip(numbers, numbers, strict=True):
             size += length
             if size > most and buffers:
                 return buffers, size - length
-            if physical < hot:
+            if physical < hot and not (start <= physical and physical + length <= end):
                 data = log.bytes_at(physical, length, wait=wait)
                 if data is None:
                     return buffers, size - length
@@ -158,6 +222,10 @@ class Reading:
         """The records of the chosen units that are there, belong and match."""
         limits = self.limits
         test = match.record if match is not None else None
+        near = _NOWHERE
+        if chosen:
+            last = UNIT_FORM.unpack_from(units, chosen[min(count, len(chosen)) - 1] * 20)
+            near = self._near(int.from_bytes(units[chosen[0] * 20 :][:8], "big"), last[0] + last[1], wait)
         buffers: list[memoryview | bytes] = []
         size = 0
         scanned = len(units) // 20
@@ -172,7 +240,10 @@ class Reading:
             index = offset + number
             if index in queue.lost:
                 continue
-            data = self._log.bytes_at(physical, length, wait=wait)
+            if near.start <= physical and 0 < length <= near.end - physical:
+                data: memoryview | bytes | None = near.data[physical - near.start : physical - near.start + length]
+            else:
+                data = self._log.bytes_at(physical, length, wait=wait)
             if index < queue.checked_from and not self._belongs(queue, index, physical, data):
                 removing = True
                 continue

@@ -8,7 +8,8 @@
 typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
 
-enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767, FRAME_MAX = 16 * 1024 * 1024 };
+enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767 };
+enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8, TAKEN_MAX = 64 * 1024 };
 
 typedef struct {
     Bytes at;
@@ -20,7 +21,8 @@ extern PyObject *TAIL, *TAIL_START, *NEXT_OFFSET, *TOPIC, *QUEUE_ID, *TOPIC_TAIL
 extern uint32_t CRC[8][256];
 
 PyObject *sends(PyObject *self, PyObject *args);
-extern const char sends_doc[];
+PyObject *take(PyObject *self, PyObject *args);
+extern const char sends_doc[], take_doc[];
 
 /* ---- numbers and texts */
 
@@ -139,15 +141,23 @@ static inline void put_record(uint8_t *p, Size size, const Common *c, uint32_t f
     put(p, properties.at, properties.size);
 }
 
-/* What dispatch has to do for a record (see dispatch.Request); takes over the reference to `properties`. */
-static inline PyObject *request(PyObject *queue, int64_t position, Size size, PyObject *properties,
-                                int64_t queue_offset, int64_t now, int64_t sys_flag) {
-    return Py_BuildValue("(OLnNLLL)", queue, (long long)position, size, properties, (long long)queue_offset,
-                         (long long)now, (long long)sys_flag);
+/* Note what dispatch has to do for a record (see dispatch.Request); takes over the reference to `properties`. */
+static inline int add_request(PyObject *pending, PyObject *queue, int64_t position, Size size, PyObject *properties,
+                              int64_t queue_offset, const Common *c) {
+    PyObject *work = Py_BuildValue("(OLnNLLL)", queue, (long long)position, size, properties, (long long)queue_offset,
+                                   (long long)c->now, (long long)c->sys_flag);
+    int added = work && PyList_Append(pending, work) == 0;
+    Py_XDECREF(work);
+    return added;
 }
 
 static inline int host_sizes_fit(const Common *c) {
     return c->born_host.size == (c->sys_flag & 0x10 ? 20 : 8) && c->store_host.size == (c->sys_flag & 0x20 ? 20 : 8);
 }
+
+/* Write the records of a batch body at `to`, note their requests and move on `position`. How many they are; 0, with
+ * nothing written, for a batch that has a fault or needs more than `room`; -1 for an error. */
+Size put_batch(Text in, Text extra, const Common *c, PyObject *queue, int64_t next, uint8_t *to, int64_t *position,
+               Size room, Size max_record, PyObject *pending);
 
 #endif

@@ -1,7 +1,8 @@
-/* Plain sends in C: the frames of a read whose forms are known, from their bytes to records and answers.
+/* Plain sends and batches in C: the frames of a read whose forms are known, from their bytes to records and answers.
  *
  * A form is what protocol/cuts.py made of a header that was read and admitted whole (see handlers/express.py); here a
- * header is only compared with it. Invariant: what is stored and answered is, byte for byte, what express.one would.
+ * header is only compared with it. Invariant: what is stored and answered is, byte for byte, what express.one would,
+ * or for a batch handlers/send.py.
  */
 #include "parts.h"
 
@@ -62,7 +63,7 @@ static int take_json(Text in, PyObject *cut, uint8_t *room, Values *found) {
 }
 
 static int take_binary(Text in, PyObject *cut, Values *found) {
-    Size at = 21 + part(cut, 0).size + BORN;
+    Size at = 19 + part(cut, 0).size + BORN;
     if (at > in.size || !digits(in.at + at - BORN, BORN, &found->born)) return 0;
     if (!same(in.at, 5, part(cut, 3)) || !same(in.at + 9, 8, part(cut, 4))) return 0;
     if (get32(in.at + 17) != in.size - 21) return 0;
@@ -113,8 +114,9 @@ typedef struct Lane {
     struct Lane *home;
     PyObject *form, *queue, *tail, *template;
     int64_t next, size, flag;
-    Size count, opaque_size, digits_size, opaque_at, id_at, digits_at;
-    int oneway;
+    Size count, messages, opaque_size, digits_size, opaque_at, id_at, digits_at, id_size;
+    int oneway, binary;
+    Text text, extra; /* of batches: the properties they all have, and what is added to those of each message */
     Common common;
 } Lane;
 
@@ -127,6 +129,9 @@ static int open_lane(Lane *lane, PyObject *form, PyObject *known) {
     lane->common.sys_flag = number_at(form, 3);
     lane->common.reconsume = number_at(form, 4);
     lane->oneway = PyTuple_GET_ITEM(form, 5) == Py_True;
+    lane->binary = PyTuple_GET_SIZE(PyTuple_GET_ITEM(form, 0)) == 5;
+    lane->text = part(form, 7);
+    lane->extra = part(form, 8);
     lane->tail = PyObject_GetAttr(queue, TOPIC_TAIL);
     if (PyErr_Occurred() || !PyBytes_Check(lane->tail)) goto fail;
     if (!long_of(queue, QUEUE_ID, &lane->common.queue_id) || !long_of(queue, NEXT_OFFSET, &lane->next)) goto fail;
@@ -155,24 +160,92 @@ static int have_template(Lane *lane, Size opaque_size, Size digits_size) {
     lane->opaque_size = opaque_size;
     lane->digits_size = digits_size;
     Size size = part(found, 1).size;
-    if (lane->opaque_at >= 0 && lane->opaque_at <= size - opaque_size && lane->id_at >= 0 && lane->id_at <= size - 16 &&
-        lane->digits_at >= 0 && lane->digits_at <= size - digits_size)
+    if (lane->opaque_at >= 8 && lane->opaque_at <= size - opaque_size && lane->id_at >= 29 + lane->id_size &&
+        lane->id_at <= size - 16 && lane->digits_at >= 8 && lane->digits_at <= size - digits_size)
         return 1;
 fail:
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "not the template of an answer");
     return 0;
 }
 
-static void put_answer(uint8_t *to, Lane *lane, Text opaque, int64_t position, const char *number) {
+static void put_id(uint8_t *to, int64_t position) {
+    for (int n = 0; n < 16; n++) to[n] = "0123456789ABCDEF"[position >> (60 - 4 * n) & 15];
+}
+
+static void add32(uint8_t *at, Size more) { put32(at, get32(at) + more); }
+
+typedef struct {
+    uint8_t *at;
+    Size size, capacity;
+} Answers;
+
+/* Add the answer to a request by whose messages `pending` has grown from `first` on; 0 for an error. */
+static int add_answer(Answers *out, Lane *lane, Text opaque, int64_t queue_offset, PyObject *pending, Size first) {
+    char number[24];
+    Size digits_size = sprintf(number, "%lld", (long long)queue_offset), count = PyList_GET_SIZE(pending) - first;
+    if (!have_template(lane, opaque.size, digits_size)) return 0;
     Text template = part(lane->template, 1);
-    put(to, template.at, template.size);
-    put(to + lane->opaque_at, opaque.at, opaque.size);
-    for (int n = 0; n < 16; n++) to[lane->id_at + n] = "0123456789ABCDEF"[position >> (60 - 4 * n) & 15];
-    put(to + lane->digits_at, (Bytes)number, lane->digits_size);
+    Size more = (count - 1) * (1 + lane->id_size + 16), end = lane->id_at + 16;
+    if (out->size + template.size + more > out->capacity) {
+        Size capacity = 2 * (out->size + template.size + more) + 1024;
+        uint8_t *room = PyMem_Realloc(out->at, capacity);
+        if (!room) return PyErr_NoMemory(), 0;
+        out->at = room;
+        out->capacity = capacity;
+    }
+    uint8_t *to = out->at + out->size, *id = to + lane->id_at;
+    put(to, template.at, end);
+    put(to + end + more, template.at + end, template.size - end);
+    put(to + lane->opaque_at + (lane->opaque_at > end ? more : 0), opaque.at, opaque.size);
+    put(to + lane->digits_at + (lane->digits_at > end ? more : 0), (Bytes)number, digits_size);
+    for (Size n = first; n < first + count; n++) {
+        if (n > first) {
+            *id++ = ',';
+            id = put(id, to + lane->id_at - lane->id_size, lane->id_size);
+        }
+        put_id(id, number_at(PyList_GET_ITEM(pending, n), 1));
+        id += 16;
+    }
+    add32(to, more);
+    add32(to + 4, more);
+    if (lane->binary) { /* the lengths of all fields and of this one */
+        add32(to + 25, more);
+        add32(to + lane->id_at - lane->id_size - 4, more);
+    }
+    out->size += template.size + more;
+    return 1;
+}
+
+/* Write a message as put_batch does a batch; 0 also for one that needs a closer look. */
+static Size put_message(Lane *lane, Text body, Text properties, Text cluster, uint8_t *to, int64_t *position,
+                        Size room, Size max_record, PyObject *pending) {
+    PyObject *stored = stored_of(properties, cluster);
+    if (!stored) return PyErr_Occurred() ? -1 : 0;
+    Size size = head_size(&lane->common) + body.size + lane->common.tail.size + 2 + PyBytes_GET_SIZE(stored);
+    if (size > max_record || size > room) {
+        Py_DECREF(stored);
+        return 0;
+    }
+    int64_t next = lane->home->next;
+    put_record(to, size, &lane->common, (uint32_t)lane->flag, next, *position, body, text_of(stored));
+    if (!add_request(pending, lane->queue, *position, size, stored, next, &lane->common)) return -1;
+    *position += size;
+    return 1;
+}
+
+/* The key of a form (see cuts.json_head and cuts.binary_head); NULL where there is none, or without memory. */
+static PyObject *key_of(Text header, int json) {
+    Size born = json ? FIND(header, 0, "\",\"g\":\"") : FIND(header, 21, "\0\1g\0\0\0\x0d");
+    if (born < 0) return NULL;
+    if (json) return PyBytes_FromStringAndSize((const char *)header.at, born + 7);
+    PyObject *key = PyBytes_FromStringAndSize((const char *)header.at + 19, born + 7 - 19);
+    if (key) put((uint8_t *)PyBytes_AS_STRING(key), header.at, 2);
+    return key;
 }
 
 static int is_form(PyObject *form, Size parts) {
-    if (!PyTuple_Check(form) || PyTuple_GET_SIZE(form) < 7) return 0;
+    if (!PyTuple_Check(form) || PyTuple_GET_SIZE(form) != 9) return 0;
+    if (!PyBytes_Check(PyTuple_GET_ITEM(form, 7)) || !PyBytes_Check(PyTuple_GET_ITEM(form, 8))) return 0;
     PyObject *cut = PyTuple_GET_ITEM(form, 0);
     if (!PyTuple_Check(cut) || PyTuple_GET_SIZE(cut) != parts) return 0;
     for (Size n = 0; n < parts; n++)
@@ -180,15 +253,16 @@ static int is_form(PyObject *form, Size parts) {
     return 1;
 }
 
-const char sends_doc[] = "Store and answer the plain sends at the beginning of a buffer.";
+const char sends_doc[] = "Store and answer the plain sends and batches at the beginning of a buffer.";
 
 PyObject *sends(PyObject *self, PyObject *args) {
     PyObject *forms, *known, *pending, *result = NULL, *tallies = NULL;
     Py_buffer memory;
     Text in, host, store_host, cluster;
-    Size at, offset, max_body, max_record, most, answered = 0, capacity = 0, open = 0;
+    Size at, offset, max_body, max_record, most, open = 0;
     long long first, limit, now, host_bits;
-    uint8_t *answers = NULL, *room = NULL;
+    uint8_t *room = NULL;
+    Answers answers = {NULL, 0, 0};
     Lane lanes[LANES];
     if (!PyArg_ParseTuple(args, "y#nO!O!O!w*nLLLnnny#Ly#y#", &in.at, &in.size, &at, &PyDict_Type, &forms,
                           &PyDict_Type, &known, &PyList_Type, &pending, &memory, &offset, &first, &limit, &now,
@@ -196,7 +270,7 @@ PyObject *sends(PyObject *self, PyObject *args) {
                           &store_host.size, &cluster.at, &cluster.size))
         return NULL;
     int64_t position = first;
-    const Size before = PyList_GET_SIZE(pending);
+    const Size begin = PyList_GET_SIZE(pending);
     if (at < 0 || offset < 0 || offset > memory.len || limit - first > memory.len - offset) most = 0;
     while (most-- > 0 && in.size - at >= 8) {
         int64_t length = get32(in.at + at), word = get32(in.at + at + 4);
@@ -204,13 +278,13 @@ PyObject *sends(PyObject *self, PyObject *args) {
         Text header = {in.at + at + 8, word & 0xFFFFFF};
         if (word >> 24 > 1 || length > FRAME_MAX - 4 || length > in.size - at - 4 || header.size > length - 4) break;
         Text body = {header.at + header.size, length - 4 - header.size};
-        Size start = json ? 0 : 21, born;
-        if (header.size < 21 || memcmp(header.at + (json ? 8 : 0), json ? "310" : "\x01\x36", json ? 3 : 2)) break;
-        born = json ? FIND(header, 0, "\",\"g\":\"") : FIND(header, 21, "\0\1g\0\0\0\x0d");
-        if (born < 0) break;
-        PyObject *head = PyBytes_FromStringAndSize((const char *)header.at + start, born + 7 - start);
-        PyObject *form = head ? PyDict_GetItemWithError(forms, head) : NULL;
-        Py_XDECREF(head);
+        if (header.size < 21) break;
+        Bytes code = header.at + (json ? 8 : 0);
+        if (json ? memcmp(code, "310", 3) && memcmp(code, "320", 3) : memcmp(code, "\1\x36", 2) && memcmp(code, "\1\x40", 2))
+            break;
+        PyObject *key = key_of(header, json);
+        PyObject *form = key ? PyDict_GetItemWithError(forms, key) : NULL;
+        Py_XDECREF(key);
         if (!form) {
             if (PyErr_Occurred()) goto end;
             break;
@@ -228,6 +302,7 @@ PyObject *sends(PyObject *self, PyObject *args) {
             lane->common.sys_flag |= host_bits;
             lane->common.born_host = host;
             lane->common.store_host = store_host;
+            lane->id_size = 2 * store_host.size;
             lane->common.now = now;
         }
         Values values;
@@ -240,60 +315,39 @@ PyObject *sends(PyObject *self, PyObject *args) {
                    : take_binary(header, PyTuple_GET_ITEM(form, 0), &values)))
             break;
         if (lane->common.sys_flag & 4 || !host_sizes_fit(&lane->common) || body.size > max_body) break;
-        PyObject *stored = stored_of(values.properties, cluster);
-        if (!stored) {
-            if (PyErr_Occurred()) goto end;
-            break;
-        }
-        Size size = head_size(&lane->common) + body.size + lane->common.tail.size + 2 + PyBytes_GET_SIZE(stored);
-        char number[24];
-        int64_t next = lane->home->next;
-        Size digits_size = sprintf(number, "%lld", (long long)next);
-        if (size > max_record || size > limit - position) {
-            Py_DECREF(stored);
-            break;
-        }
-        if (!lane->oneway) {
-            int fine = have_template(lane, values.opaque.size, digits_size);
-            Size answer = fine ? part(lane->template, 1).size : 0;
-            if (fine && answered + answer > capacity) {
-                capacity = 2 * (answered + answer) + 1024;
-                uint8_t *more = PyMem_Realloc(answers, capacity);
-                if (more) answers = more;
-                else fine = (PyErr_NoMemory(), 0);
-            }
-            if (!fine) {
-                Py_DECREF(stored);
-                goto end;
-            }
-        }
         lane->common.born = values.born;
-        put_record((uint8_t *)memory.buf + offset + (position - first), size, &lane->common, (uint32_t)lane->flag,
-                   next, position, body, text_of(stored));
-        PyObject *work = request(lane->queue, position, size, stored, next, now, lane->common.sys_flag);
-        int added = work ? PyList_Append(pending, work) : -1;
-        Py_XDECREF(work);
-        if (added) goto end;
-        if (!lane->oneway) {
-            put_answer(answers + answered, lane, values.opaque, position, number);
-            answered += part(lane->template, 1).size;
-        }
-        lane->home->next++;
+        const Size work = PyList_GET_SIZE(pending);
+        const int64_t before = position, next = lane->home->next;
+        uint8_t *to = (uint8_t *)memory.buf + offset + (position - first);
+        Size count = 0;
+        if (!lane->extra.size)
+            count = put_message(lane, body, values.properties, cluster, to, &position, limit - position, max_record,
+                                pending);
+        else if (values.properties.size == lane->text.size && body.size <= BATCH_MAX &&
+                 same(values.properties.at, values.properties.size, lane->text))
+            count = put_batch(body, lane->extra, &lane->common, lane->queue, next, to, &position, limit - position,
+                              max_record, pending);
+        if (count < 0) goto end;
+        if (!count) break;
+        if (!lane->oneway && !add_answer(&answers, lane, values.opaque, next, pending, work)) goto end;
+        lane->home->next += count;
         lane->count++;
-        lane->size += size;
-        position += size;
+        lane->messages += count;
+        lane->size += position - before;
         at += 4 + length;
     }
     if (!(tallies = PyList_New(0))) goto end;
     for (Size n = 0; n < open; n++) {
         Lane *lane = lanes + n;
         if (!lane->count) continue;
-        PyObject *tally = Py_BuildValue("(OnL)", PyTuple_GET_ITEM(lane->form, 1), lane->count, (long long)lane->size);
+        PyObject *tally = Py_BuildValue("(OnnL)", PyTuple_GET_ITEM(lane->form, 1), lane->count, lane->messages,
+                                        (long long)lane->size);
         int added = tally ? PyList_Append(tallies, tally) : -1;
         Py_XDECREF(tally);
         if (added) goto end;
     }
-    result = Py_BuildValue("(ny#LO)", at, answers ? (char *)answers : "", answered, (long long)position, tallies);
+    result = Py_BuildValue("(ny#LO)", at, answers.at ? (char *)answers.at : "", answers.size, (long long)position,
+                           tallies);
 end:
     for (Size n = 0; n < open; n++) {
         int home = lanes[n].home == lanes + n;
@@ -306,10 +360,10 @@ end:
     if (!result) { /* out of memory: then nothing was stored */
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        PyList_SetSlice(pending, before, PyList_GET_SIZE(pending), NULL);
+        PyList_SetSlice(pending, begin, PyList_GET_SIZE(pending), NULL);
         PyErr_Restore(type, value, trace);
     }
-    PyMem_Free(answers);
+    PyMem_Free(answers.at);
     PyMem_Free(room);
     PyBuffer_Release(&memory);
     Py_XDECREF(tallies);

@@ -20,72 +20,83 @@ static void fill_crc(void) {
         for (int n = 0; n < 256; n++) CRC[row][n] = CRC[row - 1][n] >> 8 ^ CRC[0][CRC[row - 1][n] & 255];
 }
 
+/* ---- batches */
+
+/* How many messages a batch body has; 0 for one with a fault, or whose records do not fit. */
+static Size count_of(Text in, Size fixed, Size more, Size room, Size max_record) {
+    Size count = 0;
+    for (Size p = 0; p < in.size; count++) {
+        if (in.size - p < 22) return 0;
+        Size size = get32(in.at + p), body = get32(in.at + p + 16);
+        if (size < 22 || size > in.size - p || body > size - 22) return 0;
+        Size own = in.at[p + 20 + body] << 8 | in.at[p + 21 + body];
+        if (22 + body + own != size || own + more > PROPERTIES_MAX || fixed + body + own + more > max_record) return 0;
+        room -= fixed + body + own + more;
+        if (room < 0) return 0;
+        p += size;
+    }
+    return count;
+}
+
+Size put_batch(Text in, Text extra, const Common *c, PyObject *queue, int64_t next, uint8_t *to, int64_t *position,
+               Size room, Size max_record, PyObject *pending) {
+    Size fixed = head_size(c) + c->tail.size + 2;
+    Size count = count_of(in, fixed, extra.size ? extra.size + 1 : 0, room, max_record);
+    for (Size n = 0, p = 0; n < count; n++, p += get32(in.at + p)) {
+        Text body = {in.at + p + 20, get32(in.at + p + 16)};
+        Text own = {body.at + body.size + 2, body.at[body.size] << 8 | body.at[body.size + 1]};
+        int apart = extra.size && own.size && own.at[own.size - 1] != 2;
+        PyObject *stored = PyBytes_FromStringAndSize(NULL, own.size + apart + extra.size);
+        if (!stored) return -1;
+        uint8_t *more = put((uint8_t *)PyBytes_AS_STRING(stored), own.at, own.size);
+        if (apart) *more++ = 2;
+        put(more, extra.at, extra.size);
+        Size size = fixed + body.size + PyBytes_GET_SIZE(stored);
+        put_record(to, size, c, get32(in.at + p + 12), next + n, *position, body, text_of(stored));
+        if (!add_request(pending, queue, *position, size, stored, next + n, c)) return -1;
+        *position += size;
+        to += size;
+    }
+    return count;
+}
+
 PyDoc_STRVAR(batch_doc, "Write the messages of a batch body into the log.");
 
 static PyObject *batch(PyObject *self, PyObject *args) {
-    PyObject *queue, *tail = NULL, *offsets = NULL, *requests = NULL;
+    PyObject *queue, *tail = NULL, *offsets = NULL, *requests = NULL, *result = NULL;
     Py_buffer memory;
     Common c;
     Text in, extra;
     Size at, room, max_record, count = 0;
-    long long first, born, now, sys_flag, reconsume;
-    int64_t next;
-    int bad = 1;
+    long long position, born, now, sys_flag, reconsume;
+    int64_t next, end;
     if (!PyArg_ParseTuple(args, "Oy#y#w*nLnnLLy#y#LL", &queue, &in.at, &in.size, &extra.at, &extra.size, &memory, &at,
-                          &first, &room, &max_record, &sys_flag, &born, &c.born_host.at, &c.born_host.size,
+                          &position, &room, &max_record, &sys_flag, &born, &c.born_host.at, &c.born_host.size,
                           &c.store_host.at, &c.store_host.size, &reconsume, &now))
         return NULL;
     c.sys_flag = sys_flag; c.born = born; c.reconsume = reconsume; c.now = now;
     if (!long_of(queue, QUEUE_ID, &c.queue_id) || !long_of(queue, NEXT_OFFSET, &next)) goto end;
     if (!(tail = PyObject_GetAttr(queue, TOPIC_TAIL)) || !PyBytes_Check(tail)) goto end;
+    if (!(requests = PyList_New(0))) goto end;
     c.tail = text_of(tail);
-    bad = 0;
-    if (!host_sizes_fit(&c) || at < 0 || room < 0 || at > memory.len || room > memory.len - at) goto end;
-    Size fixed = head_size(&c) + c.tail.size + 2, more = extra.size ? extra.size + 1 : 0, total = 0;
-    for (Size p = 0; p < in.size; count++) {
-        if (in.size - p < 22) goto end;
-        Size size = get32(in.at + p), body = get32(in.at + p + 16);
-        if (size < 22 || size > in.size - p || body > size - 22) goto end;
-        Size own = in.at[p + 20 + body] << 8 | in.at[p + 21 + body];
-        if (22 + body + own != size || own + more > PROPERTIES_MAX || fixed + body + own + more > max_record) goto end;
-        total += fixed + body + own + more;
-        if (total > room) goto end;
-        p += size;
+    end = position;
+    if (host_sizes_fit(&c) && at >= 0 && room >= 0 && at <= memory.len && room <= memory.len - at)
+        count = put_batch(in, extra, &c, queue, next, (uint8_t *)memory.buf + at, &end, room, max_record, requests);
+    if (count < 0) goto end;
+    if (!count) {
+        result = Py_NewRef(Py_None);
+        goto end;
     }
-    if (!count) goto end;
-    bad = 1;
-    if (!(offsets = PyTuple_New(count)) || !(requests = PyList_New(count))) goto end;
-    int64_t position = first;
-    for (Size n = 0, p = 0; n < count; n++) {
-        Text body = {in.at + p + 20, get32(in.at + p + 16)};
-        Text own = {body.at + body.size + 2, body.at[body.size] << 8 | body.at[body.size + 1]};
-        int apart = extra.size && own.size && own.at[own.size - 1] != 2;
-        PyObject *stored = PyBytes_FromStringAndSize(NULL, own.size + apart + extra.size);
-        if (!stored) goto end;
-        uint8_t *to = put((uint8_t *)PyBytes_AS_STRING(stored), own.at, own.size);
-        if (apart) *to++ = 2;
-        put(to, extra.at, extra.size);
-        Size size = fixed + body.size + PyBytes_GET_SIZE(stored);
-        put_record((uint8_t *)memory.buf + at + (position - first), size, &c, get32(in.at + p + 12), next + n, position,
-                   body, text_of(stored));
-        PyObject *offset = PyLong_FromLongLong(position);
-        if (offset) PyTuple_SET_ITEM(offsets, n, offset);
-        PyObject *work = request(queue, position, size, stored, next + n, c.now, c.sys_flag);
-        if (work) PyList_SET_ITEM(requests, n, work);
-        if (!offset || !work) goto end;
-        position += size;
-        p += get32(in.at + p);
-    }
-    bad = 0;
+    if (!(offsets = PyTuple_New(count))) goto end;
+    for (Size n = 0; n < count; n++)
+        PyTuple_SET_ITEM(offsets, n, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(requests, n), 1)));
+    result = PyTuple_Pack(2, offsets, requests);
 end:
     PyBuffer_Release(&memory);
     Py_XDECREF(tail);
-    PyObject *result = NULL;
-    if (!bad && requests) result = PyTuple_Pack(2, offsets, requests);
-    else if (!bad) result = Py_NewRef(Py_None);
-    else if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
     Py_XDECREF(offsets);
     Py_XDECREF(requests);
+    if (!result && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
     return result;
 }
 
@@ -236,6 +247,7 @@ static PyMethodDef methods[] = {
     {"keys", keys, METH_O, keys_doc},
     {"put_entries", put_entries, METH_VARARGS, index_doc},
     {"sends", sends, METH_VARARGS, sends_doc},
+    {"take", take, METH_VARARGS, take_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,120 @@
+"""Reads in one go, by the native step or not: the same messages as record by record, and nothing outside of the log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eruca.broker.store import Got, Matcher, Store, native
+from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.protocol.message import java_hash
+from tests.support.stores import Clock, bodies, put, small_config
+
+compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
+
+
+def taken(got: Got | Awaitable[Got]) -> tuple[object, ...]:
+    assert isinstance(got, Got)
+    return *got[:4], b"".join(got.buffers), *got[5:]
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(deadline=None, max_examples=15)
+def test_what_is_found_is_the_same_however_it_is_read(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, again: bool
+) -> None:
+    chance = random.Random(seed)
+    root = tmp_path_factory.mktemp("store")
+    store = Store(small_config(root, max_transfer_count_on_message_in_memory=64), Clock())
+    store.open()
+    for _ in range(chance.choice([40, 300])):
+        queue, tag = chance.randrange(3), chance.choice([b"", b"TAGS\x01a", b"TAGS\x01b", b"TAGS\x01c"])
+        put(store, "T", queue, chance.randbytes(chance.choice([0, 30, 700])), tag)
+    store.drain()
+    if again:  # all was written by an earlier run
+        store.close()
+        store = Store(small_config(root, max_transfer_count_on_message_in_memory=64), Clock())
+        store.open()
+    codes = [java_hash(tag) for tag in "abcd"]
+    for _ in range(40):
+        chosen = chance.choice([None, frozenset(codes[:1]), frozenset(codes[1:]), frozenset(codes[3:]), frozenset()])
+        ask = "T", chance.randrange(3), chance.choice([0, 5, 50, 120]), chance.choice([1, 3, 32, 64]), Matcher(chosen)
+        store._log.hot_bytes = chance.choice([0, 9000, 1 << 30])
+        store._reading.limits.memory_bytes = chance.choice([300, 2000, 262144])
+        store._reading.limits.memory = chance.choice([5000, 1 << 30])
+        found = []
+        for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(native, "on", on)
+                patch.setattr("eruca.broker.store.reading._TOGETHER", together)
+                found.append(taken(store.get(*ask)))
+        assert found[0] == found[1] == found[2] == found[3], ask
+    store.close()
+
+
+@compiled
+def test_reads_really_go_the_native_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(small_config(tmp_path), Clock())
+    store.open()
+    for number in range(20):
+        put(store, "T", number % 2, b"%d" % number, b"TAGS\x01a")
+    store.drain()
+    monkeypatch.setattr("eruca.broker.store.reading.Reading._gather", None)
+    monkeypatch.setattr("eruca.broker.store.reading.Reading._collect", None)
+    for match in (None, Matcher(frozenset([java_hash("a")]))):
+        for hot in (1 << 30, 0) if match is None else (1 << 30,):
+            store._log.hot_bytes = hot
+            assert len(bodies(store, "T", 1, match)) == 10
+    store.close()
+
+
+places = st.one_of(st.integers(90, 160), st.integers(-(2**63), 2**63 - 1))
+units = st.lists(
+    st.tuples(places, st.one_of(st.integers(0, 40), st.integers(-(2**31), 2**31 - 1)), st.sampled_from([1, 2, -3])),
+    max_size=9,
+)
+
+
+@compiled
+@given(
+    units,
+    st.sampled_from([None, (), (1,), (2, -3)]),
+    st.integers(-1, 5),
+    st.integers(-1, 90),
+    st.integers(95, 105),
+    st.one_of(st.integers(90, 160), places),
+    st.one_of(st.integers(90, 160), places),
+)
+def test_nothing_is_read_outside_of_the_log(
+    wanted: list[tuple[int, int, int]],
+    codes: tuple[int, ...] | None,
+    most: int,
+    room: int,
+    start: int,
+    low: int,
+    high: int,
+) -> None:
+    log = bytes(range(100, 150))
+    packed = None if codes is None else b"".join(code.to_bytes(8, "big", signed=True) for code in codes)
+    data = b"".join(UNIT_FORM.pack(*unit) for unit in wanted)
+    found = native.take(data, packed, most, room, log, start, low, high)
+    expected: list[bytes] | None = []
+    for at, size, code in wanted:
+        if expected is not None and (codes is None or code in codes):
+            if not (start <= low <= at and at + size <= high and size > 0):
+                expected = None
+            elif expected and (len(expected) >= most or sum(map(len, expected)) + size > room):
+                break
+            else:
+                expected.append(log[at - start : at - start + size])
+    if low < start or high > start + len(log):
+        expected = None
+    if expected is None:
+        assert found is None
+    else:
+        assert found is not None and found[:2] == (b"".join(expected), len(expected))
