@@ -75,15 +75,40 @@ async def test_members_killed_while_rebalancing(tmp_path: Path) -> None:
                     members.pop(random.randrange(TOGETHER)).kill()
                     await send(40)
                     begin = asyncio.get_running_loop().time()
-                    async with asyncio.timeout(CONVERGED):
-                        while not sent <= set(book.read_bytes().split(b"\n")):  # noqa: ASYNC110 (another process writes)
-                            await asyncio.sleep(0.05)
+                    await all_consumed(sent, book)
                     slowest = max(slowest, asyncio.get_running_loop().time() - begin)
                 print(f"{len(sent)} messages, each consumed; at most {slowest:.1f} s after a kill")
             assert set(book.read_bytes().split(b"\n")) - {b""} == sent
         finally:
             for member in members:
                 member.kill()
+
+
+async def all_consumed(sent: set[bytes], book: Path, within: float = CONVERGED) -> None:
+    """Wait until every message was written down."""
+    async with asyncio.timeout(within):
+        while not sent <= set(book.read_bytes().split(b"\n")):  # noqa: ASYNC110, ASYNC240 (another process writes)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_member_that_leaves_messages_out_is_found_out(tmp_path: Path) -> None:
+    """The planted fault: each tenth message is reported as consumed, and was not."""
+    book = tmp_path / "consumed"
+    book.touch()
+    planted = MEMBER.replace("        out.write(", '        message.body.endswith(b"7") or out.write(')
+    with ErucaCluster(tmp_path) as cluster:
+        await make_topic(cluster)
+        member = Process([sys.executable, "-c", planted, cluster.address, str(book)], tmp_path / "member.out")
+        try:
+            async with Producer("p", nameserver=cluster.address) as producer:
+                sent = {b"message %d" % number for number in range(20)}
+                for body in sent:
+                    await producer.send(Message(TOPIC, body))
+            await all_consumed(sent - {b"message 7", b"message 17"}, book)
+            with pytest.raises(TimeoutError):
+                await all_consumed(sent, book, within=1.0)
+        finally:
+            member.kill()
 
 
 async def make_topic(cluster: ErucaCluster) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,14 @@ asyncio.run(main(Path(sys.argv[1]), sys.argv[2], [int(one) for one in sys.argv[3
 """
 
 
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
+def kill_again_and_again(root: Path, mode: str, times: Iterable[int], writer_text: str = WRITER) -> None:
+    """Kill the writer so many times, and look at its store each time."""
     random = chance(f"store/killed/{mode}")
-    root = tmp_path / "store"
     acknowledged = [0] * QUEUES
     path = os.pathsep.join(folder for folder in sys.path if folder)
-    for _ in rounds(8, 100, seconds=15):
+    for _ in times:
         writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(root), mode, *map(str, acknowledged)],
+            [sys.executable, "-c", writer_text, str(root), mode, *map(str, acknowledged)],
             stdout=subprocess.PIPE,
             text=True,
             env=os.environ | {"PYTHONPATH": path},
@@ -87,3 +86,16 @@ def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
         (root / "abort").touch()
         assert verify(root, config).findings == []
     assert min(acknowledged) > 0
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
+    kill_again_and_again(tmp_path / "store", mode, rounds(8, 100, seconds=15))
+
+
+def test_a_writer_that_promises_too_much_is_found_out(tmp_path: Path) -> None:
+    """The planted fault: it acknowledges what it has not stored yet."""
+    planted = WRITER.replace("{queue} {number}", "{queue} {number + 1000}")
+    with pytest.raises(AssertionError):
+        kill_again_and_again(tmp_path / "store", "SYNC_FLUSH", range(2), planted)
