@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from eruca.client import calling
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.consumer import PushConsumer
 from eruca.client.errors import StateError, UsageError
+from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.producing.producer import Producer
 from eruca.remoting.loop import new_loop
@@ -31,7 +31,7 @@ class _Part(Protocol):
     async def stop(self) -> None: ...
 
 
-class App:
+class App(Startable):
     """Consumers and producers that live together. ``run`` serves until SIGTERM or Ctrl-C; or use ``async with``.
 
     Args:
@@ -129,15 +129,6 @@ class App:
         if stack is not None:
             await stack.aclose()
             log.info("application stopped")
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT (Ctrl-C), then stop in order; a second signal ends at once.

@@ -7,11 +7,11 @@ messages, times are ms since 1970. Facts: MQAdmin and MQAdminImpl in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from typing import Final
 
 from eruca.client.config import check_positive, check_topic
 from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
+from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
@@ -34,18 +34,10 @@ READ_AND_WRITE: Final = 6
 LATEST: Final = 2**63 - 1
 
 
-class Asking(ABC):
+class Asking(Startable):
     """The administrative calls of producers and consumers. All raise ClientError."""
 
     _session: Session | None
-
-    @abstractmethod
-    async def start(self) -> None:
-        """Take a seat in a session."""
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """Leave it."""
 
     @property
     def session(self) -> Session:

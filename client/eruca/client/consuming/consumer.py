@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from eruca.client import calling
@@ -312,15 +311,6 @@ class PushConsumer(Asking):
             await self._trace.stop()
         self._session = None
         await session.leave()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     # ------------------------------------------------------------------ messages
 

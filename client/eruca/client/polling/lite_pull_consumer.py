@@ -15,8 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.config import (
@@ -232,15 +231,6 @@ class LitePullConsumer(LiteQueues):
     def is_running(self) -> bool:
         """Whether it is started and not stopped."""
         return self._owned is not None and not self._ended
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def _keep_stored(self) -> None:
         while self._owned is not None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from functools import cached_property
-from types import TracebackType
-from typing import Self
 
 from eruca.client.asking import Asking
 from eruca.client.config import ClientSettings, check_group, check_suspend
@@ -150,15 +148,6 @@ class PullConsumer(Asking):
             if self._trace is not None:
                 await self._trace.stop()
             await session.leave()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def query_offset(self, queue: MessageQueue, *, group: str | None = None) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""

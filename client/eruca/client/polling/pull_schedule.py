@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from eruca.client import calling
@@ -229,15 +228,6 @@ class PullScheduleService(ActiveMember):
                 task.cancel()
         await self._leave()
         await self.pull_consumer.stop()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def _call(self, queue: MessageQueue) -> float:
         """Call the callback of a queue once; the seconds until the next time."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from eruca.client.asking import Asking
 from eruca.client.compression import COMPRESS_FROM, compressor
@@ -133,15 +131,6 @@ class Producer(Asking):
             await self._trace.stop()
         await session.remove_producer(self.group)
         await session.leave()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     @property
     def session(self) -> Session:
