@@ -69,6 +69,7 @@ def test_one_way_to_choose_topics() -> None:
         ({"tags": "a", "sqlfilter": "b = 1"}, "Give tags or sqlFilter, not both"),
         ({"startingtimestamp": "9", "endingtimestamp": "8"}, "startingTimestamp=9 is above endingTimestamp=8"),
         ({"minpartitions": "9", "maxpartitions": "8"}, "minPartitions=9 is above maxPartitions=8"),
+        ({"ongroupreset": "fail"}, "onGroupReset is for spark.readStream"),
         ({"maxoffsetspertrigger": "5"}, "maxOffsetsPerTrigger is for spark.readStream"),
     ],
 )
@@ -83,6 +84,12 @@ def test_a_stream_has_no_end() -> None:
         read(streaming=True, endingtimestamp="8")
     with pytest.raises(BadOption, match=r"maxTriggerDelay.*such as 15m"):
         read(streaming=True, maxtriggerdelay="soon")
+    with pytest.raises(BadOption, match=r"pushdown is for spark.read"):
+        read(streaming=True, pushdown="true")
+    with pytest.raises(BadOption, match=r"needs the option commitGroup"):
+        read(streaming=True, ongroupreset="fail")
+    with pytest.raises(BadOption, match=r"ignore or fail"):
+        read(streaming=True, ongroupreset="follow")
 
 
 def test_a_projection_names_columns_that_there_are() -> None:

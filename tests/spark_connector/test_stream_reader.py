@@ -100,6 +100,27 @@ def test_the_report_follows_finished_batches_only(topic: Topic) -> None:
         assert [group.query_offset(queue) for queue in topic.queues] == [1, 1, 1, 1]
 
 
+def test_a_reset_of_the_group_is_noticed_when_that_is_wanted(topic: Topic) -> None:
+    topic.fill(16)
+    given = {"startingOffsets": "earliest", "commitGroup": "watched", "commitIntervalMs": "0"}
+    watching, careless = reader(topic, **given, onGroupReset="fail"), reader(topic, **given)
+    first = watching.latestOffset(watching.initialOffset(), ReadMaxRows(8))
+    second = watching.latestOffset(first, ReadMaxRows(4))
+    third = watching.latestOffset(second, ReadMaxRows(4))
+    queue = topic.queues[2]
+
+    with PullConsumer("watched", nameserver=topic.name_server) as group:
+        group.update_offset(queue, 2)  # an older report, as after a crash of the broker
+        assert watching.latestOffset(third, ALL) is third
+
+        group.update_offset(queue, 1)
+        with pytest.raises(SourceError, match=r"watched was set from 4 to 1 in .*queueId=2.* startingOffsets=group"):
+            watching.latestOffset(third, ALL)
+
+        careless.latestOffset(third, ALL)
+        assert group.query_offset(queue) == 4
+
+
 def test_the_offset_of_a_time_is_the_first_message_from_then_on(topic: Topic, line: link.Link) -> None:
     for number in range(30):  # many share a millisecond
         topic.send(0, b"%d" % number)

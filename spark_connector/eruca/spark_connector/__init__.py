@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eruca.spark_connector.errors import BadOption, SinkError, SourceError
+    from eruca.spark_connector.lag import Lag, LagListener
     from eruca.spark_connector.repeats import deduplicated
     from eruca.spark_connector.source import RocketMQDataSource, register
 
-__all__ = ["BadOption", "RocketMQDataSource", "SinkError", "SourceError", "deduplicated", "register"]
+__all__ = [
+    "BadOption",
+    "Lag",
+    "LagListener",
+    "RocketMQDataSource",
+    "SinkError",
+    "SourceError",
+    "deduplicated",
+    "register",
+]
 
 _HOMES = {
     "BadOption": "errors",
+    "Lag": "lag",
+    "LagListener": "lag",
     "RocketMQDataSource": "source",
     "SinkError": "errors",
     "SourceError": "errors",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, Filter
 from pyspark.sql.types import StructType
 
 from eruca.client import PullConsumer
@@ -20,6 +21,7 @@ from eruca.spark_connector import cluster, link
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition, plan_partitions
 from eruca.spark_connector.positions import Range
+from eruca.spark_connector.pushdown import Wanted, read_filters
 from eruca.spark_connector.reading import read_partition
 
 
@@ -30,6 +32,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._parallelism = parallelism
+        self._wanted = Wanted()
 
     def partitions(self) -> list[QueuePartition]:
         """The plan. Raises SourceError."""
@@ -44,8 +47,22 @@ class BatchReader(DataSourceReader):
             cluster.starts(consumer, options, queues, time.time_ns() // 1_000_000),
             cluster.ends(consumer, options, queues),
         )
-        return [Range(queue, starts[queue], ends[queue]) for queue in queues if starts[queue] < ends[queue]]
+        ranges = [Range(queue, starts[queue], ends[queue]) for queue in queues if starts[queue] < ends[queue]]
+        return await cluster.narrow(consumer, ranges, self._wanted)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
         return read_partition(self._options, self._schema, partition)
+
+
+class PushingReader(BatchReader):
+    """The same with ``pushdown=true``. Spark refuses a reader with ``pushFilters`` as long as
+    spark.sql.python.filterPushdown.enabled is false."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Called by Spark before it plans; it is to apply all filters again."""
+        self._wanted = read_filters(filters)
+        tags = self._wanted.tag_expression
+        if tags is not None and not self._options.filtered:
+            self._options = replace(self._options, tags=tags)
+        return filters

@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -22,9 +23,11 @@ from eruca.client.errors import BrokerRefused, ClientError, NameserverUnreachabl
 from eruca.protocol import api, names
 from eruca.protocol.bodies import CheckClientRequestBody, TopicList
 from eruca.protocol.subscription import SQL92, build_subscription
+from eruca.spark_connector import replicas
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
-from eruca.spark_connector.positions import EARLIEST, LATEST, Positions
+from eruca.spark_connector.positions import EARLIEST, LATEST, Positions, Range
+from eruca.spark_connector.pushdown import NEVER, Wanted
 
 T = TypeVar("T")
 log = logging.getLogger("eruca.spark")
@@ -54,6 +57,14 @@ async def each(
     chosen = list(queues)
     answers = await asyncio.gather(*(persist(consumer, queue.topic, partial(ask, queue)) for queue in chosen))
     return dict(zip(chosen, answers, strict=True))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where queues end; ``by_slave`` are those of which only a slave could be asked, which may be behind."""
+
+    offsets: dict[MessageQueue, int]
+    by_slave: frozenset[MessageQueue] = frozenset()
 
 
 async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQueue]:
@@ -113,9 +124,8 @@ async def check_filter(consumer: PullConsumer, options: Options, queues: Iterabl
         body = CheckClientRequestBody(
             client_id=consumer.session.client_id, group=consumer.group, subscription_data=subscription
         )
-        address = await consumer.session.master(queue.broker_name, queue.topic)
         try:
-            await consumer.session.call(address, api.CHECK_CLIENT_CONFIG, body=body.encode())
+            await replicas.ask(consumer, queue, api.CHECK_CLIENT_CONFIG, body=body.encode())
         except BrokerRefused as error:
             raise SourceError(
                 f'The broker {queue.broker_name} refuses sqlFilter="{options.sql_filter}": {error.remark} '
@@ -149,7 +159,7 @@ async def starts(
                 f"The starting time {times[queue]} lies in the future and {queue} holds no message from then on: give "
                 'an earlier time in ms since 1970, or startingOffsetsByTimestampStrategy="latest".'
             )
-        return await consumer.max_offset(queue)
+        return await replicas.max_offset(consumer, queue)
 
     return await each(consumer, chosen, start)
 
@@ -163,7 +173,7 @@ async def ends(consumer: PullConsumer, options: Options, queues: Iterable[Messag
 
     async def end(queue: MessageQueue) -> int:
         found = await offset_from(consumer, queue, times[queue])
-        return await consumer.max_offset(queue) if found is None else found
+        return await replicas.max_offset(consumer, queue) if found is None else found
 
     return await each(consumer, chosen, end)
 
@@ -198,22 +208,25 @@ async def _named(
         if wanted == "group":
             found = await consumer.query_offset(queue, group=options.commit_group)
             if found is not None:
-                return max(found, await consumer.min_offset(queue))
+                return max(found, await replicas.min_offset(consumer, queue))
         if marks[queue] == EARLIEST:
-            return await consumer.min_offset(queue)
-        return await consumer.max_offset(queue) if marks[queue] == LATEST else marks[queue]
+            return await replicas.min_offset(consumer, queue)
+        return await replicas.max_offset(consumer, queue) if marks[queue] == LATEST else marks[queue]
 
     return await each(consumer, queues, position)
 
 
-async def latest(consumer: PullConsumer, options: Options) -> dict[MessageQueue, int]:
+async def latest(consumer: PullConsumer, options: Options) -> Ends:
     """Where every queue ends now."""
-    return await each(consumer, await find_queues(consumer, options), consumer.max_offset)
+    return _ends(await each(consumer, await find_queues(consumer, options), partial(replicas.end, consumer)))
 
 
-async def latest_in_reach(
-    consumer: PullConsumer, options: Options, known: Iterable[MessageQueue]
-) -> dict[MessageQueue, int]:
+def _ends(answers: Mapping[MessageQueue, tuple[int, bool]]) -> Ends:
+    by_slave = frozenset(queue for queue, (_, slave) in answers.items() if slave)
+    return Ends({queue: end for queue, (end, _) in answers.items()}, by_slave)
+
+
+async def latest_in_reach(consumer: PullConsumer, options: Options, known: Iterable[MessageQueue]) -> Ends:
     """Where the queues end whose brokers answer; the others are left out, as long as one answers.
 
     While no nameserver answers, the ``known`` queues are asked about.
@@ -225,29 +238,29 @@ async def latest_in_reach(
         if not queues:
             raise
         log.warning("no new queues are looked for: %s", error)
-    answers = await asyncio.gather(*map(consumer.max_offset, queues), return_exceptions=True)
+    answers = await asyncio.gather(*(replicas.end(consumer, queue) for queue in queues), return_exceptions=True)
     found = {}
     for queue, answer in zip(queues, answers, strict=True):
-        if isinstance(answer, int):
+        if isinstance(answer, tuple):
             found[queue] = answer
         elif (
             not isinstance(answer, ClientError)
             or not answer.retriable
-            or not any(type(each) is int for each in answers)
+            or not any(isinstance(each, tuple) for each in answers)
         ):
             raise answer
         else:
             log.warning("%s stays where it is, since its broker does not answer: %s", queue, answer)
-    return found
+    return _ends(found)
 
 
 async def offset_from(consumer: PullConsumer, queue: MessageQueue, timestamp: int) -> int | None:
     """The first offset that was stored at ``timestamp`` (ms) or later; None where there is none."""
-    low, end = await consumer.min_offset(queue), await consumer.max_offset(queue)
+    low, end = await replicas.min_offset(consumer, queue), await replicas.max_offset(consumer, queue)
     high = end
     if low >= high:
         return None
-    guess = min(max(await consumer.offset_by_time(queue, timestamp), low), high - 1)
+    guess = min(max(await replicas.offset_by_time(consumer, queue, timestamp), low), high - 1)
     # The offset sought is in low … high. The search's answer is a neighbour nearly always: so steps away from it that
     # begin with one and double, and halves once the offset is between two that were looked at.
     step, first, stepping = 1, None, True
@@ -264,8 +277,26 @@ async def offset_from(consumer: PullConsumer, queue: MessageQueue, timestamp: in
     return low if low < end else None
 
 
+async def narrow(consumer: PullConsumer, ranges: list[Range], wanted: Wanted) -> list[Range]:
+    """What is left of the ranges where only this is wanted."""
+
+    async def left(whole: Range) -> Range:
+        queue, times = whole.queue, wanted.times
+        start, end = max(whole.start, wanted.offsets.low), min(whole.end, wanted.offsets.high)
+        if start < end and times.low > 0:
+            found = await offset_from(consumer, queue, times.low)
+            start = end if found is None else max(start, found)
+        if start < end and times.high < NEVER:
+            found = await offset_from(consumer, queue, max(0, times.high))
+            end = end if found is None else min(end, found)
+        return Range(queue, start, end)
+
+    narrowed = await asyncio.gather(*(left(each) for each in ranges if wanted.has(each.queue)))
+    return [each for each in narrowed if each.start < each.end]
+
+
 async def _store_time(consumer: PullConsumer, queue: MessageQueue, offset: int) -> int:
-    result = await persist(consumer, queue.topic, lambda: consumer.pull(queue, offset, 1))
+    result = await persist(consumer, queue.topic, lambda: replicas.pull_one(consumer, queue, offset))
     if result.status is not PullStatus.FOUND or not result.records:
         raise SourceError(
             f"No message was found at offset {offset} of {queue} ({result.status.name}), though the queue reaches from "
@@ -277,3 +308,12 @@ async def _store_time(consumer: PullConsumer, queue: MessageQueue, offset: int) 
 async def commit(consumer: PullConsumer, group: str, positions: Positions) -> None:
     """Report to the brokers where the group goes on. Raises ClientError when one cannot be told."""
     await asyncio.gather(*(consumer.update_offset(queue, offset, group=group) for queue, offset in positions.items()))
+
+
+async def group_offsets(
+    consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]
+) -> dict[MessageQueue, int | None]:
+    """Where the group goes on in each queue, as its brokers say; None where it has no offset. Raises ClientError."""
+    chosen = list(queues)
+    found = await asyncio.gather(*(consumer.query_offset(queue, group=group) for queue in chosen))
+    return dict(zip(chosen, found, strict=True))

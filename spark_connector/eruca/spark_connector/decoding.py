@@ -77,13 +77,7 @@ class _Records:
         self.chunks = chunks
         self.data = b"".join([chunk.body for chunk in chunks])
         self.bytes = np.frombuffer(self.data, dtype=np.uint8)
-        counts, starts, base = [], [], 0
-        for chunk in chunks:
-            found = find_records(chunk)
-            counts.append(len(found))
-            starts.append(found + base)
-            base += len(chunk.body)
-        self.starts: Ints = np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+        self.starts, counts = find_records(chunks, self.data)
         self.chunk = np.repeat(np.arange(len(chunks)), counts)
         self._texts: PropertyTexts | None = None
         self.fixed = self.fields(self.starts, _FIXED)
@@ -161,29 +155,35 @@ class _Records:
         return self._texts
 
 
-def find_records(chunk: Chunk) -> Ints:
-    """Where the records of a chunk begin. Raises SourceError when they do not fill it."""
-    data = chunk.body
+def find_records(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
+    """Where the records begin in ``data``, the bodies of the chunks joined, and how many each chunk has.
+
+    Raises SourceError when the records of a chunk do not fill it.
+    """
+    lengths = np.array([len(chunk.body) for chunk in chunks], dtype=np.int64)
     size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
-    if size >= MIN_RECORD_SIZE and len(data) % size == 0:
+    if size >= MIN_RECORD_SIZE and not (lengths % size).any():
         # Often all records have one size; then no loop is needed.
-        starts = np.arange(0, len(data), size, dtype=np.int64)
-        columns = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)[:, :8]
-        if (columns == columns[0]).all():
-            return starts
-    places = []
-    at, end, unpack = 0, len(data), _SIZE.unpack_from
-    while at + MIN_RECORD_SIZE <= end:
-        places.append(at)
-        size = unpack(data, at)[0]
-        if size < MIN_RECORD_SIZE:
-            break
-        at += size
-    if at != end:
-        raise SourceError(
-            f"An answer to a pull of {chunk.queue} ends within a record: check the broker's version and its store."
-        )
-    return np.array(places, dtype=np.int64)
+        sizes = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)[:, :8]
+        if (sizes == sizes[0]).all():
+            return np.arange(0, len(data), size, dtype=np.int64), lengths // size
+    places: list[int] = []
+    counts: list[int] = []
+    at, end, append, unpack = 0, 0, places.append, _SIZE.unpack_from
+    for chunk in chunks:
+        before, end = len(places), end + len(chunk.body)
+        while at + MIN_RECORD_SIZE <= end:
+            append(at)
+            (size,) = unpack(data, at)
+            if size < MIN_RECORD_SIZE:
+                break
+            at += size
+        if at != end:
+            raise SourceError(
+                f"An answer to a pull of {chunk.queue} ends within a record: check the broker's version and its store."
+            )
+        counts.append(len(places) - before)
+    return np.array(places, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
 # ---------------------------------------------------------------------- columns

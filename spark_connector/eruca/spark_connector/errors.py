@@ -15,5 +15,9 @@ class BadOption(SourceError, ValueError):
     """An option, or a column of the user's schema, that the connector does not have or cannot read."""
 
 
+class GroupReset(SourceError):
+    """Somebody moved the offsets of commitGroup, and onGroupReset is "fail"."""
+
+
 class SinkError(Exception):
     """Writing failed: a row cannot be a message, or a broker did not take one."""

@@ -21,6 +21,7 @@ from eruca.spark_connector.values import duration, flag, group, milliseconds, nu
 Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
 STRATEGIES: Final = ("error", "latest")
+ON_RESET: Final = ("ignore", "fail")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +48,13 @@ class Options(access.Access):
     sql_filter: str | None = None
     commit_group: str | None = None
     commit_interval_ms: int = 1000
+    on_group_reset: str = "ignore"
     pull_batch_size: int = 1024
     pull_pipeline: int = 16
     pull_timeout_ms: int = 20_000
     arrow_batch_rows: int = 4096
     latest_offset_cache_ms: int = 200
+    pushdown: bool = False
 
     @property
     def expression(self) -> str:
@@ -96,10 +99,14 @@ def _check(values: dict[str, Any], streaming: bool) -> None:
         for name in ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp"):
             if name in values:
                 raise BadOption(f"The option {_NAMES[name]} is for spark.read: a stream has no end.")
+        if "pushdown" in values:
+            raise BadOption("The option pushdown is for spark.read: Spark pushes no filters into a stream.")
     else:
-        for name in ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay"):
+        for name in ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay", "on_group_reset"):
             if name in values:
                 raise BadOption(f"The option {_NAMES[name]} is for spark.readStream: a batch has no triggers.")
+    if values.get("on_group_reset") == "fail" and "commit_group" not in values:
+        raise BadOption('onGroupReset="fail" needs the option commitGroup: the group that is watched.')
     _check_order(values)
 
 
@@ -151,6 +158,12 @@ def _strategy(text: str) -> str:
     return text.lower()
 
 
+def _on_reset(text: str) -> str:
+    if text.lower() not in ON_RESET:
+        raise ValueError("ignore or fail is expected")
+    return text.lower()
+
+
 def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
     return read_assignment(_json(text))
 
@@ -184,11 +197,13 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "sqlFilter": ("sql_filter", text),
     "commitGroup": ("commit_group", group),
     "commitIntervalMs": ("commit_interval_ms", milliseconds),
+    "onGroupReset": ("on_group_reset", _on_reset),
     "pullBatchSize": ("pull_batch_size", number),
     "pullPipeline": ("pull_pipeline", number),
     "pullTimeoutMs": ("pull_timeout_ms", number),
     "arrowBatchRows": ("arrow_batch_rows", number),
     "latestOffsetCacheMs": ("latest_offset_cache_ms", milliseconds),
+    "pushdown": ("pushdown", flag),
 }
 """Every option by its public name: the field it fills, and what reads its text."""
 _NAMES: Final = {name: option for option, (name, _) in READERS.items()}

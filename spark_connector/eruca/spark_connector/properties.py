@@ -51,22 +51,40 @@ class PropertyTexts:
     def _find_pairs(self, offsets: Ints) -> None:
         # A text ends at its edge or at a 02; a pair's name ends at its first 01.
         edges = np.flatnonzero(self._bytes == _END)
-        starts = np.concatenate((offsets[:-1], edges + 1))
-        ends = np.concatenate((offsets[1:], edges))
-        starts.sort()
-        ends.sort()
-        separators = np.append(np.flatnonzero(self._bytes == _SEPARATOR), len(self._bytes))
-        middles = separators[np.searchsorted(separators, starts)]
+        pieces = np.diff(np.searchsorted(edges, offsets)) + 1
+        stops = np.cumsum(pieces)
+        starts, ends = np.empty((2, self.count + len(edges)), dtype=np.int64)
+        inner = np.ones(len(starts), dtype=np.bool_)
+        first = stops - pieces
+        inner[first] = False
+        starts[first], starts[inner] = offsets[:-1], edges + 1
+        inner[first] = True
+        inner[stops - 1] = False
+        ends[stops - 1], ends[inner] = offsets[1:], edges
+        rows = np.repeat(np.arange(self.count), pieces)
+        full = ends > starts
+        starts, ends, rows = starts[full], ends[full], rows[full]
+        middles = self._find_middles(starts, ends)
         kept = (middles > starts) & (middles + 1 < ends)
-        self._starts, self._middles, self._ends = starts[kept], middles[kept], ends[kept]
-        self._rows = np.searchsorted(offsets, self._starts, side="right") - 1
+        if not kept.all():
+            starts, middles, ends, rows = starts[kept], middles[kept], ends[kept], rows[kept]
+        self._starts, self._middles, self._ends, self._rows = starts, middles, ends, rows
+        self._lengths = middles - starts
+
+    def _find_middles(self, starts: Ints, ends: Ints) -> Ints:
+        separators = np.flatnonzero(self._bytes == _SEPARATOR)
+        if len(separators) == len(starts) and ((separators >= starts) & (separators < ends)).all():
+            return separators  # one in each piece, as nearly always
+        return np.append(separators, len(self._bytes))[np.searchsorted(separators, starts)]
 
     def column(self, name: bytes) -> pa.Array:
         """The values of one property as strings, null where a message does not have it."""
-        places = np.flatnonzero(self._middles - self._starts == len(name))
+        places = np.flatnonzero(self._lengths == len(name))
         for index, letter in enumerate(name):
             places = places[self._bytes[self._starts[places] + index] == letter]
         values = slices(self._data, self._middles[places] + 1, self._ends[places], pa.string())
+        if len(places) == self.count and (self._rows[places] == np.arange(self.count)).all():
+            return values  # each message has it once
         positions = np.full(self.count, -1, dtype=np.int64)
         positions[self._rows[places]] = np.arange(len(places))  # the last one holds
         return values.take(pa.array(positions, mask=positions < 0))

@@ -16,12 +16,17 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
+from eruca.protocol.headers.pull import PullReply
+from eruca.remoting import Answer
 from eruca.spark_connector.cluster import persist
 from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.lanes import FAILED, Lanes
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.positions import Range
+from eruca.spark_connector.replicas import AWAY, MASTER, SLAVE, differ
 
 GROW_AFTER = 64
 """Full answers in a row after which longer spans are tried again."""
@@ -45,20 +50,25 @@ class _Span:
     queue: MessageQueue
     start: int
     end: int
-    pull: asyncio.Future[PullResult]
+    pull: asyncio.Future[PullResult] | None
+    quick: asyncio.Future[Answer[PullReply]] | None = None
 
 
 class Puller:
-    """Pulls the ranges of one task."""
+    """Pulls the ranges of one task; with ``lanes`` in the shortest way there is."""
 
-    def __init__(self, consumer: PullConsumer, options: Options, ranges: Iterable[Range]) -> None:
+    def __init__(
+        self, consumer: PullConsumer, options: Options, ranges: Iterable[Range], lanes: Lanes | None = None
+    ) -> None:
         self._consumer = consumer
+        self._lanes = lanes
         self._options = options
         self._todo = deque(ranges)
         self._spans: deque[_Span] = deque()
         self._length = options.pull_batch_size
         self._full = 0
         self._broker_ids: dict[str, int] = {}
+        self._turned: set[str] = set()
         self._known_ends: dict[MessageQueue, int] = {}
 
     async def next_chunks(self, rows: int) -> list[Chunk]:
@@ -71,7 +81,7 @@ class Puller:
         while rows > 0 and size < BATCH_BYTES and self.unfinished:
             self._fill()
             span = self._spans[0]
-            result = await span.pull
+            result = await self._answer(span)
             reached = await self._advance(span, result)
             if result.status is PullStatus.FOUND and result.body:
                 chunks.append(Chunk(span.queue, result.body, span.end))
@@ -89,8 +99,10 @@ class Puller:
     def stop(self) -> None:
         """Give up what is under way."""
         for span in self._spans:
-            span.pull.cancel()
-            span.pull.add_done_callback(_hear_out)
+            for under_way in (span.pull, span.quick):
+                if under_way is not None:
+                    under_way.cancel()
+                    under_way.add_done_callback(_hear_out)
         self._spans.clear()
         self._todo.clear()
 
@@ -115,22 +127,58 @@ class Puller:
         self._spans.extendleft(reversed(pieces))
 
     def _begin(self, queue: MessageQueue, start: int, end: int) -> _Span:
+        if self._lanes is not None:
+            broker_id = self._broker_ids.get(queue.broker_name, MASTER)
+            quick = self._lanes.start(queue, start, self._count(start, end), broker_id)
+            if quick is not None:
+                return _Span(queue, start, end, None, quick)
         return _Span(queue, start, end, asyncio.ensure_future(self._pull(queue, start, end)))
 
+    async def _answer(self, span: _Span) -> PullResult:
+        if span.quick is not None and self._lanes is not None:
+            try:
+                return self._lanes.result(await span.quick, span.queue)
+            except FAILED:
+                pass  # the long way below is patient, and tells what is wrong
+        if span.pull is None:
+            return await self._pull(span.queue, span.start, span.end)
+        return await span.pull
+
+    def _count(self, start: int, end: int) -> int:
+        most = self._options.pull_batch_size
+        return most if self._options.filtered else min(end - start, most)
+
     async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
+        return await persist(self._consumer, queue.topic, lambda: self._pull_of_a_replica(queue, start, end))
+
+    async def _pull_of_a_replica(self, queue: MessageQueue, start: int, end: int) -> PullResult:
+        """A replica that was turned to since another one did not answer is kept for the rest of the task."""
+        broker = queue.broker_name
+        broker_id = self._broker_ids.get(broker, MASTER)
+        try:
+            result = await self._pull_of(queue, start, end, broker_id)
+        except AWAY:
+            if not await differ(self._consumer, queue):
+                raise
+            other = SLAVE if broker_id == MASTER else MASTER
+            result = await self._pull_of(queue, start, end, other)
+            self._broker_ids[broker] = other
+            self._turned.add(broker)
+            broker_id = other
+        if self._lanes is not None:
+            await self._lanes.open(queue, broker_id)
+        return result
+
+    async def _pull_of(self, queue: MessageQueue, start: int, end: int, broker_id: int) -> PullResult:
         options = self._options
-        return await persist(
-            self._consumer,
-            queue.topic,
-            lambda: self._consumer.pull(
-                queue,
-                start,
-                options.pull_batch_size if options.filtered else min(end - start, options.pull_batch_size),
-                expression=options.expression,
-                expression_type=options.expression_type,
-                timeout=options.pull_timeout_ms / 1000,
-                broker_id=self._broker_ids.get(queue.broker_name, 0),
-            ),
+        return await self._consumer.pull(
+            queue,
+            start,
+            self._count(start, end),
+            expression=options.expression,
+            expression_type=options.expression_type,
+            timeout=options.pull_timeout_ms / 1000,
+            broker_id=broker_id,
         )
 
     # ------------------------------------------------------------------ answers
@@ -141,7 +189,8 @@ class Puller:
             return self._moved(span, result)
         reached = min(result.next_offset, span.end)
         if result.status is PullStatus.FOUND:
-            self._broker_ids[span.queue.broker_name] = result.broker_id
+            if span.queue.broker_name not in self._turned:
+                self._broker_ids[span.queue.broker_name] = result.broker_id
             if reached <= span.start:
                 raise SourceError(
                     f"The broker answered a pull of {span.queue} at {span.start} with messages, and to go on at "
@@ -189,12 +238,13 @@ class Puller:
         if self._options.fail_on_data_loss:
             raise SourceError(
                 f"The offsets from {span.start} on of {span.queue} are not there any more: {there}. They were "
-                "deleted by retention, or the topic was made anew; set failOnDataLoss=false to go on without them."
+                "deleted by retention, or the topic was made anew, or a slave is behind a master that is away; "
+                "set failOnDataLoss=false to go on without them."
             )
         return until
 
 
-def _hear_out(pull: asyncio.Future[PullResult]) -> None:
+def _hear_out(pull: asyncio.Future[Any]) -> None:
     """Take note of how a pull that nobody waits for ended, so that asyncio does not complain of it."""
     if not pull.cancelled():
         pull.exception()

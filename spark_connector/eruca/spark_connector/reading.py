@@ -15,6 +15,7 @@ from eruca.client import PullConsumer
 from eruca.protocol.subscription import build_subscription
 from eruca.spark_connector import link
 from eruca.spark_connector.decoding import Decoder
+from eruca.spark_connector.lanes import Lanes
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition
 from eruca.spark_connector.pulling import Chunk, Puller
@@ -35,7 +36,7 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
     async def pull(consumer: PullConsumer) -> tuple[list[Chunk], bool]:
         nonlocal puller
         if puller is None:
-            puller = Puller(consumer, options, partition.ranges)
+            puller = Puller(consumer, options, partition.ranges, Lanes(consumer, options))
         return await puller.next_chunks(options.arrow_batch_rows), puller.unfinished
 
     async def stop(consumer: PullConsumer) -> None:

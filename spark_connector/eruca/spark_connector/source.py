@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from eruca.spark_connector.batch import BatchReader
+from eruca.spark_connector.batch import BatchReader, PushingReader
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import check_projection, default_schema
@@ -40,7 +40,9 @@ class RocketMQDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """Called by Spark for ``spark.read``. Raises BadOption."""
         check_projection(schema)
-        return BatchReader(read_options(self.options, streaming=False), schema, self.parallelism)
+        options = read_options(self.options, streaming=False)
+        kind = PushingReader if options.pushdown else BatchReader
+        return kind(options, schema, self.parallelism)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Called by Spark for ``spark.readStream``. Raises BadOption."""

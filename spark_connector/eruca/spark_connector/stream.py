@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,15 +30,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eruca.client import PullConsumer
-from eruca.spark_connector import cluster, link
-from eruca.spark_connector.errors import SourceError
+from eruca.client import MessageQueue, PullConsumer
+from eruca.spark_connector import cluster, link, replicas
+from eruca.spark_connector.errors import GroupReset, SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition, plan_partitions
 from eruca.spark_connector.positions import INITIAL, Positions, StreamOffset, first_end, next_end, write_positions
 from eruca.spark_connector.reading import read_partition
 
 log = logging.getLogger("eruca.spark")
+REPORTS_KEPT = 100
+"""Reports of the group's offsets by which a broker that has forgotten the newest is told from a reset."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,10 +52,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._parallelism = parallelism
         self._checked = False
         self._first: Positions | None = None
-        self._latest: Positions = {}
+        self._latest = cluster.Ends({})
         self._latest_at: float | None = None
-        self._target: Positions | None = None
-        self._reported: tuple[Positions, float] = ({}, -math.inf)
+        self._target: cluster.Ends | None = None
+        self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
+        self._confirmed: Positions = {}
+        self._reported_at = -math.inf
         self._last_batch_at: float | None = None
 
     # ------------------------------------------------------------------ what Spark asks
@@ -84,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report(since.queues)
             latest = self._target if self._target is not None else self._look()
             began = line.ask(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
-            following = next_end(since, began, latest, _most(limit))
+            following = next_end(since, began, latest.offsets, _most(limit))
             if following is None or self._waits_for_more(following, since, limit):
                 return start
             end = following
@@ -93,12 +99,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Where the queues end now, for the progress of the query."""
-        return {"queues": write_positions(self._look())}
+        return {"queues": write_positions(self._look().offsets)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
         """The plan of a batch, by its two offsets alone."""
         stop = StreamOffset.from_json(end)
-        if stop is None:
+        if stop is None or start == end:
             return []
         return plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
 
@@ -110,35 +116,40 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _plan_first(self, consumer: PullConsumer, most: int | None) -> StreamOffset:
         """The end of a query's first batch, which may be empty: it brings the start into the checkpoint."""
-        latest = self._target if self._target is not None else await cluster.latest(consumer, self._options)
+        target = self._target if self._target is not None else await cluster.latest(consumer, self._options)
+        latest = target.offsets
         if self._first is None:
             await cluster.check_filter(consumer, self._options, latest)
             self._checked = True
             self._first = await cluster.starts(consumer, self._options, latest, time.time_ns() // 1_000_000)
         return first_end(self._first, latest, most)
 
-    async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: Positions) -> Positions:
-        """Where the queues begin that are new, or that were made anew since the last batch."""
+    async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: cluster.Ends) -> Positions:
+        """Where the queues begin that are new, or that were made anew since the last batch.
+
+        A slave that is behind what was read already says nothing of that: its queues stay where they are.
+        """
         if not self._checked:
-            await cluster.check_filter(consumer, self._options, latest)
+            await cluster.check_filter(consumer, self._options, latest.offsets)
             self._checked = True
-        lost = [queue for queue, end in latest.items() if end < since.queues.get(queue, 0)]
+        behind = {queue: end for queue, end in latest.offsets.items() if end < since.queues.get(queue, 0)}
+        lost = [queue for queue in behind if queue not in latest.by_slave]
         if lost and self._options.fail_on_data_loss:
             raise SourceError(
-                f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {latest[lost[0]]}: "
+                f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {behind[lost[0]]}: "
                 "the topic was made anew, or its broker lost data. "
                 "Set failOnDataLoss=false to go on from its beginning."
             )
-        fresh = [queue for queue in latest if queue not in since.queues]
-        return await cluster.each(consumer, [*fresh, *lost], consumer.min_offset)
+        fresh = [queue for queue in latest.offsets if queue not in since.queues]
+        return await cluster.each(consumer, [*fresh, *lost], partial(replicas.min_offset, consumer))
 
-    def _look(self) -> Positions:
+    def _look(self) -> cluster.Ends:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
         now = time.monotonic()
         if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
             self._latest = link.this_process().ask(
                 self._options.access,
-                lambda consumer: cluster.latest_in_reach(consumer, self._options, self._latest),
+                lambda consumer: cluster.latest_in_reach(consumer, self._options, self._latest.offsets),
             )
             self._latest_at = time.monotonic()
         return self._latest
@@ -154,20 +165,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (time.monotonic() - self._last_batch_at) * 1000 < self._options.max_trigger_delay
 
     def _report(self, done: Positions) -> None:
-        """Tell the brokers how far the group is, for tools to see; a failure does not touch the query."""
+        """Tell the brokers how far the group is, for tools to see; a failure does not touch the query.
+
+        Raises SourceError where the group was moved and onGroupReset is "fail".
+        """
         group = self._options.commit_group
-        before, at = self._reported
         now = time.monotonic()
-        early = self._target is None and (now - at) * 1000 < self._options.commit_interval_ms
-        moved = {queue: offset for queue, offset in done.items() if before.get(queue) != offset}
-        if group is None or early or not moved:
+        if group is None or (
+            self._target is None and (now - self._reported_at) * 1000 < self._options.commit_interval_ms
+        ):
             return
+        moved = {queue: offset for queue, offset in done.items() if self._confirmed.get(queue) != offset}
+        line, access = link.this_process(), self._options.access
+        self._reported_at = now
         try:
-            link.this_process().ask(self._options.access, lambda consumer: cluster.commit(consumer, group, moved))
-            self._reported = (dict(done), now)
+            if self._options.on_group_reset == "fail" and self._confirmed:
+                known = self._confirmed
+                self._check_reset(
+                    group, line.ask(access, lambda consumer: cluster.group_offsets(consumer, group, known))
+                )
+            if moved:
+                self._reports.append(dict(done))
+                line.ask(access, lambda consumer: cluster.commit(consumer, group, moved))
+                self._confirmed = dict(done)
+        except GroupReset:
+            raise
         except SourceError as error:
-            self._reported = (before, now)
             log.warning("the offsets of group %s could not be reported: %s", group, error)
+
+    def _check_reset(self, group: str, found: Mapping[MessageQueue, int | None]) -> None:
+        # A broker that died may have forgotten the newest reports; an older one of them is no reset.
+        for queue, offset in sorted(found.items()):
+            if offset is not None and all(report.get(queue) != offset for report in self._reports):
+                raise GroupReset(
+                    f"The group {group} was set from {self._confirmed[queue]} to {offset} in {queue} while the query "
+                    "ran. To read from there, start it with a new checkpointLocation and startingOffsets=group; "
+                    "onGroupReset=ignore goes on and reports its own offsets again."
+                )
 
 
 def _most(limit: ReadLimit) -> int | None:

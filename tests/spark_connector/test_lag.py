@@ -1,0 +1,75 @@
+"""How far a query is behind, by its progress."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from eruca.client import MessageQueue
+from eruca.spark_connector import Lag, LagListener
+from tests.support.spark import Topic, read_stream
+
+READ = '{"queues": {"orders": {"b": {"0": 7, "1": 3}}}}'
+THERE = '{"queues": {"orders": {"b": {"0": 9, "1": 3, "2": 4}}}}'
+
+
+def progress(end: Any, latest: Any) -> Any:
+    source = SimpleNamespace(endOffset=end, latestOffset=latest)
+    return SimpleNamespace(progress=SimpleNamespace(id="q", name="copy", batchId=5, sources=[source]))
+
+
+def test_the_lag_is_what_is_there_and_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "eruca.spark")
+    listener = LagListener()
+
+    listener.onQueryProgress(progress(READ, THERE))
+
+    queues = {MessageQueue("orders", "b", 0): 2, MessageQueue("orders", "b", 1): 0, MessageQueue("orders", "b", 2): 4}
+    assert listener.latest["q"] == Lag("q", "copy", 5, queues) and listener.latest["q"].total == 6
+    assert "query copy is 6 messages behind after batch 5" in caplog.text
+    listener.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
+    assert listener.latest == {}
+
+
+@pytest.mark.parametrize("offsets", [(None, None), ("3", "4"), ('{"t": {"0": 1}}', '{"t": {"0": 2}}'), ("null", "[]")])
+def test_other_sources_have_no_lag(offsets: tuple[Any, Any]) -> None:
+    told: list[Lag] = []
+    LagListener(told.append).onQueryProgress(progress(*offsets))
+    assert told == []
+
+
+def test_an_error_of_the_listener_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(lag: Lag) -> None:
+        raise RuntimeError("no gauge")
+
+    LagListener(fail).onQueryProgress(progress(READ, THERE))
+    assert "the lag of query q was not told" in caplog.text and "no gauge" in caplog.text
+
+
+def test_spark_tells_it_of_a_running_query(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    topic.fill(12)
+    found: list[Lag] = []
+    last = threading.Event()
+
+    def told(lag: Lag) -> None:
+        found.append(lag)
+        if lag.total == 0:
+            last.set()
+
+    listener = LagListener(told)
+    spark.streams.addListener(listener)
+    try:
+        stream = read_stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(processingTime="0 seconds").start()
+        assert last.wait(120), found
+        query.stop()
+    finally:
+        spark.streams.removeListener(listener)
+    assert [lag.total for lag in found[:3]] == [8, 4, 0]

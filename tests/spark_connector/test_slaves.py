@@ -1,0 +1,78 @@
+"""A stream and a batch that go on at the slaves when masters die."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from eruca.client import Message, Producer
+from eruca.spark_connector import link
+from eruca.spark_connector.batch import BatchReader
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import read_options
+from eruca.spark_connector.positions import StreamOffset
+from eruca.spark_connector.schema import default_schema
+from eruca.spark_connector.stream import StreamReader
+from tests.support.pairs import MASTERS, Pairs
+
+ALL = ReadAllAvailable()
+WANTED = {b"%d" % number for number in range(40)}
+
+
+@contextmanager
+def fresh_link(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A link that knows nothing of the cluster yet."""
+    made = link.Link()
+    monkeypatch.setattr(link, "_link", made)
+    yield
+    made.close()
+
+
+async def test_masters_die_and_reading_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Pairs(tmp_path) as pairs:
+        await pairs.create_topic("Failover", 2)
+        async with Producer("p", nameserver=pairs.address) as producer:
+            for body in sorted(WANTED):
+                await producer.send(Message("Failover", body))
+        await pairs.followed()
+        given = {"nameServer": pairs.address, "subscribe": "Failover", "latestOffsetCacheMs": "0"}
+        streaming = read_options({**given, "startingOffsets": "earliest"}, streaming=True)
+
+        def bodies(reader: StreamReader | BatchReader, parts: Sequence[object]) -> list[bytes]:
+            return [body for part in parts for batch in reader.read(part) for body in batch["body"].to_pylist()]
+
+        def plan_with_masters() -> tuple[StreamReader, dict[str, object]]:
+            reader = StreamReader(streaming, default_schema(), 2)
+            return reader, reader.latestOffset(reader.initialOffset(), ALL)
+
+        def read_without_masters(reader: StreamReader, end: dict[str, object]) -> None:
+            parts = list(reader.partitions(reader.initialOffset(), end))
+            assert sorted(bodies(reader, parts)) == sorted(WANTED)
+            assert reader.latestOffset(end, ALL) is end
+
+        def begin_without_masters() -> None:
+            batch = BatchReader(read_options(given, streaming=False), default_schema(), 2)
+            assert sorted(bodies(batch, list(batch.partitions()))) == sorted(WANTED)
+            reader = StreamReader(streaming, default_schema(), 2)
+            ends = StreamOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
+            assert ends is not None
+            # What a slave does not have yet is no sign of a topic that was made anew …
+            ahead = StreamOffset({queue: offset + 5 for queue, offset in ends.queues.items()}).to_json()
+            assert reader.latestOffset(ahead, ALL) is ahead
+            # … and cannot be read before the master is back.
+            parts = list(reader.partitions(ends.to_json(), ahead))
+            with pytest.raises(SourceError, match="a slave is behind a master that is away"):
+                bodies(reader, parts)
+
+        with fresh_link(monkeypatch):
+            reader, end = await asyncio.to_thread(plan_with_masters)
+            for master in MASTERS:
+                pairs.kill(master)
+            await asyncio.to_thread(read_without_masters, reader, end)
+        with fresh_link(monkeypatch):
+            await asyncio.to_thread(begin_without_masters)
