@@ -11,8 +11,11 @@ import mmap
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
+
+from eruca.broker.store.file_system import flush_file_systems
 
 _WINDOW = 16 << 20
 _SMALL_WINDOW = 64 << 10
@@ -20,6 +23,7 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, Linux 5.14
 _PAGE = mmap.PAGESIZE
 _SIDE_BY_SIDE = 8
 _MANY = 64
+_VERY_MANY = 1000
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -168,11 +172,14 @@ class Unflushed(NamedTuple):
 def flush_files(unflushed: Unflushed) -> None:
     """Bring files and the entries of folders to the disk; made for a thread.
 
-    Many are flushed side by side: a disk's journal takes what comes together in one go.
+    Many are flushed side by side: a disk's journal takes what comes together in one go. Very many go with all that the
+    file system holds, where that is safe.
 
     Raises:
         OSError: one of them cannot be flushed.
     """
+    if len(unflushed.files) + len(unflushed.folders) >= _VERY_MANY and flush_file_systems(chain(*unflushed)):
+        return
     for paths, flush in ((list(unflushed.files), _flush_file), (list(unflushed.folders), _flush_folder)):
         if len(paths) < _MANY:
             _flush_each(paths, flush)
