@@ -147,6 +147,13 @@ class Message:
         return other
 
 
+def check_message(message: object, max_size: int) -> None:
+    """``Message.check`` of what should be a message. Raises BadMessage and BadName."""
+    if not isinstance(message, Message):
+        raise BadMessage(f"what is to be sent is of type {type(message).__name__}: make a Message(topic, body) of it")
+    message.check(max_size)
+
+
 _checked: set[str] = set()
 """Topics that were found legal."""
 

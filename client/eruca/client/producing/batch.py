@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
-from eruca.client.message import Message
+from eruca.client.message import Message, check_message
 from eruca.protocol import names
 from eruca.protocol.record import encode_batch
 
@@ -25,7 +25,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     first = messages[0]
     topic, wait_store = first.topic, first.wait_store
     for message in messages:
-        message.check(max_size)
+        check_message(message, max_size)
         if message.delay_level or message.timer:
             raise BadMessage("TimeDelayLevel in not supported for batching")
         if message.topic != topic:

@@ -15,7 +15,7 @@ from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_group, check_positive
 from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
 from eruca.client.hooks import Hook, Hooks
-from eruca.client.message import Message, ReceivedMessage
+from eruca.client.message import Message, ReceivedMessage, check_message
 from eruca.client.network import identity
 from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
@@ -181,7 +181,7 @@ class Producer(Asking):
         """
         if self._watched:
             return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
-        message.check(self.max_message_size)
+        check_message(message, self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
         body, bits = self._compress(message.body)
@@ -228,7 +228,7 @@ class Producer(Asking):
 
         Waits only where the route is not known yet, and while the broker does not read what was sent before.
         """
-        message.check(self.max_message_size)
+        check_message(message, self.max_message_size)
         session = self.session
         body, bits = self._compress(message.body)
         now = time.time()
@@ -304,7 +304,7 @@ class Producer(Asking):
         flags: int = 0,
     ) -> asyncio.Future[SendResult]:
         """Start a send that hooks may see, with ``more`` in its properties than a user may give."""
-        message.check(self.max_message_size)
+        check_message(message, self.max_message_size)
         now = time.time()
         key = identity.unique_keys().next(now)
         body, bits = self._compress(message.body)
@@ -331,10 +331,14 @@ class Producer(Asking):
         if queue is not None:
             if selector is not None:
                 raise UsageError("Give a queue or a selector, not both.")
+            if not isinstance(queue, MessageQueue):
+                raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
             if queue.topic != message.topic:
                 raise BadMessage("message's topic not equal mq's topic")
             return lambda route, avoid: queue
         if selector is not None:
+            if not callable(selector):
+                raise UsageError(f"selector is of type {type(selector).__name__}: a function is expected.")
             return lambda route, avoid: _selected(selector, route, message, arg)
         turn = self._turns.get(message.topic)
         if turn is None:
