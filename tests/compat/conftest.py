@@ -133,6 +133,13 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return found
 
 
+@pytest.fixture(params=["apache", "apache5", "eruca"])
+def each_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Each kind of cluster, and each release of Apache's."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
 def clients_of(request: pytest.FixtureRequest, name: str) -> Clients:
     if name == "python":
         python: PythonClients = request.getfixturevalue("python")

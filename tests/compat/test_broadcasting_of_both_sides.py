@@ -13,19 +13,19 @@ MakeTopic = Callable[[Cluster, Judge, int], str]
 
 
 def test_members_of_both_sides_get_everything(
-    cluster: Cluster,
+    each_cluster: Cluster,
     judge: Judge,
     python: PythonClients,
     topic: MakeTopic,
     fresh: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
-    name, group = topic(cluster, judge, 2), fresh("group")
+    name, group = topic(each_cluster, judge, 2), fresh("group")
     java = JavaClients(judge)
     with (
-        java.producer(fresh("producers"), cluster.address) as producer,
-        java.member(group, cluster.address, {name: "*"}, model="BROADCASTING") as first,
-        python.member(group, cluster.address, {name: "*"}, broadcast=True, offset_folder=tmp_path) as second,
+        java.producer(fresh("producers"), each_cluster.address) as producer,
+        java.member(group, each_cluster.address, {name: "*"}, model="BROADCASTING") as first,
+        python.member(group, each_cluster.address, {name: "*"}, broadcast=True, offset_folder=tmp_path) as second,
     ):
         assert len(first.assigned(2)) == len(second.assigned(2)) == 2
         producer.send([Letter(name, b"%d" % n) for n in range(10)])
@@ -34,7 +34,7 @@ def test_members_of_both_sides_get_everything(
     (file,) = tmp_path.rglob("offsets.json")
     assert file.parts[-2] == group
 
-    with python.member(group, cluster.address, {name: "*"}, broadcast=True, offset_folder=tmp_path) as again:
-        with java.producer(fresh("producers"), cluster.address) as producer:
+    with python.member(group, each_cluster.address, {name: "*"}, broadcast=True, offset_folder=tmp_path) as again:
+        with java.producer(fresh("producers"), each_cluster.address) as producer:
             producer.send([Letter(name, b"later")])
         assert [each.body for each in again.received(1)] == [b"later"]

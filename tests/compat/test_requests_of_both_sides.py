@@ -1,4 +1,4 @@
-"""Request-reply between Java and Python: each asks, the other answers, on Apache's broker and on Eruca's."""
+"""Request-reply between Java and Python: each asks, the other answers, on Apache's brokers and on Eruca's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MakeTopic = Callable[[Cluster, Judge, int], str]
 
 
 def test_python_asks_and_java_answers(
-    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
+    each_cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
 ) -> None:
-    name, replier = topic(cluster, judge, 2), fresh("replier")
+    name, replier = topic(each_cluster, judge, 2), fresh("replier")
     judge.call(
-        "replier", name=replier, group=fresh("repliers"), namesrv=cluster.address, topics={name: "*"}, repeat=2000
+        "replier", name=replier, group=fresh("repliers"), namesrv=each_cluster.address, topics={name: "*"}, repeat=2000
     )
-    producer = Producer(fresh("askers"), nameserver=cluster.address)
+    producer = Producer(fresh("askers"), nameserver=each_cluster.address)
     python.run(producer.start())
     try:
         answer = python.run(producer.request(Message(name, b"question"), timeout=30))
@@ -32,18 +32,18 @@ def test_python_asks_and_java_answers(
 
 
 def test_java_asks_and_python_answers(
-    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
+    each_cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
 ) -> None:
-    name, asker = topic(cluster, judge, 2), fresh("asker")
-    producer = Producer(fresh("answers"), nameserver=cluster.address)
+    name, asker = topic(each_cluster, judge, 2), fresh("asker")
+    producer = Producer(fresh("answers"), nameserver=each_cluster.address)
 
     async def listener(message: ReceivedMessage) -> None:
         await producer.reply(message, b"re: " + message.body, timeout=15)
 
-    consumer = PushConsumer(fresh("repliers"), listener, nameserver=cluster.address, start_from="first")
+    consumer = PushConsumer(fresh("repliers"), listener, nameserver=each_cluster.address, start_from="first")
     python.run(producer.start())
     python.run(consumer.subscribe(name).start())
-    judge.call("producer", name=asker, group=fresh("askers"), namesrv=cluster.address)
+    judge.call("producer", name=asker, group=fresh("askers"), namesrv=each_cluster.address)
     try:
         question = {"topic": name, "body": base64.b64encode(b"question").decode()}
         answer = judge.call("request", name=asker, message=question, timeoutMs=30_000)

@@ -29,8 +29,16 @@ SMALL_STORE = {
 class ApacheNameServer:
     """A name server of that release; `address` is ip:port."""
 
-    def __init__(self, release: str, home: Path, *, heap: tuple[str, ...] = _HEAP, options: Sequence[str] = ()) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        release: str,
+        home: Path,
+        *,
+        port: int | None = None,
+        heap: tuple[str, ...] = _HEAP,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.port = free_port() if port is None else port
         self.address = f"127.0.0.1:{self.port}"
         home.mkdir(parents=True, exist_ok=True)
         conf = _prepare(home, "namesrv", {"listenPort": str(self.port)})
@@ -56,7 +64,7 @@ class ApacheBroker:
         options: Sequence[str] = (),
     ) -> None:
         self.port = free_broker_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{(properties or {}).get('brokerIP1', '127.0.0.1')}:{self.port}"
         self.store = home / "store"
         home.mkdir(parents=True, exist_ok=True)
         conf = _prepare(
@@ -138,12 +146,12 @@ def _java(release: str, home: Path, heap: tuple[str, ...], role: str) -> list[st
     main = {"namesrv": "namesrv.NamesrvStartup", "broker": "broker.BrokerStartup"}[role]
     return [
         "java",
-        *heap,
         *opened_modules(),
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
         f"-Drmq.logback.configurationFile={home}/conf/rmq.{role}.logback.xml",
         "-Djava.net.preferIPv4Stack=true",
+        *heap,
         "-cp",
         f"{jars(release)}/*",
         f"org.apache.rocketmq.{main}",
