@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from eruca.client import Message, MessageQueue, PullConsumer, PushConsumer, ReceivedMessage, Record, SendResult
+from eruca.client import Later, Message, MessageQueue, PullConsumer, PushConsumer, ReceivedMessage, Record, SendResult
 from eruca.client import Producer as ErucaProducer
 from eruca.protocol.record import host_text
 from tests.support.java import Judge
@@ -162,9 +162,9 @@ class JavaClients:
         return f"{kind}-{next(_made)}"
 
     @contextlib.contextmanager
-    def producer(self, group: str, name_server: str) -> Iterator[JavaProducer]:
+    def producer(self, group: str, name_server: str, **options: Any) -> Iterator[JavaProducer]:
         name = self._name("producer")
-        self.judge.call("producer", name=name, group=group, namesrv=name_server)
+        self.judge.call("producer", name=name, group=group, namesrv=name_server, **options)
         try:
             yield JavaProducer(self.judge, name)
         finally:
@@ -336,8 +336,8 @@ class PythonClients:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout)
 
     @contextlib.contextmanager
-    def producer(self, group: str, name_server: str) -> Iterator[PythonProducer]:
-        producer = ErucaProducer(group, nameserver=name_server)
+    def producer(self, group: str, name_server: str, **options: Any) -> Iterator[PythonProducer]:
+        producer = ErucaProducer(group, nameserver=name_server, **options)
         self.run(producer.start())
         try:
             yield PythonProducer(self, producer)
@@ -404,14 +404,17 @@ class PythonMember:
     consumer: PushConsumer
 
     def __init__(self, clients: PythonClients) -> None:
+        self.answers: dict[bytes, Later] = {}
+        """What its listener returns for messages with such a body."""
         self._clients = clients
         self._inbox: list[Seen] = []
         self._arrived = threading.Condition()
 
-    async def take(self, message: ReceivedMessage) -> None:
+    async def take(self, message: ReceivedMessage) -> Later | None:
         with self._arrived:
             self._inbox.append(_seen(message.record, message.body, message.topic))
             self._arrived.notify_all()
+        return self.answers.get(message.body)
 
     def received(self, at_least: int, timeout: float = PATIENCE) -> list[Seen]:
         with self._arrived:

@@ -31,6 +31,9 @@ final class Producing {
         DefaultMQProducer producer =
             new DefaultMQProducer(request.get("group").getAsString(), traces != null, traces);
         producer.setNamesrvAddr(request.get("namesrv").getAsString());
+        if (request.has("namespace")) {
+            producer.setNamespace(request.get("namespace").getAsString());
+        }
         producer.setClientIP("127.0.0.1");
         producer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         producer.setVipChannelEnabled(Named.flag(request, "vip", false));

@@ -52,6 +52,9 @@ final class Pushing {
         DefaultMQPushConsumer consumer =
             new DefaultMQPushConsumer(request.get("group").getAsString(), traces != null, traces);
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
+        if (request.has("namespace")) {
+            consumer.setNamespace(request.get("namespace").getAsString());
+        }
         consumer.setClientIP("127.0.0.1");
         consumer.setInstanceName(Named.text(request, "instance", request.get("name").getAsString()));
         consumer.setVipChannelEnabled(Named.flag(request, "vip", false));
