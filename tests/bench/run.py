@@ -1,6 +1,6 @@
 """Apache RocketMQ 4.9.7 and Eruca side by side on this machine: `python -m tests.bench.run`.
 
-    --short          one second a run and three runs a row (about four minutes)
+    --short          one second a run and three runs a row (about five minutes)
     --runs N         runs a row; default 5, short 3
     --only ROW,...   these rows only, and nothing kept in the docs
 
@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.bench import report
+from tests.bench import client, report
 from tests.bench.rows import ALL, BACKLOG, LATENCY, Bench, Cluster, Measured, Row
 from tests.bench.systems import RELEASE, SYSTEMS, System
 from tests.support.java import Judge, missing_tool
@@ -31,6 +31,7 @@ class Run:
 
     def __init__(self, home: Path, judge: Judge, *, runs: int, ms: int, backlog: int) -> None:
         self._home = home
+        self._judge = judge
         self.bench = Bench(judge)
         self._runs = runs
         self._ms = ms
@@ -65,6 +66,14 @@ class Run:
                     measured[row][system].append(one)
             say(row.title, *(f"{s.title} {report.spread([m.cpu_us for m in measured[row][s]])} us" for s in SYSTEMS))
         return measured
+
+    def clients(self) -> str:
+        """The tables of both clients, at a broker of Eruca."""
+        home = self._home / "clients"
+        home.mkdir()
+        return client.side_by_side(
+            self._judge, home, runs=self._runs, seconds=self._ms / 1000, backlog=min(self._backlog, 200_000)
+        )
 
     def repeated(self, what: str, measure: Callable[[System, Path], float]) -> Figures:
         """A figure of each system, so many times, in turn."""
@@ -129,6 +138,7 @@ def everything(run: Run, rows: list[Row]) -> str:
             report.load_tables(measured, LATENCY.name),
             report.table("Memory", memories, "MiB", 0),
             report.table("Waiting for it", [("broker start to first send", starts), *commands], "seconds", 2),
+            run.clients(),
         ]
     )
 
