@@ -32,6 +32,8 @@ LEFT_OUT: Final = sorted(
     | {names.CHECK_IMMUNITY_TIME_IN_SECONDS, SPARK_ID}
 )
 """Names that the properties column does not set: RocketMQ's own, and the id of a row."""
+_TO_GROUP: Final = [name for name in LEFT_OUT if name != names.RETRY_TOPIC]
+"""The same for a topic of retries: there RETRY_TOPIC says of which topic the message is for the group."""
 _DELAYS: Final = dict(zip(DELAYS, (names.DELAY, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS), strict=True))
 _HEAD: Final = np.dtype([("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body", ">i4")])
 _BINARY: Final = pa.binary()
@@ -70,6 +72,7 @@ class Encoder:
         self._choose = choose
         self._ids = RowIds(origin)
         self._keys = UniqueKeys()
+        self._to_group = names.is_retry_topic(options.topic or "")
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Parcel | Letter]:
         """The messages of the rows, in their order for each queue. Raises SinkError."""
@@ -93,7 +96,7 @@ class Encoder:
     # ------------------------------------------------------------------ where to
 
     def _alone(self, columns: dict[str, pa.Array], count: int) -> np.ndarray[Any, Any]:
-        if self._options.transactional:
+        if self._options.transactional or self._to_group:  # brokers take no batch for a topic of retries
             return np.ones(count, dtype=bool)
         delays = [_numbers(columns[name], count) > 0 for name in DELAYS if name in columns]
         return delays[0] if delays else np.zeros(count, dtype=bool)
@@ -142,7 +145,7 @@ class Encoder:
                 wanted = pc.if_else(pc.greater(columns[column], 0), columns[column], None)
                 texts = _joined(texts, _named(name, wanted.cast(pa.string())))
         if "properties" in columns:
-            texts = _joined(texts, _maps(columns["properties"]))
+            texts = _joined(texts, _maps(columns["properties"], _TO_GROUP if self._to_group else LEFT_OUT))
         longest = pc.max(pc.binary_length(texts)).as_py() or 0
         if longest + 250 > PROPERTIES_MAX_LENGTH:
             raise SinkError(
@@ -210,13 +213,13 @@ def _bodies(column: pa.Array) -> pa.Array:
     return bodies
 
 
-def _maps(column: pa.Array) -> pa.Array:
-    """All pairs of each map as they travel; RocketMQ's own names are left out."""
+def _maps(column: pa.Array, left_out: list[str]) -> pa.Array:
+    """All pairs of each map as they travel, without those names."""
     column = pc.if_else(pc.is_valid(column), column, pa.scalar([], column.type)) if column.null_count else column
     offsets = column.offsets.to_numpy(zero_copy_only=False)
     found = column.keys.slice(offsets[0], offsets[-1] - offsets[0])
     values = column.items.slice(offsets[0], offsets[-1] - offsets[0])
-    kept = pc.invert(pc.is_in(found, pa.array(LEFT_OUT)))
+    kept = pc.invert(pc.is_in(found, pa.array(left_out)))
     before = np.concatenate(([0], np.cumsum(kept.to_numpy(zero_copy_only=False)))).astype(np.int32)
     found, values = found.filter(kept), values.filter(kept)
     for part in (found, values):

@@ -24,6 +24,7 @@ from eruca.spark_connector.encoding import Encoder, Letter, Parcel
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.halves import Ending, Half
 from eruca.spark_connector.markers import Marker, Markers
+from eruca.spark_connector.pacing import paced
 from eruca.spark_connector.row_ids import Origin
 from eruca.spark_connector.sending import LETTERS_AT_ONCE, Outbox, Post
 from eruca.spark_connector.sink_options import SinkOptions
@@ -48,6 +49,8 @@ class Receipt(WriterCommitMessage):
 def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> Receipt:
     """What a task does with its rows. Raises SinkError."""
     task = _Task(options, origin)
+    if options.max_rows_per_second is not None:
+        batches = paced(batches, options.max_rows_per_second)
     if options.transactional:
         return task.write_halves(batches)
     task.write(batches)
@@ -83,6 +86,9 @@ class _Task:
                 if len(letters) == LETTERS_AT_ONCE:
                     outbox.put(_with(self._post.send_letters, letters))
                     letters = []
+            if self._options.max_rows_per_second is not None:  # the next rows may be long in coming
+                outbox.put(_with(self._post.send_letters, letters))
+                letters = []
         outbox.put(_with(self._post.send_letters, letters))
         outbox.finish()
 

@@ -59,6 +59,7 @@ class SinkOptions(access.Access):
     send_timeout_ms: int = 5000
     retry_timeout_ms: int = 30_000
     require_send_ok: bool = True
+    max_rows_per_second: float | None = None
 
     @property
     def transactional(self) -> bool:
@@ -151,6 +152,16 @@ def _size(given: str) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError("a number above 0 is expected")
+    return value
+
+
 SINK_READERS: Final[Readers] = {
     **access.READERS,
     "topic": ("topic", _topic),
@@ -165,5 +176,6 @@ SINK_READERS: Final[Readers] = {
     "sendTimeoutMs": ("send_timeout_ms", number),
     "retryTimeoutMs": ("retry_timeout_ms", milliseconds),
     "requireSendOk": ("require_send_ok", flag),
+    "maxRowsPerSecond": ("max_rows_per_second", _rate),
 }
 """Every option by its public name: the field it fills, and what reads its text."""
