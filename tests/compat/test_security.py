@@ -35,6 +35,7 @@ from eruca.protocol.api import GET_MAX_OFFSET
 from eruca.protocol.headers.offsets import QueueOf
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.certificates import PASSWORD, Certificates
+from tests.support.spark import spark_session
 
 USER = Credentials("ordinary-user", "its-secret-key")
 READER = Credentials("reading-user", "reading-secret")
@@ -226,6 +227,38 @@ async def test_a_server_without_tls(guarded: Guarded, tmp_path: Path) -> None:
                 await puller.session.cluster()
     finally:
         plain.process.kill()
+
+
+# ---------------------------------------------------------------------- Spark
+
+
+@pytest.mark.parametrize("guarded", ["4.9.7"], indirect=True)
+def test_spark_with_an_account(guarded: Guarded, tmp_path: Path) -> None:
+    """The driver and the tasks sign and encrypt what they ask; without an account, or with a wrong one, nothing is read."""
+    own = guarded.certificates.client
+    reached = {
+        "nameServer": guarded.nameserver.address,
+        "tls": "true",
+        "tlsCaFile": str(guarded.certificates.ca_file),
+        "tlsCertificateFile": str(own.certificate),
+        "tlsKeyFile": str(own.encrypted_key),
+        "tlsKeyPassword": PASSWORD,
+    }
+    account = {**reached, "accessKey": USER.access_key, "secretKey": USER.secret_key}
+    wrong = {**account, "secretKey": "a-wrong-secret"}
+    with spark_session(tmp_path) as spark:
+        rows = spark.range(500, numPartitions=2).selectExpr("CAST(id AS STRING) AS body", "id AS shardingKey")
+
+        def bodies(options: dict[str, str], topic: str) -> list[str]:
+            frame = spark.read.format("rocketmq").options(**options, subscribe=topic).load()
+            return sorted(row.body for row in frame.selectExpr("CAST(body AS STRING) AS body").collect())
+
+        rows.write.format("rocketmq").options(**account, topic="BySpark").mode("append").save()
+        assert bodies(account, "BySpark") == sorted(str(number) for number in range(500))
+        for options in (wrong, reached):
+            with pytest.raises(Exception, match=r"Check signature failed|No accessKey is configured") as refused:
+                bodies(options, "BySpark")
+            assert "a-wrong-secret" not in str(refused.value)
 
 
 # ---------------------------------------------------------------------- mqadmin
