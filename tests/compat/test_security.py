@@ -234,7 +234,7 @@ async def test_a_server_without_tls(guarded: Guarded, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("guarded", ["4.9.7"], indirect=True)
 def test_spark_with_an_account(guarded: Guarded, tmp_path: Path) -> None:
-    """The driver and the tasks sign and encrypt what they ask; without an account, or with a wrong one, nothing is read."""
+    """Driver and tasks sign and encrypt what they ask; without an account, or with a wrong one, nothing is read."""
     own = guarded.certificates.client
     reached = {
         "nameServer": guarded.nameserver.address,
