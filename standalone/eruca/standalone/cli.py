@@ -1,4 +1,4 @@
-"""The command ``eruca``: a cluster in one process, the offline check of a store, and the demonstration."""
+"""The command ``eruca``: a cluster in one process, the offline check of a store, pipelines, and the demonstration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from pathlib import Path
 import click
 
 
-@click.group()
+class Commands(click.Group):
+    """The commands, of which ``pipeline`` is loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted([*super().list_commands(ctx), "pipeline"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name != "pipeline":
+            return super().get_command(ctx, cmd_name)
+        from eruca.standalone.pipeline.commands import pipeline
+
+        return pipeline
+
+
+@click.group(cls=Commands)
 def main() -> None:
     """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
 
