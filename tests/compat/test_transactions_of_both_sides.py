@@ -17,12 +17,17 @@ from tests.support.java import Judge
 MakeTopic = Callable[[Cluster, Judge, int], str]
 
 
-@pytest.fixture(scope="module", params=["apache", "eruca"])
+@pytest.fixture(scope="module", params=["4.9.7", "5.3.3", "eruca"])
 def asking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Each kind of cluster, asking soon."""
     home = tmp_path_factory.mktemp(f"both-{request.param}")
-    with ApacheCluster("4.9.7", home, SOON) if request.param == "apache" else ErucaCluster(home, SOON) as cluster:
-        yield cluster
+    if request.param == "eruca":
+        with ErucaCluster(home, SOON) as eruca:
+            yield eruca
+    else:
+        apache = ApacheCluster(request.param, home, SOON)
+        yield apache
+        apache.discard()
 
 
 async def send_all(producer: TransactionProducer, messages: list[tuple[Message, TransactionState]]) -> list[str]:
@@ -70,9 +75,10 @@ def test_each_answers_for_the_other(
             python.run(producer.stop())
         with dealer(judge, group, asking.address, name) as java:
             rest = member.received(2)
-            (question, *_) = java.asked(1)
+            questions = java.asked(1)
 
     assert [each.body for each in first] == [b"Java's"]
     assert asked == {sent["msgId"]: b"Java's"}
     assert sorted(each.body for each in rest) == [b"Python's", b"of Python"]
-    assert question.body == b"Python's"
+    # 5.x notes a decision some seconds later, and may ask again about what was decided.
+    assert {each.body for each in questions} - {b"Java's"} == {b"Python's"}
