@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,19 @@ SOURCE_ROOTS = ("protocol", "remoting", "client", "spark_connector")
 
 
 @contextmanager
-def spark_session(folder: Path, *, java_options: str = QUICK_START) -> Iterator[SparkSession]:
-    """A session on two threads of this machine that knows the format; Spark's own files go to `folder`."""
+def spark_session(
+    folder: Path,
+    *,
+    java_options: str = QUICK_START,
+    master: str = "local[2]",
+    config: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """A session that knows the format, on two threads of this machine; Spark's own files go to `folder`."""
     java.prepare()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / root) for root in SOURCE_ROOTS)
-    session = (
-        SparkSession.builder.master("local[2]")
+    builder = (
+        SparkSession.builder.master(master)
         .appName("eruca-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
@@ -54,8 +60,10 @@ def spark_session(folder: Path, *, java_options: str = QUICK_START) -> Iterator[
         .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
     )
+    for name, value in (config or {}).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     register(session)
     try:

@@ -44,17 +44,18 @@ class DyingWriter(StreamWriter):
         super().commit(messages, batchId)
 
 
-def kill_session() -> None:
-    """SIGKILL to all processes of this one's session, to itself last."""
-    mine = os.getsid(0)
+def kill_session(session: int | None = None) -> None:
+    """SIGKILL to all processes of a session; by default of this one's, to this process last."""
+    chosen = os.getsid(0) if session is None else session
     for process in Path("/proc").iterdir():
         if process.name.isdecimal() and int(process.name) != os.getpid():
             try:
-                if os.getsid(int(process.name)) == mine:
+                if os.getsid(int(process.name)) == chosen:
                     os.kill(int(process.name), signal.SIGKILL)
             except ProcessLookupError:
                 continue
-    os.kill(os.getpid(), signal.SIGKILL)
+    if session is None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(name_server: str, source: str, target: str, markers: str, folder: str, dies_at: str) -> None:
