@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -74,7 +75,19 @@ def register(spark: SparkSession) -> None:
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
+    archive = _own_archive()
+    if archive is not None:
+        given = context.environment.get("PYTHONPATH")
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, given)))
     spark.dataSource.register(_with_parallelism(context.defaultParallelism))
+
+
+def _own_archive() -> str | None:
+    """The zip of ``spark-submit --py-files`` that this module came from.
+
+    Spark brings it to its workers by itself, but not to the processes beside the driver in which streams are planned.
+    """
+    return next((str(folder) for folder in Path(__file__).parents if folder.suffix == ".zip"), None)
 
 
 def _with_parallelism(tasks: int) -> type[RocketMQDataSource]:

@@ -1,9 +1,33 @@
-"""Pipelines over a cluster's messages, as functions and as the command ``eruca pipeline``: so far the audit.
+"""Pipelines with Spark, as functions and as the command ``eruca pipeline``: archive, replay, rollup, triage, audit.
 
-Each function takes keyword arguments with the meanings of the command's options, and returns a summary.
+Each function takes a session, keyword arguments with the meanings of the command's options, and returns a summary.
 The page of the documentation is docs/pipelines.md.
 """
 
+from eruca.spark_connector.pipelines.archiving import ArchiveSummary, archive, read_archive
 from eruca.spark_connector.pipelines.auditing import AuditSummary, GroupAudit, QueueAudit, audit
+from eruca.spark_connector.pipelines.replaying import ReplaySummary, replay
+from eruca.spark_connector.pipelines.rolling import RollupSummary, WindowCounts, rollup
+from eruca.spark_connector.pipelines.session import open_session
+from eruca.spark_connector.pipelines.telling import Progress
+from eruca.spark_connector.pipelines.triaging import Cause, TriageSummary, triage
 
-__all__ = ["AuditSummary", "GroupAudit", "QueueAudit", "audit"]
+__all__ = [
+    "ArchiveSummary",
+    "AuditSummary",
+    "Cause",
+    "GroupAudit",
+    "Progress",
+    "QueueAudit",
+    "ReplaySummary",
+    "RollupSummary",
+    "TriageSummary",
+    "WindowCounts",
+    "archive",
+    "audit",
+    "open_session",
+    "read_archive",
+    "replay",
+    "rollup",
+    "triage",
+]

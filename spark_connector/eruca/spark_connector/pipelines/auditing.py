@@ -1,19 +1,29 @@
 """What producers have stored against what groups have consumed: who is behind, by how much, and what never came.
 
-Owns the comparison by offsets, queue by queue; no message is read. A group's offset is what its members have committed:
-some seconds old while they work. What is behind an offset counts as consumed, also a message that was sent back (it
-waits among the retries) or given up (it is a dead letter).
+Owns the comparison by offsets, queue by queue, and the look at the messages that a group has not consumed yet. A
+group's offset is what its members have committed: some seconds old while they work. What is behind an offset counts
+as consumed, also a message that was sent back (it waits among the retries) or given up (it is a dead letter).
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from eruca.client import MessageQueue
 from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.telling import Progress, Tell, tell_nobody
+from eruca.spark_connector.positions import write_positions
+from eruca.spark_connector.values import duration
+
+COLUMNS = "topic string, tags string, storeTimestamp timestamp"
 
 
 @dataclass(frozen=True)
@@ -39,13 +49,16 @@ class QueueAudit:
 
 @dataclass(kw_only=True)
 class GroupAudit:
-    """A group on a topic; ``retrying`` and ``dead`` are the group's messages that were sent back, and given up."""
+    """A group on a topic. ``oldest_waiting`` is a store time in ms; ``windows`` counts what waits, by store time."""
 
     topic: str
     group: str
     queues: list[QueueAudit]
     retrying: int = 0
     dead: int = 0
+    oldest_waiting: int | None = None
+    tags: Counter[str] = field(default_factory=Counter)
+    windows: dict[int, int] = field(default_factory=dict)
 
     @property
     def stored(self) -> int:
@@ -95,22 +108,29 @@ class AuditSummary:
 
 
 def audit(
+    spark: SparkSession | None,
     *,
     name_server: str,
     topics: Sequence[str],
     groups: Sequence[str],
+    window: str = "1m",
     access: Mapping[str, str] | None = None,
+    tell: Tell = tell_nobody,
 ) -> AuditSummary:
     """Compare what is stored in topics with what groups have consumed.
 
-    Each group is held against each topic; ``access`` has accessKey, secretKey, tls, namespace, … as for the source.
-    Raises BadOption, SourceError.
+    Each group is held against each topic. Without a session only offsets are compared; with one, the messages that wait
+    are read, and counted by tag and by ``window`` of their store time. Raises BadOption, SourceError.
     """
     if not topics or not groups:
         raise BadOption("Say what is held against what: one topic and one group at least.")
+    try:
+        length = duration(window)
+    except ValueError as error:
+        raise BadOption(f'The window "{window}" cannot be read: {error}.') from None
     endpoint = Endpoint(name_server, access)
     found = []
-    for topic in topics:
+    for place, topic in enumerate(topics):
         queues = endpoint.existing_queues(topic)
         # Offsets of groups first: what arrives meanwhile is behind, and no group is ahead of an end.
         offsets = {group: endpoint.group_offsets(queues, group) for group in groups}
@@ -119,7 +139,10 @@ def audit(
             lines = [QueueAudit(each, group, oldest[each], ends[each], offsets[group][each]) for each in queues]
             pair = GroupAudit(topic=topic, group=group, queues=lines)
             pair.retrying, pair.dead = _retrying(endpoint, group), _dead(endpoint, group)
+            if spark is not None and pair.behind:
+                _look(spark, endpoint, pair, max(1, length))
             found.append(pair)
+        tell(Progress("topics compared", place + 1, len(topics)))
     return AuditSummary(groups=found)
 
 
@@ -133,3 +156,24 @@ def _dead(endpoint: Endpoint, group: str) -> int:
     queues = endpoint.queues(names.dead_letter_topic(group))
     ends, oldest = endpoint.ends(queues), endpoint.beginnings(queues)
     return sum(ends[each] - oldest[each] for each in queues)
+
+
+def _look(spark: SparkSession, endpoint: Endpoint, pair: GroupAudit, length: int) -> None:
+    """Read what waits, between the offsets that were compared."""
+    starts = {each.queue: max(each.oldest, min(each.end, each.consumed or 0)) for each in pair.queues}
+    ends = {each.queue: max(each.end, starts[each.queue]) for each in pair.queues}
+    waiting = endpoint.read(
+        spark,
+        COLUMNS,
+        subscribe=pair.topic,
+        startingOffsets=json.dumps(write_positions(starts)),
+        endingOffsets=json.dumps(write_positions(ends)),
+    )
+    start = F.expr(f"unix_millis(storeTimestamp) DIV {length} * {length}").alias("start")
+    counts = waiting.groupBy(start, F.coalesce("tags", F.lit("-")).alias("tag")).agg(
+        F.count("*").alias("count"), F.min(F.unix_millis("storeTimestamp")).alias("oldest")
+    )
+    for row in sorted(counts.collect()):
+        pair.windows[row["start"]] = pair.windows.get(row["start"], 0) + row["count"]
+        pair.tags[row["tag"]] += row["count"]
+        pair.oldest_waiting = min(row["oldest"], pair.oldest_waiting or row["oldest"])

@@ -1,29 +1,63 @@
 """The cluster that a pipeline works with: its address, the options of the connection, and questions to it.
 
-Owns how ``name_server`` and ``access`` (accessKey, secretKey, tls, namespace, … as in docs/spark.md) become a
-connection, and what pipelines ask brokers: queues, their bounds, and the offsets of groups.
+Owns how ``name_server`` and ``access`` (accessKey, secretKey, tls, namespace, … as in docs/spark.md) become options of
+Spark's readers and writers, and what pipelines ask brokers themselves: queues, their ends, and making a topic.
 Offsets are by queue. Errors are BadOption and SourceError, one sentence each.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import TopicNotFound
+from eruca.protocol import api
+from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector import access as connection
 from eruca.spark_connector import cluster, link
 from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.positions import write_positions
 from eruca.spark_connector.values import read_values
+
+READ_WRITE = 6
+"""The permissions of a new topic."""
 
 
 class Endpoint:
     """A cluster, by its nameservers and the options of the connection. Raises BadOption."""
 
     def __init__(self, name_server: str, access: Mapping[str, str] | None = None) -> None:
-        values = read_values({"nameServer": name_server, **(access or {})}, connection.READERS, "pipeline")
+        self.options = {"nameServer": name_server, **(access or {})}
+        values = read_values(self.options, connection.READERS, "pipeline")
         connection.check_access(values)
         self._access = connection.Access(**values)
+
+    def read(self, spark: SparkSession, schema: str, **options: Any) -> DataFrame:
+        """A batch of the source with these columns."""
+        reader = spark.read.format("rocketmq").options(**self.options, **options)
+        return reader.schema(schema).load()
+
+    def read_interval(
+        self, spark: SparkSession, schema: str, topics: Sequence[str], first: int, last: int | None
+    ) -> DataFrame:
+        """What was stored in topics in [first, last) (ms), or up to now: the same however often it is computed."""
+        options: dict[str, Any] = {"subscribe": ",".join(topics), "startingTimestamp": first}
+        if last is not None:
+            options["endingTimestamp"] = last
+        else:
+            queues = [queue for topic in topics for queue in self.existing_queues(topic)]
+            options["endingOffsets"] = json.dumps(write_positions(self.ends(queues)))
+        return self.read(spark, schema, **options)
+
+    def write(self, frame: DataFrame, topic: str | None, **options: Any) -> None:
+        """Send the rows to a topic, or to those of their column topic, and wait until all are stored."""
+        given = {**self.options, **options, **({"topic": topic} if topic else {})}
+        writer: DataFrameWriter = frame.write.format("rocketmq").options(**given)
+        writer.mode("append").save()
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues, in order; none where there is no such topic."""
@@ -61,3 +95,19 @@ class Endpoint:
             self._access,
             lambda consumer: cluster.each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group)),
         )
+
+    def ensure_topic(self, topic: str, like: Sequence[MessageQueue]) -> list[MessageQueue]:
+        """The queues of a topic, which is made on the brokers of ``like``, as large there, if it is not there."""
+        queues = self.queues(topic)
+        if queues:
+            return queues
+
+        async def create(consumer: PullConsumer) -> None:
+            for broker in sorted({each.broker_name for each in like}):
+                mine = [each for each in like if each.broker_name == broker]
+                ask = CreateTopic(topic=topic, read_queue_nums=len(mine), write_queue_nums=len(mine), perm=READ_WRITE)
+                address = await consumer.session.master(broker, mine[0].topic)
+                await consumer.session.call(address, api.UPDATE_AND_CREATE_TOPIC, ask)
+
+        link.this_process().ask(self._access, create)
+        return self.existing_queues(topic)

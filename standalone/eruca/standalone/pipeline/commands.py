@@ -1,45 +1,126 @@
-"""The group ``eruca pipeline``: each command asks for its options, runs a pipeline, and says what it found."""
+"""The group ``eruca pipeline``: each command asks for its options, runs a pipeline, and says what it did."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
-from eruca.standalone.pipeline.pictures import bars
-from eruca.standalone.pipeline.running import FOUND, Run, common
+from eruca.standalone.pipeline.findings import audit, rollup, triage
+from eruca.standalone.pipeline.running import Run, common, session, stop_by_signal, telling
 
 
 @click.group()
 def pipeline() -> None:
-    """What one wants to know of, and do with, many messages at once (docs/pipelines.md)."""
+    """Archive, replay, roll up, triage and audit messages with Spark (docs/pipelines.md)."""
 
 
 @pipeline.command()
 @common
-@click.option("--topic", "topics", multiple=True, required=True, help="A topic. Repeatable.")
-@click.option("--group", "groups", multiple=True, required=True, help="A group that consumes them. Repeatable.")
-@click.option("--max-behind", default=0, show_default=True, help="Messages that a group may be behind.")
-@click.option("--max-dead", type=int, help="Dead letters that a group may have. [any]")
-def audit(run: Run, max_behind: int, max_dead: int | None, **options: Any) -> int | None:
-    """Hold what producers stored against what groups consumed; exits with 3 when a group is behind."""
-    from eruca.spark_connector.pipelines import audit as work
+@click.option("--topic", "topics", multiple=True, help="A topic to archive. Repeatable.")
+@click.option("--pattern", help="Instead of --topic: a regular expression for the whole names of topics.")
+@click.option("--to", required=True, metavar="FOLDER", help="The archive: a folder, or a URL that Spark can write to.")
+@click.option("--since", "start", help="The first run begins with messages from then on (ms, ISO 8601, or 2h ago: 2h).")
+@click.option("--rows-per-file", default=1_000_000, show_default=True, help="Rows of a Parquet file at most.")
+@click.option("--rows-per-batch", type=int, help="Messages of a batch at most. [as --rows-per-file]")
+@click.option("--checkpoint", metavar="FOLDER", help="Where the archive remembers how far it is. [FOLDER/_checkpoint]")
+@click.option("--group", help="A consumer group whose offsets show how far the archive is (mqadmin consumerProgress).")
+@click.option("--until-stopped", is_flag=True, help="Go on until Ctrl-C or SIGTERM.")
+@click.option("--interval", default="10 seconds", show_default=True, help="With --until-stopped: from batch to batch.")
+@click.option("--skip-lost", is_flag=True, help="Go on where the broker has deleted what is not archived yet.")
+def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> None:
+    """Add what is new in topics to Parquet files by topic and day; run again, it goes on where it was."""
+    from eruca.spark_connector.pipelines import archive as work
+    from eruca.spark_connector.pipelines.telling import spell_bytes
+    from eruca.standalone.pipeline.pictures import bars
 
-    done = work(name_server=run.name_server, access=run.access, **options)
-    table = Table("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead")
-    for each in done.groups:
-        counts = (each.stored, each.consumed, each.behind, each.lost, each.retrying, each.dead)
-        table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts))
-    run.console.print(table)
-    for each in done.groups:
-        if each.behind:
-            run.say(f"What {each.group} has not consumed of {each.topic}, by queue:")
-            waiting = {f"{line.queue.broker_name}:{line.queue.queue_id}": line.behind for line in each.queues}
-            run.say(bars({queue: count for queue, count in waiting.items() if count}))
-    faults = done.faults(behind=max_behind, dead=max_dead)
-    for sentence in faults:
-        run.say(sentence)
-    if not faults:
-        run.say("Every group has consumed what it should.")
-    return FOUND if faults else None
+    with session(run) as spark, stop_by_signal() if until_stopped else nullcontext() as stop, telling(run) as tell:
+        done = work(
+            spark,
+            name_server=run.name_server,
+            access=run.access,
+            until_stopped=stop,
+            fail_on_data_loss=not skip_lost,
+            tell=tell,
+            **options,
+        )
+    if not done.messages:
+        run.say(f"Nothing is new: {done.to} has all that there is.")
+        return
+    run.say(
+        f"{done.messages:,} messages of {_count(done.topics, 'topic')} were added to {done.to} "
+        f"in {done.seconds:.1f} s: {_count(done.files, 'file')}, {spell_bytes(done.size)}."
+    )
+    run.say(bars(done.topics))
+    if len(done.days) > 1:
+        run.say(bars(dict(sorted(done.days.items()))))
+
+
+@pipeline.command()
+@common
+@click.option("--topic", required=True, help="The topic whose messages are sent again.")
+@click.option("--to", help="The topic that gets them; made if it is not there.")
+@click.option("--group", help="Instead of --to: the one group whose consumers get them; nobody else does.")
+@click.option("--archive", metavar="FOLDER", help="Read them from an archive instead of the topic.")
+@click.option("--since", "start", help="Messages stored from then on (ms, ISO 8601, or 2h ago: 2h). [the beginning]")
+@click.option("--until", "end", help="And before then. [now]")
+@click.option("--tag", "tags", multiple=True, help="Only messages with this tag. Repeatable.")
+@click.option("--key", "keys", multiple=True, help="Only messages with this key. Repeatable.")
+@click.option("--rate", type=float, help="Messages a second at most. [as fast as it goes]")
+@click.option(
+    "--order",
+    type=click.Choice(["queue", "key"]),
+    default="queue",
+    show_default=True,
+    help="Whose order is kept: that of each queue, or that of messages with one sharding key.",
+)
+@click.option("--replay-id", help="A name for this replay; the same again makes repeats that can be known. [made up]")
+@click.option("--target-name-server", metavar="HOST:PORT", help="Another cluster to send to.")
+@click.option("--rehearse", is_flag=True, help="Only count what would be sent.")
+def replay(run: Run, **options: Any) -> None:
+    """Send the messages of an interval again: to another topic, or to one group alone."""
+    from eruca.spark_connector.pipelines import replay as work
+    from eruca.spark_connector.pipelines.telling import spell_time
+    from eruca.standalone.pipeline.pictures import bars
+
+    with session(run) as spark, telling(run) as tell:
+        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    if done.first is None or done.last is None:
+        run.say(f"No message of {done.topic} was stored in that interval: nothing is sent.")
+        return
+    place = f"{done.messages:,} messages of {done.topic}"
+    stored = f"stored from {spell_time(done.first)} to {spell_time(done.last)}"
+    if done.sent:
+        rate = done.messages / done.seconds if done.seconds else 0.0
+        run.say(f"{place}, {stored}, were sent to {done.to} in {done.seconds:.1f} s ({rate:,.0f}/s).")
+        run.say(f"Their property REPLAY_ID is {done.replay_id}.")
+    else:
+        run.say(f"{place}, {stored}, would be sent to {done.to}.")
+    run.say(bars(done.queues))
+
+
+@pipeline.command()
+@click.option(
+    "--to",
+    default="eruca.zip",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The zip that is written.",
+)
+def pyfiles(to: Path) -> None:
+    """Write Eruca's code as a zip for jobs that `spark-submit` starts."""
+    from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
+
+    written = write_pyfiles(to)
+    click.echo(f"{written} is written: spark-submit --py-files {written} JOB.py")
+
+
+def _count(what: Any, noun: str) -> str:
+    number = what if isinstance(what, int) else len(what)
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+for _command in (rollup, triage, audit):
+    pipeline.add_command(_command)

@@ -1,11 +1,30 @@
-"""Pictures of numbers as text. Pure: numbers in, text out."""
+"""Pictures of numbers: bars and a line of blocks as text, and bars as an SVG file.
+
+Pure: numbers in, text out. Needs no library for plots.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+BAR = 12
+"""Height of a bar in an SVG, with as much again for its label."""
+WIDTH = 600
 
 
-def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """One block for each value, or for several neighbours together where there are more than ``width``."""
+    if not values:
+        return ""
+    step = -(-len(values) // width)
+    sums = [sum(values[at : at + step]) for at in range(0, len(values), step)]
+    top = max(sums) or 1
+    return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))] if value else " " for value in sums)
+
+
+def bars(counts: Mapping[str, float], *, width: int = 40, most: int = 20) -> str:
     """A line for each name, the largest first; what is beyond ``most`` is summed up."""
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     shown, rest = ranked[:most], ranked[most:]
@@ -16,6 +35,36 @@ def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
     top = max(value for _, value in shown) or 1
     longest = max(len(name) for name, _ in shown)
     return "\n".join(
-        f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
+        f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,.6g}"
+        if isinstance(value, float)
+        else f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
         for name, value in shown
     )
+
+
+def svg(title: str, columns: Sequence[tuple[str, float]], unit: str) -> str:
+    """Columns side by side with their labels, as an SVG page."""
+    top = max((value for _, value in columns), default=0) or 1
+    high, left = 200, 60
+    wide = WIDTH / max(1, len(columns))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + left + 20} {high + 90}" '
+        'font-family="sans-serif" font-size="11">',
+        f'<text x="{left}" y="18" font-size="14">{escape(title)}</text>',
+        f'<text x="{left - 6}" y="42" text-anchor="end">{top:,.6g}</text>',
+        f'<text x="{left - 6}" y="{high + 38}" text-anchor="end">0 {escape(unit)}</text>',
+        f'<line x1="{left}" y1="{high + 38}" x2="{left + WIDTH}" y2="{high + 38}" stroke="#888"/>',
+    ]
+    every = max(1, -(-len(columns) // 12))
+    for place, (label, value) in enumerate(columns):
+        height = value / top * high
+        x = left + place * wide
+        parts.append(
+            f'<rect x="{x:.1f}" y="{high + 38 - height:.1f}" width="{max(0.5, wide * 0.85):.1f}" '
+            f'height="{height:.1f}" fill="#3a6ea5"><title>{escape(label)}: {value:,.6g}</title></rect>'
+        )
+        if place % every == 0:
+            parts.append(
+                f'<text x="{x:.1f}" y="{high + 54}" transform="rotate(25 {x:.1f} {high + 54})">{escape(label)}</text>'
+            )
+    return "\n".join([*parts, "</svg>", ""])

@@ -1,22 +1,33 @@
-"""What the commands ``eruca pipeline …`` share: the options of the connection, and how they end.
+"""What the commands ``eruca pipeline …`` share: their common options, a session, progress, and how they end.
 
-Owns the exit codes: 0 done, 1 failed, 2 wrong arguments (click), 3 done and something is wrong, 130 stopped. The last
-line of an error is its cause. PySpark is imported only when a command runs.
+Owns the exit codes: 0 done, 1 failed, 2 wrong arguments (click), 3 done and something is wrong (audit, triage), 130
+stopped. The last line of an error is its cause. PySpark is imported only when a command runs.
 """
 
 from __future__ import annotations
 
+import re
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
 FAILED = 1
 FOUND = 3
 STOPPED = 130
+LINE_EVERY = 5.0
+"""Seconds between two lines of progress where there is no terminal."""
+_CAUSE = re.compile(r"^(?:[\w.]+\.)?(?:BadOption|SourceError|SinkError|OSError): (.+)$", re.MULTILINE)
 _PYSPARK = ("pyspark", "pyarrow", "numpy", "pandas")
 
 
@@ -26,6 +37,10 @@ class Run:
 
     name_server: str
     access: Mapping[str, str]
+    master: str
+    python: str | None
+    settings: Mapping[str, str]
+    verbose: bool
     console: Console
 
     def say(self, text: str) -> None:
@@ -51,11 +66,15 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
         access: dict[str, str],
         access_key: str | None,
         secret_key: str | None,
+        master: str,
+        python: str | None,
+        conf: dict[str, str],
+        verbose: bool,
         **options: Any,
     ) -> None:
         account = {"accessKey": access_key, "secretKey": secret_key}
         given = {**{name: value for name, value in account.items() if value}, **access}
-        run = Run(name_server, given, Console())
+        run = Run(name_server, given, master, python, conf, verbose, Console())
         sys.exit(_end(run, lambda: command(run, **options)))
 
     call.__doc__ = command.__doc__
@@ -73,6 +92,13 @@ _COMMON = (
                  help="An option of the connection, such as tls=true or namespace=shop. Repeatable."),
     click.option("--access-key", envvar="MQ_ACCESS_KEY", help="The account; else $MQ_ACCESS_KEY."),
     click.option("--secret-key", envvar="MQ_SECRET_KEY", help="Its secret; better in $MQ_SECRET_KEY."),
+    click.option("--master", default="local[2]", show_default=True,
+                 help="Where Spark runs: local[n], or a cluster such as spark://host:7077."),
+    click.option("--python", envvar="PYSPARK_PYTHON", metavar="PATH",
+                 help="The Python of Spark's tasks; else $PYSPARK_PYTHON, else this one."),
+    click.option("--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+                 help="A setting of Spark, such as spark.executor.memory=2g. Repeatable."),
+    click.option("--verbose", is_flag=True, help="Show Spark's own log."),
 )  # fmt: skip
 
 
@@ -90,11 +116,72 @@ def _end(run: Run, work: Callable[[], int | None]) -> int:
     except Exception as error:
         if not _is_expected(error):
             raise
-        sys.stderr.write(f"eruca pipeline: {error}\n")
+        sys.stderr.write(f"eruca pipeline: {cause(error)}\n")
         return FAILED
 
 
 def _is_expected(error: Exception) -> bool:
-    from eruca.spark_connector import BadOption, SourceError
+    from pyspark.errors import PySparkException
 
-    return isinstance(error, BadOption | SourceError)
+    from eruca.spark_connector import BadOption, SinkError, SourceError
+    from eruca.spark_connector.java import NoJava
+
+    return isinstance(error, PySparkException | BadOption | SinkError | SourceError | NoJava | OSError)
+
+
+def cause(error: Exception) -> str:
+    """The sentence that says why: that of Eruca's own error, however deep Spark has wrapped it."""
+    text = str(error)
+    found = _CAUSE.findall(text)
+    if found:
+        return str(found[-1]).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def session(run: Run) -> Iterator[Any]:
+    """The Spark session of a command."""
+    from eruca.spark_connector.pipelines import open_session
+
+    with open_session(master=run.master, python=run.python, settings=run.settings, quiet=not run.verbose) as spark:
+        yield spark
+
+
+@contextmanager
+def telling(run: Run) -> Iterator[Callable[[Any], None]]:
+    """Shows progress on the error output: a bar on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        last = [time.monotonic()]
+
+        def line(progress: Any) -> None:
+            if time.monotonic() - last[0] >= LINE_EVERY:
+                last[0] = time.monotonic()
+                of = "" if progress.total is None else f" of {progress.total:,}"
+                console.print(f"{progress.done:,}{of} {progress.step}", highlight=False, markup=False)
+
+        yield line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda progress: bar.update(
+            task, description=progress.step, completed=progress.done, total=progress.total
+        )
+
+
+@contextmanager
+def stop_by_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, instead of ending the program at once."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,51 @@
+"""Folders and files wherever Spark keeps data: this machine's disk, HDFS, an object store.
+
+Owns the calls to Hadoop's file systems through Spark's Java side. Paths are texts, as Spark's readers take them.
+Listing and moving is done by the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+
+class File(NamedTuple):
+    """A file: where it is, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+class Folders:
+    """The file system of one path."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        root = self._path(path)
+        self._files: Any = root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        self.root = str(self._files.makeQualified(root)).rstrip("/")
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return bool(self._files.exists(self._path(path)))
+
+    def find(self, pattern: str) -> list[File]:
+        """The files whose paths match a glob, in order."""
+        found = self._files.globStatus(self._path(pattern)) or []
+        return sorted(File(str(each.getPath().toString()), int(each.getLen())) for each in found)
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file; the folder is made if need be. Raises OSError."""
+        to = self._path(target)
+        self._files.mkdirs(to.getParent())
+        if not self._files.rename(self._path(source), to):
+            raise OSError(f"{source} could not be moved to {target}: is there room, and the right to write?")
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all that is in it; nothing happens where there is none."""
+        self._files.delete(self._path(path), True)

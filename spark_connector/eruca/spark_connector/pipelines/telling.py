@@ -1,0 +1,83 @@
+"""What a pipeline tells while it runs, and numbers and times as people read and write them.
+
+Owns the form of progress, and how times are given: ms since 1970, or ISO 8601 (UTC where no zone is given), or a
+duration back from now such as ``2h``. Knows neither a terminal nor Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.values import duration
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pipeline is: ``done`` of ``total`` messages (None: not known) in the step ``step``."""
+
+    step: str
+    done: int
+    total: int | None = None
+
+
+Tell = Callable[[Progress], None]
+"""Is called now and then while a pipeline runs."""
+
+
+def tell_nobody(progress: Progress) -> None:
+    """For pipelines that nobody watches."""
+
+
+def now() -> int:
+    """The time in ms."""
+    return time.time_ns() // 1_000_000
+
+
+def read_time(given: str | int, at: int) -> int:
+    """A time in ms since 1970; ``at`` is the present. Raises BadOption."""
+    text = str(given).strip()
+    if text.isdecimal():
+        return int(text)
+    try:
+        return at - duration(text)
+    except ValueError:
+        pass
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(
+            f'The time "{given}" cannot be read: give ms since 1970, a time such as 2024-05-01T12:00, '
+            "or how long ago, such as 2h."
+        ) from None
+    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, int | None]:
+    """Both ends in ms; without a start everything, and None without an end: what is there. Raises BadOption."""
+    at = now()
+    first = 0 if start is None else read_time(start, at)
+    last = None if end is None else read_time(end, at)
+    if last is not None and last > at:
+        raise BadOption(f"The end {spell_time(last)} lies in the future: what comes until then cannot be read yet.")
+    if first >= (at if last is None else last):
+        raise BadOption(f"The start {spell_time(first)} is not before the end {spell_time(last or at)}: exchange them.")
+    return first, last
+
+
+def spell_time(ms: int) -> str:
+    """A time for people, UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def spell_bytes(count: int) -> str:
+    """A size for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

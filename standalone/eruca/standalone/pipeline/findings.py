@@ -1,0 +1,158 @@
+"""The commands of ``eruca pipeline`` that find something out: rollup, triage, audit."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from eruca.standalone.pipeline.pictures import bars, sparkline, svg
+from eruca.standalone.pipeline.running import FOUND, Run, common, session, telling
+
+SHOWN = 30
+"""Rows of a table that are printed."""
+
+
+@click.command()
+@common
+@click.option("--topic", "topics", multiple=True, required=True, help="A topic to count. Repeatable.")
+@click.option("--archive", metavar="FOLDER", help="Count an archive of them instead of the topics.")
+@click.option("--since", "start", help="Messages stored from then on (ms, ISO 8601, or 2h ago: 2h). [the beginning]")
+@click.option("--until", "end", help="And before then. [now]")
+@click.option("--window", default="1m", show_default=True, help="The length of a window: 30s, 5m, 1h.")
+@click.option("--by", type=click.Choice(["topic", "tag", "key"]), multiple=True, help="Count by this. [topic]")
+@click.option(
+    "--clock",
+    type=click.Choice(["store", "born"]),
+    default="store",
+    show_default=True,
+    help="Which time of a message decides about its window.",
+)
+@click.option("--percentile", "percentiles", type=float, multiple=True, help="Of the latency. [50 95 99]")
+@click.option("--to", metavar="FOLDER", help="Write the rows there as Parquet, in a folder for the interval.")
+@click.option("--to-topic", help="Send the rows to this topic, each as JSON.")
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the counts as an SVG file.")
+def rollup(run: Run, picture: Path | None, by: tuple[Any, ...], percentiles: tuple[float, ...], **options: Any) -> None:
+    """Count messages, bytes and latencies by window of time, and by topic, tag or key."""
+    from eruca.spark_connector.pipelines import rollup as work
+    from eruca.spark_connector.pipelines.telling import spell_bytes, spell_time
+
+    with session(run) as spark, telling(run) as tell:
+        done = work(
+            spark,
+            name_server=run.name_server,
+            access=run.access,
+            by=by or ("topic",),
+            percentiles=percentiles or (50, 95, 99),
+            tell=tell,
+            **options,
+        )
+    table = Table("window", *done.by, "messages", "bytes", *(f"p{each:g} ms" for each in done.percentiles), "max ms")
+    for row in done.rows[:SHOWN]:
+        figures = (f"{row.messages:,}", spell_bytes(row.size), *(f"{each:,.0f}" for each in row.percentiles))
+        table.add_row(spell_time(row.start), *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
+    if done.rows:
+        run.console.print(table)
+    if len(done.rows) > SHOWN:
+        run.say(f"… and {len(done.rows) - SHOWN:,} rows more.")
+    run.say(f"{done.messages:,} messages stored from {spell_time(done.start)} to {spell_time(done.end)}.")
+    counts = [count for _, count in sorted(done.windows.items())]
+    if len(counts) > 1:
+        run.say(f"by window  {sparkline(counts)}")
+    if len(done.groups) > 1:
+        run.say(bars(done.groups))
+    if picture is not None:
+        columns = [(spell_time(start)[:19], float(count)) for start, count in sorted(done.windows.items())]
+        picture.write_text(svg(f"Messages by window: {', '.join(options['topics'])}", columns, "messages"))
+        run.say(f"The picture is {picture}.")
+
+
+@click.command()
+@common
+@click.option("--group", required=True, help="The group whose dead letters are looked at.")
+@click.option("--cause-property", metavar="NAME", help="The property that holds the cause.")
+@click.option("--cause-pattern", metavar="REGEX", help="Or a pattern whose first group in the body is the cause.")
+@click.option("--since", "start", help="Letters that died then or later (ms, ISO 8601, or 2h ago: 2h).")
+@click.option("--until", "end", help="And before then.")
+@click.option("--resend-cause", "resend_causes", multiple=True, help="Send letters of this cause again. Repeatable.")
+@click.option("--resend-id", "resend_ids", multiple=True, help="Send the letter with this message id. Repeatable.")
+@click.option("--resend-all", is_flag=True, help="Send all of them again.")
+@click.option("--to-group", is_flag=True, help="To this group alone, instead of to the topic.")
+@click.option("--ledger", metavar="FILE", help="What was sent again is noted there. [eruca-triage-GROUP.jsonl]")
+@click.option("--resend-uncertain", is_flag=True, help="Also letters that a run which died may have sent.")
+def triage(run: Run, **options: Any) -> int | None:
+    """Group the dead letters of a group by cause, and send the chosen ones again, each once."""
+    from eruca.spark_connector.pipelines import triage as work
+    from eruca.spark_connector.pipelines.telling import spell_time
+
+    with session(run) as spark, telling(run) as tell:
+        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    table = Table("topic", "cause", "tag", "letters", "not resent", "retries", "first", "last", "for example")
+    for each in done.causes[:SHOWN]:
+        times = (spell_time(each.first), spell_time(each.last))
+        numbers = (f"{each.count:,}", f"{each.waiting:,}", str(each.reconsume_times))
+        table.add_row(each.topic, each.cause, each.tags, *numbers, *times, each.example)
+    if done.causes:
+        run.console.print(table)
+        totals: dict[str, float] = {}
+        for each in done.causes:
+            totals[each.cause] = totals.get(each.cause, 0) + each.count
+        if len(totals) > 1:
+            run.say(bars({cause: int(count) for cause, count in totals.items()}))
+    waiting = sum(each.waiting for each in done.causes)
+    run.say(
+        f"{done.group} has {sum(each.count for each in done.causes):,} dead letters, {waiting:,} of them not resent."
+    )
+    if done.chosen:
+        run.say(
+            f"{done.chosen:,} were chosen, {len(done.resent):,} were sent again now, "
+            f"{done.chosen - len(done.resent):,} had been before; the ledger is {done.ledger}."
+        )
+    if done.uncertain:
+        run.say(
+            f"A run that died may have sent {len(done.uncertain):,} letters, such as {done.uncertain[0]}: "
+            "look whether they arrived, or send them in any case with --resend-uncertain."
+        )
+        return FOUND
+    return None
+
+
+@click.command()
+@common
+@click.option("--topic", "topics", multiple=True, required=True, help="A topic. Repeatable.")
+@click.option("--group", "groups", multiple=True, required=True, help="A group that consumes them. Repeatable.")
+@click.option("--max-behind", default=0, show_default=True, help="Messages that a group may be behind.")
+@click.option("--max-dead", type=int, help="Dead letters that a group may have. [any]")
+@click.option("--window", default="1m", show_default=True, help="What waits is counted by such windows: 30s, 5m, 1h.")
+@click.option("--offsets-only", is_flag=True, help="Compare offsets and read no message: quick, and without Spark.")
+def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, **options: Any) -> int | None:
+    """Hold what producers stored against what groups consumed; exits with 3 when a group is behind."""
+    from eruca.spark_connector.pipelines import audit as work
+    from eruca.spark_connector.pipelines.telling import spell_time
+
+    with nullcontext() if offsets_only else session(run) as spark, telling(run) as tell:
+        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    table = Table("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest waiting")
+    for each in done.groups:
+        counts = (each.stored, each.consumed, each.behind, each.lost, each.retrying, each.dead)
+        oldest = "-" if each.oldest_waiting is None else spell_time(each.oldest_waiting)
+        table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts), oldest)
+    run.console.print(table)
+    for each in done.groups:
+        if each.behind:
+            run.say(f"What {each.group} has not consumed of {each.topic}:")
+            run.say(bars({str(line.queue): line.behind for line in each.queues if line.behind}))
+            if len(each.tags) > 1:
+                run.say(bars({f"tag {tag}": count for tag, count in each.tags.items()}))
+            if len(each.windows) > 1:
+                counts_by_window = [count for _, count in sorted(each.windows.items())]
+                run.say(f"by store time  {sparkline(counts_by_window)}")
+    faults = done.faults(behind=max_behind, dead=max_dead)
+    for sentence in faults:
+        run.say(sentence)
+    if not faults:
+        run.say("Every group has consumed what it should.")
+    return FOUND if faults else None

@@ -1,0 +1,125 @@
+"""The commands, as in a terminal, and the examples of docs/pipelines.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from eruca.spark_connector import pipelines
+from eruca.standalone.cli import main
+from eruca.standalone.pipeline import commands
+from tests.support.spark import Topic
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pipelines.md").read_text()
+
+
+@pytest.fixture
+def run(spark: SparkSession, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command in the session of the tests: exit code and output."""
+
+    @contextmanager
+    def session(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(commands, "session", session)
+    monkeypatch.setattr(pipelines, "open_session", session)
+
+    def invoke(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(main, ["pipeline", *arguments], env={"NAMESRV_ADDR": topic.name_server})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout or result.stderr
+
+    return invoke
+
+
+def test_archive_and_replay_say_what_they_did(run: Any, topic: Topic, tmp_path: Path) -> None:
+    topic.fill(30)
+    to = str(tmp_path / "lake")
+
+    code, told = run("archive", "--topic", topic.name, "--to", to)
+    assert code == 0
+    assert re.search(rf"^30 messages of 1 topic were added to {to} in .* s: \d files?, .* KiB\.$", told, re.M), told
+    assert re.search(rf"^{topic.name} +█+ 30$", told, re.M)
+    code, told = run("archive", "--topic", topic.name, "--to", to)
+    assert (code, told) == (0, f"Nothing is new: {to} has all that there is.\n")
+
+    code, told = run("replay", "--topic", topic.name, "--archive", to, "--to", f"{topic.name}_2", "--rehearse")
+    assert (code, "would be sent to" in told) == (0, True), told
+    code, told = run("replay", "--topic", topic.name, "--to", f"{topic.name}_2", "--key", "key3")
+    assert code == 0
+    assert re.search(r"^1 messages of .*, stored from \d{4}-.*Z to .*Z, were sent to .* s \(\d+/s\)\.$", told, re.M), (
+        told
+    )
+
+
+def test_a_command_that_fails_says_why_in_its_last_line(run: Any, topic: Topic, tmp_path: Path) -> None:
+    topic.fill(1)
+    for arguments, sentence in (
+        (("replay", "--topic", topic.name), "Say where to: a topic, or a group (one of both)."),
+        (("archive", "--topic", "nowhere", "--to", str(tmp_path)), "The topic nowhere is not there, or cannot be read"),
+        (("archive", "--pattern", "(", "--to", str(tmp_path)), 'The option subscribePattern="(" cannot be read'),
+    ):
+        code, told = run(*arguments)
+        assert code == 1
+        assert told.splitlines()[-1].startswith(f"eruca pipeline: {sentence}"), told
+    code, told = run("replay", "--topic", "a", "--access", "tls")
+    assert code == 2 and '"tls" is expected to be NAME=VALUE' in told
+
+
+def test_the_command_runs_as_a_process_of_its_own(topic: Topic, tmp_path: Path) -> None:
+    topic.fill(8)
+    command = [sys.executable, "-m", "eruca.standalone.cli", "pipeline", "archive", "-n", topic.name_server]
+
+    done = subprocess.run(
+        [*command, "--topic", topic.name, "--to", str(tmp_path / "lake"), "--master", "local[1]"],
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("8 messages of 1 topic were added to ")
+
+
+def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+
+    def here(text: str) -> str:
+        text = text.replace("localhost:9876", topic.name_server).replace("/tmp/lake", str(tmp_path / "lake"))
+        return re.sub(r"\blines(-again)?\b(?=[\" ]|$)", rf"{topic.name}\1", text)
+
+    worked = PAGE.partition("## The worked example")[2].partition("\n## ")[0]
+    for kind, example in re.findall(r"```(python|)\n(.*?)```", worked, re.DOTALL):
+        if kind == "python":
+            exec(here(example.replace("for line in", "for entry in").replace("line.", "entry.")), names)
+            continue
+        for line in here(example).splitlines():
+            code, told = run(*line.split()[2:])
+            assert code == 0, told
+
+    told = capsys.readouterr().out
+    assert "400 messages in 1 files" in told
+    assert "__future__.py" in told
+
+
+def test_every_option_is_described() -> None:
+    group = main.get_command(click.Context(main), "pipeline")
+    assert isinstance(group, click.Group)
+    shared = set(re.findall(r"`(--?[a-z-]+)", PAGE.partition("## Options of all commands")[2].partition("\n## ")[0]))
+    for name, command in group.commands.items():
+        section = PAGE.partition(f"## {name.capitalize()}\n")[2].partition("\n## ")[0]
+        table = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
+        own = set(re.findall(r"`(--[a-z-]+)", table))
+        options = {opt for each in command.params for opt in each.opts if opt.startswith("--")}
+        assert options - shared == own - shared, name
