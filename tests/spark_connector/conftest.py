@@ -31,6 +31,7 @@ def cluster() -> Iterator[ErucaCluster]:
 @pytest.fixture
 def topic(cluster: ErucaCluster, request: pytest.FixtureRequest) -> Iterator[Topic]:
     """A topic of this test alone with four queues."""
-    made = Topic(cluster, re.sub("[^a-zA-Z0-9]+", "_", request.node.name)[:100], 4)
+    name = f"{request.path.stem.removeprefix('test_')}_{request.node.name}"
+    made = Topic(cluster, re.sub("[^a-zA-Z0-9]+", "_", name)[:100], 4)
     yield made
     made.close()

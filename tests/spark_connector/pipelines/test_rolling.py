@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ def records(topic: Topic) -> list[Any]:
     while now() <= max(each.store_timestamp for each in found):
         pass
     return found
+
+
+def bodies(consumer: PullConsumer, topic: str) -> Iterator[bytes]:
+    """All that a topic holds; one pull brings 32 messages at most."""
+    for queue in consumer.fetch_queues(topic):
+        offset, end = 0, consumer.max_offset(queue)
+        while offset < end:
+            pulled = consumer.pull(queue, offset)
+            yield from (each.body for each in pulled.records)
+            offset = pulled.next_offset
 
 
 def percentile(values: list[int], share: float) -> float:
@@ -70,8 +81,7 @@ def test_each_window_and_tag_has_its_figures(spark: SparkSession, topic: Topic, 
     assert kept.count() == len(done.rows)
     assert {"windowStart", "tag", "messages", "bytes", "latencyP50", "latencyP90", "interval"} <= set(kept.columns)
     with PullConsumer(nameserver=topic.name_server) as consumer:
-        queues = consumer.fetch_queues(f"{topic.name}_rolled")
-        sent = [json.loads(each.body) for queue in queues for each in consumer.pull(queue, 0, 1000).records]
+        sent = [json.loads(body) for body in bodies(consumer, f"{topic.name}_rolled")]
     assert Counter(each["tag"] for each in sent) == Counter(row.of[0] for row in done.rows)
     assert sum(each["messages"] for each in sent) == done.messages
 
