@@ -110,6 +110,21 @@ async def test_a_server_that_asks_for_a_certificate_and_gets_none(certificates: 
             await ask(address, Tls(ca_file=certificates.ca_file))
 
 
+async def test_a_call_after_the_end_says_as_well_why_it_ended(certificates: Certificates) -> None:
+    ended = asyncio.Event()
+    async with server(certificates, ask_clients=True) as address:
+        host, _, port = address.rpartition(":")
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(on_lost=lambda _: ended.set()),
+            host,
+            int(port),
+            ssl=Tls(ca_file=certificates.ca_file).context(),
+        )
+        await ended.wait()
+        with pytest.raises(ConnectionLost, match=r"is closed.*certificate_file"):
+            await connection.call(api.GET_BROKER_RUNTIME_INFO)
+
+
 async def test_a_server_without_tls(certificates: Certificates) -> None:
     async with server(None) as address:
         with pytest.raises(ConnectFailed, match="broke off the TLS handshake: it may serve no TLS"):

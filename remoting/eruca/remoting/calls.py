@@ -54,6 +54,7 @@ class Calls:
         self._waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._cause = ""
         self._read = frame.answer_reader(Empty)
         """Reads the fields of an answer as those of the answer before."""
 
@@ -110,7 +111,8 @@ class Calls:
             receiver.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
 
     def end(self, cause: str = "") -> None:
-        """The connection is gone: no answer will come. ``cause`` follows in the sentence that says so."""
+        """The connection is gone: no answer will come. ``cause`` follows in the sentences that say so."""
+        self._cause = cause
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -119,6 +121,11 @@ class Calls:
             if not receiver.done():
                 text = f"the connection to <{self.remote}> ended during {endpoint.code.name}{cause}"
                 receiver.set_exception(ConnectionLost(self.remote, text))
+
+    def too_late(self, receiver: Receiver[Answer[Any]]) -> None:
+        """Fail a call that was made when the connection was gone already."""
+        text = f"the connection to <{self.remote}> is closed{self._cause}"
+        receiver.set_exception(ConnectionLost(self.remote, text))
 
     def _wake_at(self, deadline: float) -> None:
         if self._timer is not None:

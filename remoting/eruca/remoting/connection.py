@@ -20,7 +20,6 @@ from eruca.protocol.forms import encode_send
 from eruca.protocol.header import Header
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting.calls import Answer, Calls, Receiver
-from eruca.remoting.errors import ConnectionLost
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 from eruca.remoting.signing import Renamer, Signer, sign
@@ -112,7 +111,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """Send a request whose answer, or error as in ``start_call``, goes to ``receiver`` as soon as it is read."""
         if self.closed:
-            receiver.set_exception(ConnectionLost(self.remote, f"the connection to <{self.remote}> is closed"))
+            self._calls.too_late(receiver)
             return
         opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         self._send_request(endpoint, ask, body, opaque, 0)
