@@ -243,7 +243,7 @@ async def test_forty_days_while_the_log_is_deleted_behind_it(prepared: Prepared)
         desk.broker.store.drain()
         deliver(desk, hour * 3_600_000)
         await desk.broker.delays.saved()
-        clean(desk)
+        await clean(desk)
         seen.append(desk.broker.store.figures().min_offset)
         assert bodies(desk) == []
     assert seen[-1] > 20 * 4096  # the part it was sent in is long gone
@@ -251,14 +251,14 @@ async def test_forty_days_while_the_log_is_deleted_behind_it(prepared: Prepared)
     assert bodies(desk)[-1:] == [b"patient"]
 
 
-def clean(desk: Desk) -> int:
+async def clean(desk: Desk) -> int:
     """One round of retention, whatever the hour, the files as old as their newest records are by the test's clock."""
     store = desk.broker.store
     times = [(each.offset, each.store_timestamp) for each in store.records_since(store.figures().min_offset)]
     for segment in store._log.segments:
         newest = max((time for offset, time in times if offset < segment.end), default=0)
         os.utime(segment.path, ns=(newest * 1_000_000, newest * 1_000_000))
-    return store.clean(by_hand=True)
+    return await store.clean(by_hand=True)
 
 
 async def test_a_file_in_which_a_message_waits_is_kept_until_it_has_moved(prepared: Prepared) -> None:
@@ -274,13 +274,13 @@ async def test_a_file_in_which_a_message_waits_is_kept_until_it_has_moved(prepar
     deliver(desk, 10)
     await desk.broker.delays.saved()
     desk.now += 1000
-    assert clean(desk) == 0
+    assert await clean(desk) == 0
     assert desk.broker.store.held_back > 0
     deliver(desk, 1100)  # it moves, for its file is wanted
     assert [each.properties.get("TIMER_ROLL_TIMES") for each in stored(desk, TIMER)] == [None, "1"]
-    assert clean(desk) == 0  # not before that is on disk
+    assert await clean(desk) == 0  # not before that is on disk
     await desk.broker.delays.saved()
-    assert clean(desk) > 0
+    assert await clean(desk) > 0
     deliver(desk, DAY)
     deliver(desk, DAY + 1)
     assert bodies(desk) == [b"kept"]
@@ -302,6 +302,6 @@ async def test_a_file_in_which_a_level_waits_is_kept_unless_the_disk_is_crowded(
     deliver(desk, 10)
     await desk.broker.delays.saved()
     desk.now += 1000
-    assert clean(desk) == 0 and desk.broker.store.held_back > 0
+    assert await clean(desk) == 0 and desk.broker.store.held_back > 0
     monkeypatch.setattr(desk.broker.store.config, "disk_space_clean_forcibly_ratio", 0.0)
-    assert clean(desk) > 0
+    assert await clean(desk) > 0

@@ -66,7 +66,7 @@ def test_the_refusal_says_what_to_do(tmp_path: Path) -> None:
     assert "free space" in (disk_refusal(Disk(91, 100), config) or "")
 
 
-def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> None:
+async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> None:
     clock = Clock()
     store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200, max_index_num=20), clock)
     store.open()
@@ -80,8 +80,8 @@ def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> None:
     index = len(list((tmp_path / "index").iterdir()))
     for path in files[:3]:
         os.utime(path, (clock.now / 1000 - 80 * 3600,) * 2)
-    assert store.clean() == 0
-    assert store.clean(by_hand=True) == 3
+    assert await store.clean() == 0
+    assert await store.clean(by_hand=True) == 3
     assert sorted((tmp_path / "commitlog").iterdir()) == files[3:]
     low = store.min_offset("T", 0)
     assert bodies(store, "T", 0) == [b"%d" % number for number in range(low, 300)]
@@ -117,7 +117,7 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     store = Store(small_config(tmp_path), clock)
     store.open()
@@ -136,12 +136,12 @@ def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Segment, "unlink", stubborn)
     with pytest.raises(OSError, match="not permitted"):
-        store.clean(by_hand=True)
+        await store.clean(by_hand=True)
     assert sorted((tmp_path / "commitlog").iterdir()) == files[1:]
     assert store.figures().min_offset == int(files[1].name)
     assert bodies(store, "T", 0) == [bytes(3000)] * (10 - store.min_offset("T", 0))
     monkeypatch.undo()
-    assert store.clean(by_hand=True) == 2
+    assert await store.clean(by_hand=True) == 2
     assert sorted((tmp_path / "commitlog").iterdir()) == files[3:]
     store.close()
 

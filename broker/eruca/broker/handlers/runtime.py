@@ -73,7 +73,7 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     gone = 0
     with kept("the deletion of expired files"):
         for _ in range(MOST_ROUNDS):
-            count = await broker.store.clean_up()
+            count = await broker.store.clean(by_hand=True)
             gone += count
             if not count:
                 break

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -86,10 +87,10 @@ class Rhythm:
         self._flush.stop()
         self._loop = None
 
-    def in_thread(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> Awaitable[T]:
-        """Run ``work`` in a thread."""
-        assert self._loop is not None
-        return self._loop.run_in_executor(thread, work)
+    @staticmethod
+    def in_thread(thread: ThreadPoolExecutor | None, work: Callable[[], T]) -> Awaitable[T]:
+        """Run ``work`` in a thread; in one of the event loop's where None is given."""
+        return asyncio.get_running_loop().run_in_executor(thread, work)
 
     def _woken(self) -> None:
         """A first append waits for its dispatch: after this round of the loop."""
@@ -123,26 +124,33 @@ class Rhythm:
                 self._failed(fault)
 
     async def clean(self, *, by_hand: bool = False) -> int:
-        """As ``Upkeep.clean``; what has to do with the disk is done in a thread."""
-        assert self._loop is not None
+        """One round of retention: delete what is due; how many files of the log are gone. The disk is waited for in a
+        thread.
+
+        Raises:
+            OSError: a file cannot be deleted; it and the later ones are tried again with the next round.
+        """
         async with self._cleaning:
-            count = 0
+            count, fault = 0, None
             try:
                 for segment in self._upkeep.due(by_hand=by_hand):
-                    await self._loop.run_in_executor(self._upkeep_thread, segment.unlink)
+                    await self.in_thread(self._upkeep_thread, segment.unlink)
                     count += 1
+            except OSError as error:
+                fault = error
             finally:
                 self._upkeep.let_go(count)
             if count:
                 await self._move_min_offsets()
+            if fault is not None:
+                raise fault
             return count
 
     async def _move_min_offsets(self) -> None:
-        assert self._loop is not None
         queues = list(self._queues.queues.values())
         for first in range(0, len(queues), _LOOKED_AT_TOGETHER):
             some = queues[first : first + _LOOKED_AT_TOGETHER]
-            later = await self._loop.run_in_executor(self._upkeep_thread, self._upkeep.later_beginnings, some)
+            later = await self.in_thread(self._upkeep_thread, partial(self._upkeep.later_beginnings, some))
             for queue, beginning in later:
                 self._upkeep.begin_at(queue, beginning)
 
@@ -180,12 +188,11 @@ class Rhythm:
             took += time.perf_counter() - begin
             await asyncio.sleep(0)
         if sync:
-            assert self._loop is not None
             self._flush.request()
             files = self._upkeep.unflushed()
             durable = self._flush.durable(covered[0])
             try:
-                await self._loop.run_in_executor(self._upkeep_thread, _flush_all, files)
+                await self.in_thread(self._upkeep_thread, partial(_flush_all, files))
             except BaseException:
                 self._upkeep.give_back(files)
                 raise
@@ -193,7 +200,7 @@ class Rhythm:
                 await durable
             checkpoint = self._upkeep.next_checkpoint(covered, moment)
             if checkpoint is not None:
-                await self._loop.run_in_executor(self._upkeep_thread, self._upkeep.write_checkpoint, checkpoint)
+                await self.in_thread(self._upkeep_thread, partial(self._upkeep.write_checkpoint, checkpoint))
         self._upkeep.note(covered, checkpoint)
         return took
 

@@ -51,8 +51,8 @@ class Store:
 
     ``put``, ``put_batch``, ``tip`` and ``wrote`` are those of ``Appending``; ``record``, ``query``, ``store_time``,
     ``earliest_store_time`` and ``offset_by_time`` those of a ``Looking`` that waits for the disk;
-    ``persist``, ``check_disk`` and ``clean`` those of ``Upkeep``. ``copying`` hands out the log's bytes; a store
-    that ``follows`` another one takes them in there, and accepts no message.
+    ``persist`` and ``check_disk`` those of ``Upkeep``; ``clean``, which is awaited, that of ``Rhythm``. ``copying``
+    hands out the log's bytes; a store that ``follows`` another one takes them in there, and accepts no message.
     """
 
     def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
@@ -105,7 +105,7 @@ class Store:
         self.offset_by_time = self._looking.offset_by_time
         self.persist = self._upkeep.persist
         self.check_disk = self._upkeep.check_disk
-        self.clean = self._upkeep.clean
+        self.clean = self._rhythm.clean
 
     def reconfigured(self) -> None:
         """To be called after ``config`` was changed while the store is open: reads keep to the new limits."""
@@ -336,10 +336,6 @@ class Store:
         return {topic for topic, _ in self._queues.queues}
 
     # ---- deleting
-
-    async def clean_up(self) -> int:
-        """One round of retention, whatever the hour; as ``clean``, but the disk is waited for in a thread."""
-        return await self._rhythm.clean(by_hand=True)
 
     def drop_topic(self, topic: str) -> int:
         """Delete the queues of a topic (its records stay in the log); returns how many.

@@ -143,23 +143,6 @@ class Upkeep:
             elif before is not None and self._full is None:
                 log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
-    def clean(self, *, by_hand: bool = False) -> int:
-        """One round of retention: delete what is due; returns the number of commit log files gone.
-
-        Raises:
-            OSError: a file cannot be deleted; it and the later ones are tried again with the next round.
-        """
-        count = 0
-        try:
-            for segment in self.due(by_hand=by_hand):
-                segment.unlink()
-                count += 1
-        finally:
-            self.let_go(count)
-            if count:
-                self.move_min_offsets()
-        return count
-
     def due(self, *, by_hand: bool = False) -> list[Segment]:
         """The oldest files of the log, as far as they are to be deleted now."""
         self.check_disk()
