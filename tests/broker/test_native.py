@@ -19,6 +19,7 @@ from eruca.broker.store import Store, native
 from eruca.broker.store.results import PutBatch
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.offsets import QueueOf
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 from eruca.remoting import Connection
@@ -316,3 +317,24 @@ async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch
             two.lines[0]._flushing = True
             assert two.lines[0].process(one * 50) == 50 * len(one)
         assert two.desks[0].broker.store.figures().puts == before + 50
+
+
+async def test_what_follows_an_ordinary_request_takes_the_native_way(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = SendMessageV2(
+        producer_group="pg",
+        topic="T",
+        queue_id=1,
+        sys_flag=0,
+        born_timestamp=START,
+        flag=0,
+        properties="WAIT\x01true\x02",
+        batch=True,
+    )
+    body = encode_batch([BatchEntry(0, b"a", b"")])
+    batch = frame.encode(frame.JSON, 320, 7, 0, ask, len(body), language="JAVA") + body
+    for _ in range(3):  # admitted, learned, and room is there
+        two.heard(batch)
+    ordinary = count_ordinary(two, monkeypatch)
+    quick, plain = two.heard((frame.encode(frame.JSON, 30, 8, 0, QueueOf(topic="T", queue_id=1)) + batch * 5) * 2)
+    assert quick == plain
+    assert ordinary == [2, 12]

@@ -278,9 +278,9 @@ class Connection(asyncio.Protocol):
         one, many = short or (None, None)
         out = self._out
         calls = self._calls if not self._offered else None
-        if many is not None:
-            at = many(self, data, at)
         while True:
+            if many is not None and at < size:
+                at = many(self, data, at)
             if size - at >= 8:
                 length, word = _prefix(data, at)
                 body_at = at + 8 + (word & 0xFFFFFF)
@@ -299,8 +299,6 @@ class Connection(asyncio.Protocol):
                 if done:
                     out.append(done)
                     self._out_size += len(done)
-                if many is not None:
-                    at = many(self, data, at)
                 continue
             head = done if done is not None else reader.read(serialization, header)
             if head.flag & frame.RESPONSE_FLAG:
