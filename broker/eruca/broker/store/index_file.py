@@ -143,10 +143,10 @@ class IndexFile:
         """Add entries in the order of the log; room must be there."""
         if native.on:
             used = native.put_entries(self.map, self.slots, self.entries_at, self.count, self.begin_time, entries)
-            if self.count <= 1:
-                _, self.begin_offset, self.begin_time = entries[0]
         else:
             used = self._put(entries)
+        if self.count <= 1:
+            _, self.begin_offset, self.begin_time = entries[0]
         self.count += len(entries)
         self.used_slots += used
         _, self.end_offset, self.end_time = entries[-1]
@@ -163,8 +163,7 @@ class IndexFile:
         for value, offset, time in entries:
             seconds = (time - begin) // 1000 if begin > 0 and time > begin else 0
             if count <= 1:
-                self.begin_time = begin = time
-                self.begin_offset = offset
+                begin = time
             slot = 40 + value % slots * 4
             previous = memory[slot : slot + 4]
             if previous == _EMPTY:
