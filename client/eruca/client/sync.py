@@ -197,12 +197,8 @@ class _Asking(_Blocking[C]):
     query_messages = _waiting(asking.Asking.query_messages)
 
 
-class Producer(_Asking[producer.Producer]):
-    """Sends messages; see ``eruca.client.Producer``. ``start_send`` returns a ``concurrent.futures.Future``."""
-
-    @_made_as(producer.Producer)
-    def __init__(self, client: producer.Producer) -> None:
-        self._client = client
+class _Sending(_Asking[C]):
+    """The calls that every producer has."""
 
     send = _waiting(producer.Producer.send)
     start_send = _submitting(producer.Producer.send)
@@ -213,20 +209,21 @@ class Producer(_Asking[producer.Producer]):
     reply = _waiting(producer.Producer.reply)
 
 
-class TransactionProducer(_Asking[transactions.TransactionProducer]):
+class Producer(_Sending[producer.Producer]):
+    """Sends messages; see ``eruca.client.Producer``. ``start_send`` returns a ``concurrent.futures.Future``."""
+
+    @_made_as(producer.Producer)
+    def __init__(self, client: producer.Producer) -> None:
+        self._client = client
+
+
+class TransactionProducer(_Sending[transactions.TransactionProducer]):
     """Sends in transactions, too; see ``eruca.client.TransactionProducer``."""
 
     @_made_as(transactions.TransactionProducer)
     def __init__(self, client: transactions.TransactionProducer) -> None:
         self._client = client
 
-    send = _waiting(transactions.TransactionProducer.send)
-    start_send = _submitting(transactions.TransactionProducer.send)
-    add_hook = _calling(transactions.TransactionProducer.add_hook)
-    send_batch = _waiting(transactions.TransactionProducer.send_batch)
-    send_oneway = _waiting(transactions.TransactionProducer.send_oneway)
-    request = _waiting(transactions.TransactionProducer.request)
-    reply = _waiting(transactions.TransactionProducer.reply)
     send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
 
 
