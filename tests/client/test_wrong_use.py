@@ -75,6 +75,7 @@ async def names() -> AsyncIterator[dict[str, Any]]:
         yield {
             **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
             **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
+            "asyncio": asyncio,
             **{"producer": producer, "stopped": stopped, "app": app, "queue": QUEUE, "hook": Hook()},
             "dealer": await stack.enter_async_context(
                 TransactionProducer("dealers", lambda message: TransactionState.UNKNOWN)

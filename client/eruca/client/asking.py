@@ -41,10 +41,10 @@ class Asking(Startable):
 
     @property
     def session(self) -> Session:
-        """The session in use. Raises StateError before start and after stop, ForkedClient in a fork."""
+        """The session in use. Raises StateError before start, after stop and elsewhere than its event loop."""
         if self._session is None:
             raise StateError("The consumer not running, please start it first.")
-        self._session.check_fork()
+        self._session.check_here()
         return self._session
 
     # ------------------------------------------------------------------ topics and queues

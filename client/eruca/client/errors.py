@@ -49,7 +49,7 @@ class BadConfig(UsageError):
 
 
 class StateError(ClientError, RuntimeError):
-    """The client is not started, started twice, or closed already."""
+    """The client is not started, started twice, closed already, or used in another thread or event loop."""
 
 
 class ForkedClient(StateError):

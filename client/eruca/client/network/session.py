@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import threading
 import time
 import weakref
 from collections.abc import Coroutine
@@ -96,6 +97,7 @@ class Session:
         """Who answers questions about transactions, by producer group; the newest does."""
         self.requests = Requests()
         self.forks = identity.fork_count()
+        self.thread = threading.get_ident()
         self._producers: dict[str, int] = {}
         self._greeted: set[Connection] = set()
         self._greeting: dict[str, asyncio.Task[None]] = {}
@@ -148,6 +150,16 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.directory.close()
         await self.channels.close()
+
+    def check_here(self) -> None:
+        """Raise StateError in another thread or event loop than this session's, ForkedClient in a forked child."""
+        self.check_fork()
+        # Cheaper than to ask which loop runs: of those of one thread only one does.
+        if threading.get_ident() != self.thread or not self.loop.is_running():
+            raise StateError(
+                "This client belongs to the event loop in which it was started, and that one does not run here. Make "
+                "another client for another loop; in threads use eruca.client.sync or asyncio.run_coroutine_threadsafe."
+            )
 
     def check_fork(self) -> None:
         """Raise ForkedClient in a child of the process that made this session."""

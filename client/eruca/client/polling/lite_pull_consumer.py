@@ -1,7 +1,7 @@
 """Consuming by polling: the library pulls ahead, the caller asks for what has come.
 
-Owns a consumer's settings, its mode (subscribed in a group, or with queues assigned by hand; never both), and its life.
-Which queues it has is the matter of ``assigned``, what waits to be polled that of ``polling``.
+Owns a consumer's settings and its life. Which queues it wants (subscribed in a group, or assigned by hand) is the
+matter of ``lite_queues``, which it has that of ``assigned``, what waits to be polled that of ``polled``.
 Facts: DefaultLitePullConsumer in 4.9.7; beyond it a reset by mqadmin is felt, and commits are confirmed by the broker.
 """
 
@@ -243,9 +243,15 @@ class LitePullConsumer(LiteQueues):
         await self.session.nameservers.replace(find_nameservers(nameserver))
 
     def _running(self) -> Assigned:
-        if self._owned is None or self._ended:
+        owned = self._in_any_thread()
+        self.session.check_here()
+        return owned
+
+    def _in_any_thread(self) -> Assigned:
+        """For calls that a listener may make in its thread."""
+        if self._session is None or self._owned is None or self._ended:
             raise StateError("The consumer not running, please start it first.")
-        self.session.check_fork()
+        self._session.check_fork()
         return self._owned
 
     # ------------------------------------------------------------------ messages
@@ -286,11 +292,11 @@ class LitePullConsumer(LiteQueues):
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
         """Pull no more from these queues; what was pulled before still comes."""
-        self._running().pause(queues)
+        self._in_any_thread().pause(queues)
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
         """Pull from these queues again."""
-        self._running().resume(queues)
+        self._in_any_thread().resume(queues)
 
     # ------------------------------------------------------------------ where to go on
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from threading import get_ident
 
 from eruca.client.asking import Asking
 from eruca.client.compression import COMPRESS_FROM, compressor
@@ -134,12 +135,13 @@ class Producer(Asking):
 
     @property
     def session(self) -> Session:
-        """The session in use. Raises StateError before start and after stop, ForkedClient in a forked child."""
+        """The session in use. Raises StateError before start, after stop and elsewhere than its event loop."""
         session = self._session
         if session is None:
             raise StateError("The producer service state not OK: call start() or use `async with` first.")
-        if session.forks != identity.fork_count():
-            session.check_fork()
+        # What check_here asks, without a call, as this is done for each send.
+        if session.thread != get_ident() or not session.loop.is_running() or session.forks != identity.fork_count():
+            session.check_here()
         return session
 
     # ------------------------------------------------------------------ sending
