@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from eruca.broker.store import GetStatus, Got, PutStatus, Store
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
-from eruca.broker.store.segment import Segment
+from eruca.broker.store.segment import Segment, Unflushed, flush_files
 from tests.support.stores import HOST, Clock, bodies, put, small_config
 
 HOUR = 3_600_000
@@ -166,6 +168,40 @@ def test_a_dropped_topic_does_not_come_back_after_a_kill(tmp_path: Path) -> None
     report = killed.open()
     assert (report.clean, report.notes) == (False, [])
     assert killed.topics() == {"U"} and len(bodies(killed, "U", 0)) == 11
+    killed.close()
+
+
+async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(files: Unflushed) -> None:
+        loop.call_soon_threadsafe(reached.set)
+        assert go_on.wait(20)
+        flush_files(files)
+
+    store = Store(small_config(tmp_path / "store"))
+    store.open()
+    store.start()
+    for topic in ("T", "U"):
+        for number in range(30):
+            put(store, topic, number % 3, b"x")
+    store.drain()
+    monkeypatch.setattr("eruca.broker.store.rhythm.flush_files", slow)
+    write_out = asyncio.ensure_future(store._rhythm._write_out(sync=True))
+    await asyncio.wait_for(reached.wait(), 20)
+    assert store.drop_topic("T") == 3
+    go_on.set()
+    await write_out
+    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    await store.stop()
+    store.close()
+    killed = Store(small_config(tmp_path / "killed"))
+    report = killed.open()
+    assert (report.clean, report.notes) == (False, [])
+    assert killed.topics() == {"U"} and len(bodies(killed, "U", 0)) == 10
     killed.close()
 
 

@@ -179,7 +179,7 @@ class Rhythm:
         if self._upkeep.is_marked and not sync:
             return 0.0
         begin = time.perf_counter()
-        covered, moment = self._upkeep.begin()
+        position, moment = self._upkeep.begin()
         took = time.perf_counter() - begin
         done, checkpoint = False, None
         while not done:
@@ -190,7 +190,7 @@ class Rhythm:
         if sync:
             self._flush.request()
             files = self._upkeep.unflushed()
-            durable = self._flush.durable(covered[0])
+            durable = self._flush.durable(position)
             try:
                 await self.in_thread(self._upkeep_thread, partial(_flush_all, files))
             except BaseException:
@@ -198,10 +198,10 @@ class Rhythm:
                 raise
             if durable is not None:
                 await durable
-            checkpoint = self._upkeep.next_checkpoint(covered, moment)
+            checkpoint = self._upkeep.next_checkpoint(moment)
             if checkpoint is not None:
                 await self.in_thread(self._upkeep_thread, partial(self._upkeep.write_checkpoint, checkpoint))
-        self._upkeep.note(covered, checkpoint)
+        self._upkeep.note(checkpoint)
         return took
 
 

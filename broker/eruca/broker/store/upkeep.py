@@ -27,9 +27,6 @@ from eruca.broker.store.segment import Segment, Unflushed, flush_files
 
 log = structlog.get_logger("eruca.broker")
 
-Covered = tuple[int, int]
-"""Commit log offset and number of units that a write-out covers."""
-
 
 class Upkeep:
     """Keeps an open store's files in order."""
@@ -62,6 +59,8 @@ class Upkeep:
         self._appending = appending
         self._clock = clock
         self._full: str | None = None
+        self._covered = (0, 0)
+        """Commit log offset and number of units that the last write-out covers, or the one that is going on."""
 
     # ---- writing out
 
@@ -70,10 +69,11 @@ class Upkeep:
         """Whether nothing came since the mark was written."""
         return self._dispatch.position == self.mark.written
 
-    def begin(self) -> tuple[Covered, int]:
-        """What a write-out begun now covers, and the store time of the newest message."""
+    def begin(self) -> tuple[int, int]:
+        """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message."""
         units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in self._queues.queues.values())
-        return (self._dispatch.position, units), self._appending.last_time
+        self._covered = (self._dispatch.position, units)
+        return self._dispatch.position, self._appending.last_time
 
     def unflushed(self) -> list[Unflushed]:
         """The files of queues and index to flush; ``give_back`` takes them when that fails."""
@@ -87,9 +87,9 @@ class Upkeep:
         for one in unflushed:
             self._queues.give_back(one)
 
-    def next_checkpoint(self, covered: Covered, moment: int) -> Checkpoint | None:
+    def next_checkpoint(self, moment: int) -> Checkpoint | None:
         """The checkpoint after a write-out whose files are flushed; None when the log is not flushed as far."""
-        if self._flush.flushed < covered[0]:
+        if self._flush.flushed < self._covered[0]:
             return None
         full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
         moment = max(moment, self.checkpoint.physic)
@@ -103,14 +103,14 @@ class Upkeep:
         """
         write_checkpoint(self._config.store_path_root_dir, checkpoint)
 
-    def note(self, covered: Covered, checkpoint: Checkpoint | None) -> None:
+    def note(self, checkpoint: Checkpoint | None) -> None:
         """Write the mark after a write-out; with the ``checkpoint`` that was written, if it was flushed.
 
         Raises:
             OSError: the disk is full or fails.
         """
         indexed = self._index.end_offset if self._index is not None else -1
-        self.mark = Mark(*covered, *(self.mark[2:4] if checkpoint is None else covered), indexed)
+        self.mark = Mark(*self._covered, *(self.mark[2:4] if checkpoint is None else self._covered), indexed)
         self.checkpoint = checkpoint or self.checkpoint
         write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint)
 
@@ -120,15 +120,15 @@ class Upkeep:
         Raises:
             OSError: the disk is full or fails.
         """
-        covered, moment = self.begin()
+        _, moment = self.begin()
         self._queues.write_some(None)
         if sync:
             for files in self.unflushed():
                 flush_files(files)
-        checkpoint = self.next_checkpoint(covered, moment) if sync else None
+        checkpoint = self.next_checkpoint(moment) if sync else None
         if checkpoint is not None:
             self.write_checkpoint(checkpoint)
-        self.note(covered, checkpoint)
+        self.note(checkpoint)
 
     # ---- deleting
 
@@ -228,11 +228,14 @@ class Upkeep:
 
     def _drop(self, queues: list[ConsumeQueue]) -> None:
         """Delete queues. The mark counts their units no more: a start that found fewer would build all queues again."""
+        position, units = self._covered
         written = synced = 0
         for queue in queues:
             written += self._queues.units_before(queue, self.mark.written)
             synced += self._queues.units_before(queue, self.mark.synced)
+            units -= self._queues.units_before(queue, position)
             self._queues.drop(queue)
+        self._covered = (position, units)
         if queues:
             mark = self.mark
             self.mark = mark._replace(
