@@ -6,15 +6,12 @@ the caller gives. Readiness is a connection that is accepted and a route that is
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.support import raw
+from tests.support.daemons import DaemonCluster, registered
 from tests.support.java import jars, opened_modules, write_logback
 from tests.support.ports import free_broker_port, free_port
 from tests.support.processes import Process
 
-_GET_BROKER_CLUSTER_INFO = 106
 _HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=512m")
 # Small files, so that a store costs little disk and opens quickly.
 SMALL_STORE = {
@@ -87,18 +84,18 @@ class ApacheBroker:
         self.process = Process([*command, "-c", str(conf)], home / "broker.out")
         self.process.wait_for_line("boot success")
         self.process.wait_for_port(self.port)
-        self.process.wait_until(lambda: self._registered(name_server), "registration")
-
-    def _registered(self, name_server: str) -> bool:
-        return self.address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
+        self.process.wait_until(lambda: registered(self.address, name_server), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""
         self.process.stop(60)
 
 
-class ApacheCluster:
+class ApacheCluster(DaemonCluster):
     """A name server and one broker of the same release."""
+
+    name_server: ApacheNameServer
+    broker: ApacheBroker
 
     def __init__(self, release: str, home: Path, properties: Mapping[str, str] | None = None) -> None:
         self.name = f"apache-{release}"
@@ -110,29 +107,10 @@ class ApacheCluster:
             self.name_server.stop()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    @property
-    def address(self) -> str:
-        return self.name_server.address
-
     def discard(self) -> None:
         """The end of a cluster whose store nobody opens again; an orderly one takes seconds."""
         self.broker.process.kill()
         self.name_server.process.kill()
-
-    def stop(self) -> None:
-        self.broker.stop()
-        self.name_server.stop()
 
 
 def _prepare(home: Path, role: str, properties: Mapping[str, str]) -> Path:

@@ -17,9 +17,9 @@ class Certificates:
         self.authority = trustme.CA()
         self.ca_file = folder / "ca.pem"
         self.authority.cert_pem.write_to_path(str(self.ca_file))
-        self.server = _write(folder, "server", self.authority.issue_cert(*server_names))
-        self.client = _write(folder, "client", self.authority.issue_cert("client.example"))
         self._server = self.authority.issue_cert(*server_names)
+        self.server = _write(folder, "server", self._server)
+        self.client = _write(folder, "client", self.authority.issue_cert("client.example"))
 
     def server_context(self, *, ask_clients: bool = False) -> ssl.SSLContext:
         """What a server of this process accepts connections with."""

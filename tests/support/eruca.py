@@ -8,15 +8,12 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tests.support import raw
 from tests.support.apache import SMALL_STORE
+from tests.support.daemons import DaemonCluster, registered
 from tests.support.processes import Process
 
 SCRIPTS = Path(sys.executable).parent
-_GET_BROKER_CLUSTER_INFO = 106
 
 
 class ErucaNameServer:
@@ -56,18 +53,18 @@ class ErucaBroker:
         found = re.search(r"\[[^,]+, ([\d.]+:(\d+))\]", self.process.wait_for_line("boot success"))
         assert found is not None
         self.address, self.port = found.group(1), int(found.group(2))
-        self.process.wait_until(lambda: self._registered(name_server), "registration")
-
-    def _registered(self, name_server: str) -> bool:
-        return self.address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
+        self.process.wait_until(lambda: registered(self.address, name_server), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""
         self.process.stop()
 
 
-class ErucaCluster:
+class ErucaCluster(DaemonCluster):
     """A name server and one broker."""
+
+    name_server: ErucaNameServer
+    broker: ErucaBroker
 
     def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
         self.name = "eruca"
@@ -78,25 +75,6 @@ class ErucaCluster:
         except BaseException:
             self.name_server.stop()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    @property
-    def address(self) -> str:
-        return self.name_server.address
-
-    def stop(self) -> None:
-        self.broker.stop()
-        self.name_server.stop()
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> Path:

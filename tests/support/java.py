@@ -21,7 +21,6 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "compat" / "java"
 CACHE = ROOT / ".cache" / "compat"
-RELEASES = ("4.9.7", "5.3.3")
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.nio",

@@ -1,0 +1,55 @@
+"""A name server and one broker as processes, whoever made them: what Apache's and Eruca's have in common.
+
+Owns their end, and the question by which a registration is known. How they are started is in apache.py and eruca.py.
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from tests.support import raw
+from tests.support.processes import Process
+
+_GET_BROKER_CLUSTER_INFO = 106
+
+
+class Daemon(Protocol):
+    """A server of its own process; `address` is ip:port."""
+
+    process: Process
+    address: str
+
+    def stop(self) -> None: ...
+
+
+class DaemonCluster:
+    """A name server and one broker, which whoever derives from this has started."""
+
+    name: str
+    home: Path
+    name_server: Daemon
+    broker: Daemon
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        return self.name_server.address
+
+    def stop(self) -> None:
+        self.broker.stop()
+        self.name_server.stop()
+
+
+def registered(address: str, name_server: str) -> bool:
+    """Whether the name server knows the broker at that address."""
+    return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
