@@ -234,6 +234,17 @@ async def model(system: System) -> History:
     return history
 
 
+def copied(system: System, book: Book, history: History, number: int) -> Path:
+    """A copy of the model's store to be damaged, and what is known of it; each second one was not stopped in order."""
+    book.history.told, book.history.acknowledged = dict(history.told), history.acknowledged
+    damaged = system.home / "damaged"
+    shutil.rmtree(damaged, ignore_errors=True)
+    shutil.copytree(system.home / "model", damaged)
+    if number % 2:
+        (damaged / "abort").touch()
+    return damaged
+
+
 async def opened(system: System, book: Book, damaged: Path) -> None:
     """Start on a damaged store, read all of it, end."""
     book.rounds += 1
@@ -249,10 +260,9 @@ async def opened(system: System, book: Book, damaged: Path) -> None:
     if found is None:
         book.seen["topic gone"] += 1
         return
-    wrong = [
-        place for place in places(found) if (told := book.history.told.get(place)) and told.body != places(found)[place]
-    ]
-    lost = book.history.told.keys() - places(found)
+    there = places(found)
+    wrong = [place for place, body in there.items() if (told := book.history.told.get(place)) and told.body != body]
+    lost = book.history.told.keys() - there
     book.seen["messages with a wrong body delivered"] += len(wrong)
     book.seen["lost"] += len(lost)
     book.seen["times more than one lost"] += len(lost) > 1
@@ -269,11 +279,7 @@ async def cut(system: System, rounds: int) -> None:
     for how in ("short", "zeros"):
         dice, book = random.Random(f"{SEED}/cut/{how}"), Book()
         for number in range(rounds):
-            book.history.told, book.history.acknowledged = dict(history.told), history.acknowledged
-            damaged = system.home / "damaged"
-            shutil.copytree(system.home / "model", damaged)
-            if number % 2:
-                (damaged / "abort").touch()
+            damaged = copied(system, book, history, number)
             log = sorted((damaged / "commitlog").iterdir())[0]
             size, used = log.stat().st_size, len(log.read_bytes().rstrip(b"\0"))
             with log.open("r+b") as file:
@@ -281,7 +287,6 @@ async def cut(system: System, rounds: int) -> None:
                 if how == "zeros":
                     file.truncate(size)
             await opened(system, book, damaged)
-            shutil.rmtree(damaged)
         book.say(system, f"commit log cut in its last three records: {how}")
 
 
@@ -291,11 +296,7 @@ async def flipped(system: System, rounds: int) -> None:
     for part in ("commitlog", "consumequeue", "config/topics.json"):
         dice, book = random.Random(f"{SEED}/flipped/{part}"), Book()
         for number in range(rounds):
-            book.history.told, book.history.acknowledged = dict(history.told), history.acknowledged
-            damaged = system.home / "damaged"
-            shutil.copytree(system.home / "model", damaged)
-            if number % 2:
-                (damaged / "abort").touch()
+            damaged = copied(system, book, history, number)
             place = damaged / part
             file = dice.choice(sorted(path for path in place.rglob("*") if path.is_file()) or [place])
             data = bytearray(file.read_bytes())
@@ -303,7 +304,6 @@ async def flipped(system: System, rounds: int) -> None:
             data[bit // 8] ^= 1 << bit % 8
             file.write_bytes(data)
             await opened(system, book, damaged)
-            shutil.rmtree(damaged)
         book.say(system, f"one bit flipped in {part}")
 
 
