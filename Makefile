@@ -48,7 +48,7 @@ bench: venv ## Apache RocketMQ and Eruca side by side, kept in docs/benchmarks.m
 REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \
 	eruca.client.metrics eruca.client.selectors eruca.client.serializers eruca.client.telemetry \
 	eruca.spark_connector.source eruca.spark_connector.lag eruca.spark_connector.repeats eruca.spark_connector.errors \
-	eruca.standalone.cluster eruca.standalone.background eruca.standalone.pytest_plugin
+	eruca.spark_connector.pipelines eruca.standalone.cluster eruca.standalone.background eruca.standalone.pytest_plugin
 
 reference: venv ## the API reference from the docstrings, as pages in out/reference
 	@PYTHONWARNINGS=ignore $(BIN)/pdoc --docformat google --no-show-source --output-directory out/reference $(REFERENCE)

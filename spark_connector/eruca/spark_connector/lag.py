@@ -63,7 +63,7 @@ class LagListener(StreamingQueryListener):
         progress = event.progress
         queues: dict[MessageQueue, int] = {}
         for source in progress.sources:
-            queues.update(_behind(source.endOffset, source.latestOffset))
+            queues.update(behind(source.endOffset, source.latestOffset))
         if queues:
             lag = Lag(str(progress.id), progress.name, progress.batchId, queues)
             self.latest[lag.query_id] = lag
@@ -80,8 +80,8 @@ class LagListener(StreamingQueryListener):
         self.latest.pop(str(event.id), None)
 
 
-def _behind(end: Any, latest: Any) -> dict[MessageQueue, int]:
-    """The lag by queue; none for the offsets of another source."""
+def behind(end: Any, latest: Any) -> dict[MessageQueue, int]:
+    """The lag by queue, of two offsets of a progress as JSON; none for those of another source."""
     try:
         read, there = (StreamOffset.from_json(json.loads(each)) for each in (end, latest))
     except (TypeError, ValueError, SourceError):

@@ -29,13 +29,11 @@ from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.spark_connector import link
 from eruca.spark_connector.encoding import Letter, Parcel
 from eruca.spark_connector.errors import SinkError
-from eruca.spark_connector.halves import Half
+from eruca.spark_connector.halves import WAITS, Half
 from eruca.spark_connector.sink_options import SinkOptions
 
 T = TypeVar("T")
 
-WAITS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds before further attempts; the last one again and again, until retryTimeoutMs is over."""
 NEW_TOPIC_QUEUES = 4
 """Queues of a topic that a broker creates by the first message (DefaultMQProducer in 4.9.7)."""
 LETTERS_AT_ONCE = 64

@@ -18,11 +18,9 @@ from eruca.client import PullConsumer
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
+from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting.loop import settled
-
-READ_AND_WRITE = 6
-"""The permission of an ordinary topic: 4 to read, 2 to write."""
 
 
 class Cluster:
@@ -101,7 +99,8 @@ class Cluster:
         Producers create topics themselves by sending; this is for the number of queues, and for what is to be there
         before the first message. Raises BrokerRefused for a name that RocketMQ does not allow.
         """
-        ask = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_AND_WRITE)
+        perm = PERM_READ | PERM_WRITE
+        ask = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
         async with PullConsumer(nameserver=self.address) as admin:
             await admin.session.call(self.broker.address, api.UPDATE_AND_CREATE_TOPIC, ask)
         return topic

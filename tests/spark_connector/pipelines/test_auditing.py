@@ -49,6 +49,11 @@ def test_dead_letters_are_counted_without_a_session(topic: Topic) -> None:
     assert (found.groups[0].dead, found.groups[0].retrying) == (3, 0)
     assert found.faults(behind=3, dead=2) == [f"{group} has 3 dead letters."]
 
+    topics = [topic.name, f"%DLQ%{group}"]
+    both = audit(None, name_server=topic.name_server, topics=topics, groups=[group])
+    assert [each.dead for each in both.groups] == [3, 3]
+    assert both.faults(behind=3, dead=2) == [f"{group} has 3 dead letters."], "said once, not for each topic"
+
 
 def test_an_audit_of_nothing_is_refused() -> None:
     with pytest.raises(BadOption, match="one topic and one group at least"):

@@ -105,6 +105,7 @@ def test_an_archive_is_counted_like_its_topic_and_keys_one_by_one(
 def test_what_cannot_be_counted_is_told_in_a_sentence(spark: SparkSession) -> None:
     for given, sentence in (
         ({"window": "soon"}, 'The window "soon" cannot be read: a number with ms, s, m, h or d'),
+        ({"window": "0s"}, "A window is 1 ms at least"),
         ({"percentiles": [101]}, "Percentiles are numbers from 0 to 100"),
         ({"window": "1h", "start": 7_200_000, "end": 7_200_001}, "holds no whole window of 1h"),
         ({"topics": []}, "Say which topics are counted"),

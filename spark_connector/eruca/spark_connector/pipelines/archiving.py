@@ -10,25 +10,24 @@ moved is deleted first.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.lag import behind
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.telling import Progress, Tell, read_time, tell_nobody
 from eruca.spark_connector.pipelines.telling import now as present
-from eruca.spark_connector.positions import read_positions
 
 COLUMNS = (
     "topic string, brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, "
@@ -125,8 +124,8 @@ def archive(
     writer.known.set()
     try:
         while not query.awaitTermination(1):
-            behind = _behind(query.lastProgress)
-            tell(Progress("archived", summary.messages, None if behind is None else summary.messages + behind))
+            waiting = _waiting(query.lastProgress)
+            tell(Progress("archived", summary.messages, None if waiting is None else summary.messages + waiting))
             if until_stopped is not None and until_stopped.is_set():
                 break
     finally:
@@ -143,6 +142,7 @@ class _BatchWriter:
         self._summary = summary
         self.query = ""
         self.known = threading.Event()  # whether the query's id is: the first batch may be quicker
+        self._begun = False
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Put the rows of a batch in their place."""
@@ -163,8 +163,10 @@ class _BatchWriter:
         counts = []
         if written:
             counts = spark.read.schema(rows.schema).parquet(staging).groupBy("topic", "date").count().collect()
-        for old in files.find(f"{root}/topic=*/date=*/{name}-*.parquet"):
-            files.delete(old.path)
+        if not self._begun:  # the batch that a run begins with is the only one that may have died before
+            for old in files.find(f"{root}/topic=*/date=*/{name}-*.parquet"):
+                files.delete(old.path)
+            self._begun = True
         for place, each in enumerate(written):
             found = re.search(r"/(topic=[^/]*/date=[^/]*)/[^/]*$", each.path)
             assert found is not None
@@ -183,13 +185,12 @@ class _BatchWriter:
         summary.size += size
 
 
-def _behind(progress: Any) -> int | None:
-    """How many offsets the query has not read, by its last progress."""
-    with suppress(KeyError, IndexError, TypeError, ValueError):
-        source = progress["sources"][0]
-        ends, latest = (read_positions(json.loads(source[name])["queues"]) for name in ("endOffset", "latestOffset"))
-        return sum(max(0, offset - ends.get(queue, 0)) for queue, offset in latest.items())
-    return None
+def _waiting(progress: StreamingQueryProgress | None) -> int | None:
+    """How many offsets the query has not read, by its last progress; None where that does not say."""
+    if progress is None or not progress.sources:
+        return None
+    queues = behind(progress.sources[0].endOffset, progress.sources[0].latestOffset)
+    return sum(queues.values()) if queues else None
 
 
 def read_archive(

@@ -19,9 +19,8 @@ from eruca.client import MessageQueue
 from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.telling import Progress, Tell, tell_nobody
+from eruca.spark_connector.pipelines.telling import Progress, Tell, read_window, tell_nobody
 from eruca.spark_connector.positions import write_positions
-from eruca.spark_connector.values import duration
 
 COLUMNS = "topic string, tags string, storeTimestamp timestamp"
 
@@ -93,7 +92,8 @@ class AuditSummary:
     groups: list[GroupAudit]
 
     def faults(self, *, behind: int = 0, dead: int | None = None) -> list[str]:
-        """A sentence for each pair with more waiting than ``behind``, messages lost, or more than ``dead``."""
+        """A sentence for each pair with more waiting than ``behind`` or messages lost, and each group with more than
+        ``dead``."""
         found = []
         for each in self.groups:
             who = f"{each.group} on {each.topic}"
@@ -104,7 +104,7 @@ class AuditSummary:
                 found.append(f"{who} lost {each.lost:,} messages, which were deleted before it consumed them.")
             if dead is not None and each.dead > dead:
                 found.append(f"{each.group} has {each.dead:,} dead letters.")
-        return found
+        return list(dict.fromkeys(found))  # dead letters are the group's, whatever the topic
 
 
 def audit(
@@ -124,11 +124,8 @@ def audit(
     """
     if not topics or not groups:
         raise BadOption("Say what is held against what: one topic and one group at least.")
-    try:
-        length = duration(window)
-    except ValueError as error:
-        raise BadOption(f'The window "{window}" cannot be read: {error}.') from None
-    endpoint = Endpoint(name_server, access)
+    length, endpoint = read_window(window), Endpoint(name_server, access)
+    sent_back = {group: (_retrying(endpoint, group), _dead(endpoint, group)) for group in groups}
     found = []
     for place, topic in enumerate(topics):
         queues = endpoint.existing_queues(topic)
@@ -138,9 +135,9 @@ def audit(
         for group in groups:
             lines = [QueueAudit(each, group, oldest[each], ends[each], offsets[group][each]) for each in queues]
             pair = GroupAudit(topic=topic, group=group, queues=lines)
-            pair.retrying, pair.dead = _retrying(endpoint, group), _dead(endpoint, group)
+            pair.retrying, pair.dead = sent_back[group]
             if spark is not None and pair.behind:
-                _look(spark, endpoint, pair, max(1, length))
+                _look(spark, endpoint, pair, length)
             found.append(pair)
         tell(Progress("topics compared", place + 1, len(topics)))
     return AuditSummary(groups=found)

@@ -16,15 +16,13 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import TopicNotFound
 from eruca.protocol import api
+from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector import access as connection
 from eruca.spark_connector import cluster, link
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.positions import write_positions
 from eruca.spark_connector.values import read_values
-
-READ_WRITE = 6
-"""The permissions of a new topic."""
 
 
 class Endpoint:
@@ -105,7 +103,8 @@ class Endpoint:
         async def create(consumer: PullConsumer) -> None:
             for broker in sorted({each.broker_name for each in like}):
                 mine = [each for each in like if each.broker_name == broker]
-                ask = CreateTopic(topic=topic, read_queue_nums=len(mine), write_queue_nums=len(mine), perm=READ_WRITE)
+                size, perm = len(mine), PERM_READ | PERM_WRITE
+                ask = CreateTopic(topic=topic, read_queue_nums=size, write_queue_nums=size, perm=perm)
                 address = await consumer.session.master(broker, mine[0].topic)
                 await consumer.session.call(address, api.UPDATE_AND_CREATE_TOPIC, ask)
 

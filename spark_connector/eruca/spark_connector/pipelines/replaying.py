@@ -28,6 +28,7 @@ from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.archiving import read_archive
 from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.marking import marked
 from eruca.spark_connector.pipelines.telling import Progress, Tell, read_interval, tell_nobody
 from eruca.spark_connector.values import group as check_group
 
@@ -198,9 +199,7 @@ def _outgoing(
     )
     if to_group:
         marks[names.RETRY_TOPIC] = F.col("topic")
-    kept = F.map_filter(F.coalesce("properties", F.create_map()), lambda name, _: ~name.isin(*marks))
-    extra = F.create_map(*(part for name, value in marks.items() for part in (F.lit(name), value)))
-    spread = rows.withColumn("properties", F.map_concat(kept.cast("map<string,string>"), extra))
+    spread = rows.withColumn("properties", marked(marks))
     tasks = rows.sparkSession.sparkContext.defaultParallelism
     what = ("body", "tags", "keys", "flag", "properties")
     if order == "key":

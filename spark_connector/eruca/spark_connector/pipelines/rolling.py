@@ -20,8 +20,7 @@ from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.archiving import read_archive
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
-from eruca.spark_connector.pipelines.telling import Progress, Tell, now, read_interval, tell_nobody
-from eruca.spark_connector.values import duration
+from eruca.spark_connector.pipelines.telling import Progress, Tell, now, read_interval, read_window, tell_nobody
 
 COLUMNS = "topic string, body binary, tags string, keys string, bornTimestamp timestamp, storeTimestamp timestamp"
 WINDOWS_SHOWN = 10_000
@@ -89,7 +88,7 @@ def rollup(
 
     Raises BadOption, and what reading and sending fail with.
     """
-    length, shares = _length(window), tuple(float(each) for each in percentiles)
+    length, shares = read_window(window), tuple(float(each) for each in percentiles)
     if not topics:
         raise BadOption("Say which topics are counted: one at least.")
     if not shares or not all(0 <= each <= 100 for each in shares):
@@ -136,16 +135,6 @@ def rollup(
         summary.windows[each.start] = summary.windows.get(each.start, 0) + each.messages
     tell(Progress("counted", total, total))
     return summary
-
-
-def _length(window: str) -> int:
-    try:
-        length = duration(window)
-    except ValueError as error:
-        raise BadOption(f'The window "{window}" cannot be read: {error}.') from None
-    if length < 1:
-        raise BadOption("A window is 1 ms at least.")
-    return length
 
 
 def _counted(rows: DataFrame, length: int, by: Sequence[By], clock: Clock, percentiles: Sequence[float]) -> DataFrame:

@@ -1,7 +1,7 @@
 """What a pipeline tells while it runs, and numbers and times as people read and write them.
 
 Owns the form of progress, and how times are given: ms since 1970, or ISO 8601 (UTC where no zone is given), or a
-duration back from now such as ``2h``. Knows neither a terminal nor Spark.
+duration back from now such as ``2h``, and windows. Knows neither a terminal nor Spark.
 """
 
 from __future__ import annotations
@@ -54,6 +54,17 @@ def read_time(given: str | int, at: int) -> int:
             "or how long ago, such as 2h."
         ) from None
     return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def read_window(given: str) -> int:
+    """The length of a window in ms. Raises BadOption."""
+    try:
+        length = duration(given)
+    except ValueError as error:
+        raise BadOption(f'The window "{given}" cannot be read: {error}.') from None
+    if length < 1:
+        raise BadOption("A window is 1 ms at least.")
+    return length
 
 
 def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, int | None]:

@@ -21,6 +21,7 @@ from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
+from eruca.spark_connector.pipelines.marking import marked
 from eruca.spark_connector.pipelines.telling import Progress, Tell, now, read_interval, tell_nobody
 from eruca.spark_connector.values import group as check_group
 
@@ -180,13 +181,11 @@ def _resend(
     marks = dict(zip(MARKS, (F.lit(run), F.lit(group), F.col("place"), F.col("messageId")), strict=True))
     if to_group:
         marks[names.RETRY_TOPIC] = F.col("topic")
-    kept = F.map_filter("properties", lambda name, _: ~name.isin(*marks))
-    extra = F.create_map(*(part for name, value in marks.items() for part in (F.lit(name), value)))
     rows = (
         chosen.where(F.col("place").isin(*wanted))
         .coalesce(1)
         .sortWithinPartitions("storeTimestamp", "place")
-        .select("body", "tags", "keys", "flag", F.map_concat(kept, extra).alias("properties"), "topic")
+        .select("body", "tags", "keys", "flag", marked(marks).alias("properties"), "topic")
     )
     tell(Progress("sent again", 0, len(wanted)))
     book.note(wanted, SENDING, now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from eruca.standalone.pipeline.findings import audit, rollup, triage
-from eruca.standalone.pipeline.running import Run, common, session, stop_by_signal, telling
+from eruca.standalone.pipeline.running import Run, common, end, session, stop_by_signal, telling
 
 
 @click.group()
@@ -50,7 +51,7 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
         run.say(f"Nothing is new: {done.to} has all that there is.")
         return
     run.say(
-        f"{done.messages:,} messages of {_count(done.topics, 'topic')} were added to {done.to} "
+        f"{done.messages:,} messages of {_count(len(done.topics), 'topic')} were added to {done.to} "
         f"in {done.seconds:.1f} s: {_count(done.files, 'file')}, {spell_bytes(done.size)}."
     )
     run.say(bars(done.topics))
@@ -111,14 +112,17 @@ def replay(run: Run, **options: Any) -> None:
 )
 def pyfiles(to: Path) -> None:
     """Write Eruca's code as a zip for jobs that `spark-submit` starts."""
-    from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
 
-    written = write_pyfiles(to)
-    click.echo(f"{written} is written: spark-submit --py-files {written} JOB.py")
+    def work() -> None:
+        from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
+
+        written = write_pyfiles(to)
+        click.echo(f"{written} is written: spark-submit --py-files {written} JOB.py")
+
+    sys.exit(end(work))
 
 
-def _count(what: Any, noun: str) -> str:
-    number = what if isinstance(what, int) else len(what)
+def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

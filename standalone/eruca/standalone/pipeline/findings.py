@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,11 @@ def triage(run: Run, **options: Any) -> int | None:
         table.add_row(each.topic, each.cause, each.tags, *numbers, *times, each.example)
     if done.causes:
         run.console.print(table)
-        totals: dict[str, float] = {}
+        totals: Counter[str] = Counter()
         for each in done.causes:
-            totals[each.cause] = totals.get(each.cause, 0) + each.count
+            totals[each.cause] += each.count
         if len(totals) > 1:
-            run.say(bars({cause: int(count) for cause, count in totals.items()}))
+            run.say(bars(totals))
     waiting = sum(each.waiting for each in done.causes)
     run.say(
         f"{done.group} has {sum(each.count for each in done.causes):,} dead letters, {waiting:,} of them not resent."

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-BAR = 12
-"""Height of a bar in an SVG, with as much again for its label."""
 WIDTH = 600
+"""Of all columns of an SVG together."""
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
@@ -24,7 +23,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))] if value else " " for value in sums)
 
 
-def bars(counts: Mapping[str, float], *, width: int = 40, most: int = 20) -> str:
+def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
     """A line for each name, the largest first; what is beyond ``most`` is summed up."""
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     shown, rest = ranked[:most], ranked[most:]
@@ -35,9 +34,7 @@ def bars(counts: Mapping[str, float], *, width: int = 40, most: int = 20) -> str
     top = max(value for _, value in shown) or 1
     longest = max(len(name) for name, _ in shown)
     return "\n".join(
-        f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,.6g}"
-        if isinstance(value, float)
-        else f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
+        f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
         for name, value in shown
     )
 

@@ -75,7 +75,7 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
         account = {"accessKey": access_key, "secretKey": secret_key}
         given = {**{name: value for name, value in account.items() if value}, **access}
         run = Run(name_server, given, master, python, conf, verbose, Console())
-        sys.exit(_end(run, lambda: command(run, **options)))
+        sys.exit(end(lambda: command(run, **options)))
 
     call.__doc__ = command.__doc__
     call.__name__ = command.__name__
@@ -102,7 +102,8 @@ _COMMON = (
 )  # fmt: skip
 
 
-def _end(run: Run, work: Callable[[], int | None]) -> int:
+def end(work: Callable[[], int | None]) -> int:
+    """The exit code of a command that does ``work``; what went wrong is told."""
     try:
         return work() or 0
     except KeyboardInterrupt:

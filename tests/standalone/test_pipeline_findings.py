@@ -1,0 +1,54 @@
+"""What the commands of `eruca pipeline` say of numbers, and the exit code by which an alarm knows."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from click.testing import CliRunner
+
+from eruca.client import Message
+from eruca.client.sync import Producer, PullConsumer
+from eruca.standalone.background import BackgroundCluster
+from eruca.standalone.cli import main
+from eruca.standalone.pipeline.pictures import bars, sparkline, svg
+
+
+def test_bars_are_ranked_and_the_rest_is_summed_up() -> None:
+    assert bars({}) == ""
+    assert bars({"a": 5, "long": 10, "no": 0}, width=4).splitlines() == ["long  ████ 10", "a     ██ 5", "no     0"]
+    assert bars({"a": 4, "b": 3, "c": 2, "d": 1}, width=4, most=2).splitlines()[2:] == ["2 others  ███ 3"]
+
+
+def test_a_line_of_blocks_is_as_wide_as_it_may_be() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([0, 1, 4, 8]) == " ▂▅█"
+    assert sparkline([1] * 120, width=60) == "█" * 60
+
+
+def test_a_picture_has_a_column_for_each_count() -> None:
+    root = ElementTree.fromstring(svg("Messages <by> window", [("10:00", 5.0), ("10:01", 10.0)], "messages"))
+    columns = [each for each in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert [each[0].text for each in columns] == ["10:00: 5", "10:01: 10"]
+    assert float(columns[1].attrib["height"]) == 2 * float(columns[0].attrib["height"])
+    assert root[0].text == "Messages <by> window"
+
+
+def test_an_audit_exits_with_3_when_a_group_is_behind(rocketmq: BackgroundCluster) -> None:
+    topic = rocketmq.create_topic("audited", queues=1)
+    with Producer("auditors", nameserver=rocketmq.address) as producer:
+        for _ in range(5):
+            queue = producer.send(Message(topic, b"body", tags="a")).queue
+    with PullConsumer(nameserver=rocketmq.address) as consumer:
+        consumer.update_offset(queue, 3, group="readers")
+    audit = ["pipeline", "audit", "-n", rocketmq.address, "--topic", topic, "--group", "readers", "--offsets-only"]
+
+    behind = CliRunner().invoke(main, audit)
+    allowed = CliRunner().invoke(main, [*audit, "--max-behind", "2"])
+
+    assert behind.exit_code == 3, behind.output
+    assert behind.stdout.splitlines()[-1] == f"readers on {topic} has not consumed 2 messages."
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stdout.splitlines()[-1] == "Every group has consumed what it should."
+    refused = CliRunner().invoke(main, [*audit, "--window", "soon"])
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert refused.stderr.startswith('eruca pipeline: The window "soon" cannot be read: ')
