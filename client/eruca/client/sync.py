@@ -234,6 +234,7 @@ class PullConsumer(_Asking[pull_consumer.PullConsumer]):
     def __init__(self, client: pull_consumer.PullConsumer) -> None:
         self._client = client
 
+    add_hook = _calling(pull_consumer.PullConsumer.add_hook)
     query_offset = _waiting(pull_consumer.PullConsumer.query_offset)
     update_offset = _waiting(pull_consumer.PullConsumer.update_offset)
     pull = _waiting(pull_consumer.PullConsumer.pull)
@@ -248,6 +249,7 @@ class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
     def __init__(self, client: lite_pull_consumer.LitePullConsumer) -> None:
         self._client = client
 
+    add_hook = _calling(lite_pull_consumer.LitePullConsumer.add_hook)
     unsubscribe = _calling(lite_pull_consumer.LitePullConsumer.unsubscribe)
     assign = _calling(lite_pull_consumer.LitePullConsumer.assign)
     set_sub_expression_for_assign = _calling(lite_pull_consumer.LitePullConsumer.set_sub_expression_for_assign)
@@ -316,6 +318,7 @@ class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
     def __init__(self, client: pull_schedule.PullScheduleService) -> None:
         self._client = client
 
+    add_hook = _calling(pull_schedule.PullScheduleService.add_hook)
     _register = _calling(pull_schedule.PullScheduleService.register_pull_task_callback)
 
     def register_pull_task_callback(

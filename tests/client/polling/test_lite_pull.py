@@ -266,7 +266,9 @@ class Looking(Hook):
 async def test_hooks_see_what_is_handed_out(lab: Lab) -> None:
     await fill(lab, 5)
     looking = Looking()
-    async with lite(lab, hooks=[looking]).subscribe("T") as consumer:
+    consumer = lite(lab).subscribe("T")
+    consumer.add_hook(looking)
+    async with consumer:
         assert bodies(await consumer.poll()) == [0, 1, 2, 4]
         assert looking.seen == ["begin 4"]
         await consumer.poll(0)

@@ -174,6 +174,25 @@ async def test_hooks_see_what_a_pull_found(lab: Lab) -> None:
         assert (await consumer.pull(QUEUE, 3)).records == [] and len(seen) == 3, "nothing to see"
 
 
+async def test_a_hook_may_come_at_any_time(lab: Lab) -> None:
+    class Watch(Hook):
+        def __init__(self) -> None:
+            self.seen: list[bytes] = []
+
+        def after_consume(self, context: ConsumeContext) -> None:
+            self.seen += [each.body for each in context.messages]
+
+    await fill(lab, 2)
+    early, late = Watch(), Watch()
+    consumer = PullConsumer("g", nameserver=lab.address)
+    consumer.add_hook(early)
+    async with consumer:
+        await consumer.pull(QUEUE, 0, 1)
+        consumer.add_hook(late)
+        await consumer.pull(QUEUE, 1, 1)
+    assert (early.seen, late.seen) == ([b"m0", b"m1"], [b"m1"])
+
+
 async def test_pulled_messages_are_traced(lab: Lab) -> None:
     await fill(lab, 1)
     async with PullConsumer("g", nameserver=lab.address, trace="Traces") as consumer:

@@ -8,8 +8,17 @@ from collections import Counter
 
 import pytest
 
-from eruca.client import Message, MessageQueue, PullConsumer, PullScheduleService, PullStatus, PullTaskContext
+from eruca.client import (
+    Hook,
+    Message,
+    MessageQueue,
+    PullConsumer,
+    PullScheduleService,
+    PullStatus,
+    PullTaskContext,
+)
 from eruca.client.errors import StateError, UsageError
+from eruca.client.hooks import ConsumeContext
 from eruca.protocol import api
 from eruca.protocol.headers.offsets import ResetOffset
 from tests.client.conftest import Lab, eventually
@@ -47,10 +56,17 @@ async def fill(lab: Lab, count: int) -> None:
 
 async def test_every_queue_is_pulled_again_and_again(lab: Lab) -> None:
     await fill(lab, 20)
-    pulled = Pulled()
+    pulled, hooked = Pulled(), list[bytes]()
+
+    class Watch(Hook):
+        def after_consume(self, context: ConsumeContext) -> None:
+            hooked.extend(each.body for each in context.messages)
+
     service = PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", pulled)
+    service.add_hook(Watch())
     async with service:
         await eventually(lambda: len(pulled.bodies) == 20)
+        assert sorted(hooked) == sorted(pulled.bodies)
         assert service.queues == QUEUES
         await fill(lab, 4)
         await eventually(lambda: len(pulled.bodies) == 24)

@@ -150,6 +150,12 @@ class LitePullConsumer(LiteQueues):
         self._trace = MessageTrace(group, "CONSUME", trace, chosen) if trace else None
         self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
 
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees what is handed out, after those that are there; before start. Raises StateError."""
+        if self._session is not None:
+            raise StateError("A consumer takes hooks only before start().")
+        self._hooks = Hooks((*self._hooks.all, hook))
+
     # ------------------------------------------------------------------ starting and stopping
 
     async def start(self) -> None:

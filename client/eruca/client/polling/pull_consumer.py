@@ -129,17 +129,27 @@ class PullConsumer(Asking):
         """Take a seat in the session; nothing is sent yet."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
-        session = self._session = Session.join(self._settings)
-        if self._hooks.of_consumption:
-            self._consumption = ConsumeHooks(
-                self._hooks, self.group, session.client_id, orderly=False, broadcast=False, timeout=float("inf")
-            )
+        self._session = Session.join(self._settings)
+        self._look_on(self._session)
         if self._trace is not None:
             try:
                 await self._trace.start()
             except BaseException:
                 await self.stop()
                 raise
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more that sees what is pulled from now on, after those that are there. Raises UsageError."""
+        self._hooks = Hooks((*self._hooks.all, hook))
+        if self._session is not None:
+            self._look_on(self._session)
+
+    def _look_on(self, session: Session) -> None:
+        """Let the hooks see what they want to."""
+        if self._hooks.of_consumption:
+            self._consumption = ConsumeHooks(
+                self._hooks, self.group, session.client_id, orderly=False, broadcast=False, timeout=float("inf")
+            )
 
     async def stop(self) -> None:
         """Leave; connections that nobody else uses are closed. Calling it twice does no harm."""

@@ -192,6 +192,10 @@ class PullScheduleService(ActiveMember):
         self._announce_soon()
         return self
 
+    def add_hook(self, hook: Hook) -> None:
+        """As of PullConsumer: one more that sees what callbacks pull from now on. Raises UsageError."""
+        self.pull_consumer.add_hook(hook)
+
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that this member has now (fetchMessageQueuesInBalance)."""
