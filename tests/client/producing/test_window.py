@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from eruca.client import Message, MessageQueue, Producer
+from eruca.client import Hook, Message, MessageQueue, Producer
 from eruca.client.errors import BadConfig, CallTimeout
+from eruca.client.hooks import SendContext
 from tests.support.scripted import SILENT, Scripted
 
 QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+class Looking(Hook):
+    """Sees every send, so that sends take the way of those that hooks see."""
+
+    def after_send(self, context: SendContext) -> None:
+        assert context.error is None
 
 
 class Lab:
@@ -97,8 +105,9 @@ async def test_bounds_are_numbers_above_0(lab: Lab) -> None:
             lab.producer(**{name: 0})
 
 
-async def test_one_way_sends_of_a_tight_loop_leave_while_it_runs(lab: Lab) -> None:
-    async with lab.producer() as producer:
+@pytest.mark.parametrize("hooks", [[], [Looking()]], ids=["alone", "with a hook"])
+async def test_one_way_sends_of_a_tight_loop_leave_while_it_runs(lab: Lab, hooks: list[Hook]) -> None:
+    async with lab.producer(hooks=hooks) as producer:
         await producer.send(hello())
         connection = producer.session.ready(lab.broker.address)
         assert connection is not None
@@ -111,8 +120,9 @@ async def test_one_way_sends_of_a_tight_loop_leave_while_it_runs(lab: Lab) -> No
     assert len(lab.broker.bodies) == 502
 
 
-async def test_one_way_sends_wait_for_a_broker_that_does_not_read(lab: Lab) -> None:
-    async with lab.producer() as producer:
+@pytest.mark.parametrize("hooks", [[], [Looking()]], ids=["alone", "with a hook"])
+async def test_one_way_sends_wait_for_a_broker_that_does_not_read(lab: Lab, hooks: list[Hook]) -> None:
+    async with lab.producer(hooks=hooks) as producer:
         await producer.send(hello())
         connection = producer.session.ready(lab.broker.address)
         assert connection is not None

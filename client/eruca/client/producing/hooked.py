@@ -15,8 +15,7 @@ from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
-from eruca.client.producing.sends import Send, SendResult
-from eruca.protocol import api
+from eruca.client.producing.sends import Send, SendResult, write_oneway
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue
@@ -79,7 +78,7 @@ async def oneway_watched(
     context.oneway, context.queue, context.broker_address = True, queue, address
     body = _begin(watched, context, header, body)
     try:
-        (await session.connection(address)).oneway(api.SEND_MESSAGE_V2, header, body)
+        await write_oneway(session, address, header, body)
     except BaseException as error:
         context.error = error
         raise

@@ -24,7 +24,7 @@ from eruca.client.producing.batch import check_batch, encode_messages
 from eruca.client.producing.faults import Faults
 from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, describe_send, oneway_watched, rewrite_one
 from eruca.client.producing.requests import reply_to
-from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult
+from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, write_oneway
 from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Window
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.trace import MessageTrace
@@ -34,8 +34,6 @@ from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
-_ONEWAY_UNSENT = 64 * 1024
-"""Bytes that one-way sends leave in a connection before they wait for it."""
 
 
 class Producer(Asking):
@@ -244,10 +242,7 @@ class Producer(Asking):
         address = await session.to_send(chosen.broker_name, message.topic)
         watched = self._watch([message], rewrite_one(message, key, ""))
         if watched is None:
-            connection = await session.connection(address)
-            connection.oneway(api.SEND_MESSAGE_V2, header, body)
-            if connection.unsent > _ONEWAY_UNSENT or connection.congested:
-                await connection.drain()
+            await write_oneway(session, address, header, body)
         else:
             await oneway_watched(watched, session, header, body, chosen, address)
 

@@ -54,6 +54,9 @@ class SendStatus(enum.Enum):
     """The master stored it, but its slave not in time (SYNC_MASTER)."""
 
 
+_ONEWAY_UNSENT = 64 * 1024
+"""Bytes that one-way sends leave in a connection before they wait for it."""
+
 _STATUS = {each.value: each for each in SendStatus}
 
 
@@ -77,6 +80,14 @@ def should_retry(error: ClientError) -> bool:
     if isinstance(error, BrokerRefused):
         return error.code in RETRIABLE_CODES
     return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
+
+
+async def write_oneway(session: Session, address: str, header: SendMessageV2, body: bytes) -> None:
+    """Send without asking for an answer; waits while the broker does not read what was sent before."""
+    connection = await session.connection(address)
+    connection.oneway(api.SEND_MESSAGE_V2, header, body)
+    if connection.unsent > _ONEWAY_UNSENT or connection.congested:
+        await connection.drain()
 
 
 class Send(msgspec.Struct, eq=False):
