@@ -119,6 +119,25 @@ async def test_a_client_with_tls_at_servers_without(lab: Lab, certificates: Cert
             await puller.session.connection(lab.cluster.broker.address)
 
 
+async def test_files_are_replaced_while_a_client_runs(
+    fronts: str, lab: Lab, certificates: Certificates, tmp_path: Path
+) -> None:
+    await lab.send("T", b"so that the topic is there")
+    own = tmp_path / "ca.pem"
+    own.write_bytes(Certificates(tmp_path / "others").ca_file.read_bytes())
+    tls = Tls(
+        ca_file=own,
+        certificate_file=certificates.client.certificate,
+        key_file=certificates.client.encrypted_key,
+        key_password=PASSWORD,
+    )
+    async with Producer("p", settings=ClientSettings(nameserver=fronts, tls=tls)) as producer:
+        with pytest.raises(NameserverUnreachable, match="its certificate is not trusted"):
+            await producer.send(Message("T", b"x"))
+        own.write_bytes(certificates.ca_file.read_bytes())
+        assert (await producer.send(Message("T", b"x"))).status.name == "SEND_OK"
+
+
 async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     settings = ClientSettings(nameserver="n:1", tls=Tls(ca_file=tmp_path / "none.pem"))
     with pytest.raises(BadConfig, match=r"TLS cannot be used: the certificates in ca_file=.*No such file"):

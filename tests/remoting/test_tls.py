@@ -14,7 +14,19 @@ import pytest
 
 from eruca.protocol import api
 from eruca.protocol.header import Empty
-from eruca.remoting import BadTls, Call, Channels, ConnectFailed, Connection, ConnectionLost, Reply, Router, Routes, Tls
+from eruca.remoting import (
+    BadTls,
+    Call,
+    Channels,
+    ConnectFailed,
+    Connection,
+    ConnectionLost,
+    Reply,
+    Router,
+    Routes,
+    Tls,
+    TlsFiles,
+)
 from tests.support.certificates import PASSWORD, Certificates
 
 routes: Routes[None] = Routes()
@@ -183,6 +195,41 @@ def test_files_that_cannot_be_used(certificates: Certificates, tmp_path: Path) -
     ):
         with pytest.raises(BadTls, match=sentence):
             tls.context()
+
+
+async def test_files_that_are_replaced_count_for_the_next_connection(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    former, mine = Certificates(tmp_path / "former"), tmp_path / "mine"
+    mine.mkdir()
+
+    def put(source: Certificates, *names: str) -> None:
+        files = {"ca": source.ca_file, "certificate": source.client.certificate, "key": source.client.key}
+        for name in names:
+            (mine / f"{name}.new").write_bytes(files[name].read_bytes())
+            (mine / f"{name}.new").replace(mine / name)
+
+    put(former, "ca", "certificate", "key")
+    tls = Tls(ca_file=mine / "ca", certificate_file=mine / "certificate", key_file=mine / "key")
+    channels = Channels(tls=TlsFiles(tls))
+    async with (
+        server(former, ask_clients=True) as first,
+        server(former, ask_clients=True) as second,
+        server(certificates, ask_clients=True) as renewed,
+    ):
+        assert (await channels.call(first, api.GET_BROKER_RUNTIME_INFO, body=b"1")).body == b"1"
+        with pytest.raises(ConnectFailed, match="its certificate is not trusted"):
+            await channels.get(renewed)
+
+        put(certificates, "ca", "certificate")  # and not yet the key
+        with pytest.raises(ConnectFailed, match=r"not trusted.*files were replaced and the former ones.*key_file="):
+            await channels.get(renewed)
+        assert (await channels.call(second, api.GET_BROKER_RUNTIME_INFO, body=b"2")).body == b"2"
+
+        put(certificates, "key")
+        assert (await channels.call(renewed, api.GET_BROKER_RUNTIME_INFO, body=b"3")).body == b"3"
+        assert (await channels.call(first, api.GET_BROKER_RUNTIME_INFO, body=b"4")).body == b"4", "as it was made"
+        await channels.close()
 
 
 def test_no_password_is_shown() -> None:

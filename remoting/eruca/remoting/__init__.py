@@ -11,7 +11,7 @@ from eruca.remoting.loop import run
 from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes
 from eruca.remoting.server import Limits, Server
 from eruca.remoting.signing import Renamer, Signer
-from eruca.remoting.tls import BadTls, Tls
+from eruca.remoting.tls import BadTls, Tls, TlsFiles
 
 __all__ = [
     "Answer",
@@ -33,5 +33,6 @@ __all__ = [
     "Server",
     "Signer",
     "Tls",
+    "TlsFiles",
     "run",
 ]

@@ -20,7 +20,7 @@ from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
 from eruca.remoting.signing import Renamer, Signer
-from eruca.remoting.tls import why_no_handshake
+from eruca.remoting.tls import TlsFiles, why_no_handshake
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -44,7 +44,7 @@ class Channels:
         offer: bool = True,
         signer: Signer | None = None,
         rename: Renamer | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | TlsFiles | None = None,
         server_name: str | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
@@ -95,6 +95,8 @@ class Channels:
                 )
         except (OSError, OverflowError) as error:  # TimeoutError is an OSError
             reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
+            if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
+                reason += f" ({self._tls.fault})"
             raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
         if self._closed:
             connection.abort()
@@ -107,7 +109,7 @@ class Channels:
         if self._tls is None:
             return {}
         return {
-            "ssl": self._tls,
+            "ssl": self._tls.context() if isinstance(self._tls, TlsFiles) else self._tls,
             "server_hostname": self._server_name or self.host_names.get(address, host),
             "ssl_handshake_timeout": self._connect_timeout,
         }

@@ -1,11 +1,13 @@
 """TLS on the side that connects: whom to trust, how to prove oneself, and why a handshake failed.
 
-Owns the settings, the context that is made of them, and the sentences. Reads the files when the context is made.
+Owns the settings, the context that is made of them, and the sentences. Reads the files when the context is made, and
+again for a new connection when one of them is another one than before.
 Invariant: a server's certificate is checked unless ``verify=False`` is written; no password is ever shown.
 """
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass, field
 from os import PathLike
@@ -70,6 +72,43 @@ class Tls:
                 f'certificate_file="{file}" and key_file="{self.key_file or file}" cannot be used: {_reason(error)}; '
                 "PEM files that belong together are expected, and the key_password of an encrypted key"
             ) from None
+
+
+class TlsFiles:
+    """The context of some settings for as long as a program runs: files that are replaced count for new connections.
+
+    Files that cannot be used at that moment, such as a certificate whose new key is not written yet, leave the context
+    as it was; ``fault`` says so, and the next connection looks again. Raises BadTls when they cannot be used at first.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._seen = self._look()
+        self._context = tls.context()
+        self.fault: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What a connection is made with now."""
+        seen = self._look()
+        if seen != self._seen:
+            try:
+                self._context = self._tls.context()
+            except BadTls as error:
+                self.fault = f"its files were replaced and the former ones are in use, since {error}"
+            else:
+                self._seen, self.fault = seen, None
+        return self._context
+
+    def _look(self) -> list[tuple[int, ...] | None]:
+        """What tells each file from the one that was there before; None for one that is not there."""
+        found: list[tuple[int, ...] | None] = []
+        for file in (self._tls.ca_file, self._tls.certificate_file, self._tls.key_file):
+            try:
+                one = os.stat(file) if file is not None else None
+            except OSError:
+                one = None
+            found.append(None if one is None else (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
+        return found
 
 
 def _reason(error: Exception) -> str:

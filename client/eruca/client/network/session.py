@@ -44,7 +44,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
-from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls
+from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls, TlsFiles
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -82,7 +82,7 @@ class Session:
             offer=settings.header == "MSGPACK",
             signer=settings.credentials,
             rename=self.names.header if self.names.rename else None,
-            tls=_context(settings.tls),
+            tls=_security(settings.tls),
             server_name=settings.tls.server_name if isinstance(settings.tls, Tls) else None,
         )
         self.nameservers = Nameservers(
@@ -363,11 +363,11 @@ class Session:
             raise translate(error) from error
 
 
-def _context(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
+def _security(tls: Tls | ssl.SSLContext | None) -> TlsFiles | ssl.SSLContext | None:
     if not isinstance(tls, Tls):
         return tls
     try:
-        return tls.context()
+        return TlsFiles(tls)
     except BadTls as error:
         raise BadConfig(f"TLS cannot be used: {error}.") from None
 
