@@ -14,6 +14,7 @@ from typing import Any, Final
 from eruca.client import ClientSettings, Credentials, Tls
 from eruca.client.errors import BadConfig
 from eruca.client.namespaces import check_namespace
+from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.values import flag, text
 
@@ -35,6 +36,8 @@ class Access:
     tls_check_hostname: bool = True
     tls_server_name: str | None = None
     namespace: str | None = None
+    pull_group: str = names.TOOLS_GROUP
+    """In whose name is pulled; an option of the source alone."""
 
     @property
     def access(self) -> Access:

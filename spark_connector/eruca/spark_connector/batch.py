@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
     async def _plan(self, consumer: PullConsumer) -> list[Range]:
         options = self._options
         queues = await cluster.find_queues(consumer, options)
-        await cluster.check_filter(consumer, options, queues)
+        await cluster.prepare(consumer, options, queues)
         starts, ends = await asyncio.gather(
             cluster.starts(consumer, options, queues, time.time_ns() // 1_000_000),
             cluster.ends(consumer, options, queues),

@@ -21,7 +21,7 @@ from typing import TypeVar
 from eruca.client import MessageQueue, PullConsumer, PullStatus
 from eruca.client.errors import BrokerRefused, ClientError, NameserverUnreachable, TopicNotFound
 from eruca.protocol import api, names
-from eruca.protocol.bodies import CheckClientRequestBody, TopicList
+from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionGroupConfig, SubscriptionGroupWrapper, TopicList
 from eruca.protocol.subscription import SQL92, build_subscription
 from eruca.spark_connector import replicas
 from eruca.spark_connector.errors import SourceError
@@ -109,6 +109,32 @@ async def _matching_topics(consumer: PullConsumer, pattern: str) -> list[str]:
     if not topics:
         raise SourceError(f'subscribePattern="{pattern}" matches no topic: the whole name has to match.')
     return topics
+
+
+async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
+    """Settle what has to be before the first pull: its group, and the filter. Raises SourceError."""
+    chosen = sorted(queues)
+    if options.create_pull_group:
+        await _create_group(consumer, chosen)
+    await check_filter(consumer, options, chosen)
+
+
+async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue]) -> None:
+    """Make the consumer's group at each broker that does not have it; where it is, its settings stay."""
+    group = consumer.session.names.to_broker(consumer.group)
+    for queue in {each.broker_name: each for each in queues}.values():
+        address = await consumer.session.master(queue.broker_name, queue.topic)
+        try:
+            answer = await consumer.session.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            if group in SubscriptionGroupWrapper.decode(answer.body).subscription_group_table:
+                continue
+            body = SubscriptionGroupConfig(group_name=group).encode()
+            await consumer.session.call(address, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        except BrokerRefused as error:
+            raise SourceError(
+                f"The broker {queue.broker_name} does not let this account make the group {consumer.group} "
+                f"({error.remark}): make it with `mqadmin updateSubGroup` and leave createPullGroup out."
+            ) from None
 
 
 async def check_filter(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:

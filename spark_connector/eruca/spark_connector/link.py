@@ -1,4 +1,4 @@
-"""The link of this process to its clusters: one event loop in a thread, one pull consumer a cluster, kept for good.
+"""The link of this process to its clusters: one event loop in a thread, one pull consumer for each, kept for good.
 
 Owns the thread and the connections. Spark keeps its Python processes for many tasks, and ends them without a word;
 so the link is made when it is first used, outlives tasks and queries, and nothing depends on its end.
@@ -45,7 +45,7 @@ class Link:
     async def _consumer(self, access: Access) -> PullConsumer:
         consumer = self._consumers.get(access)
         if consumer is None:
-            consumer = PullConsumer(settings=access.settings)
+            consumer = PullConsumer(access.pull_group, settings=access.settings)
             await consumer.start()  # waits for nothing, so nobody else makes one meanwhile
             self._consumers[access] = consumer
         return consumer

@@ -46,6 +46,7 @@ class Options(access.Access):
     fail_on_data_loss: bool = True
     tags: str = "*"
     sql_filter: str | None = None
+    create_pull_group: bool = False
     commit_group: str | None = None
     commit_interval_ms: int = 1000
     on_group_reset: str = "ignore"
@@ -105,6 +106,8 @@ def _check(values: dict[str, Any], streaming: bool) -> None:
         for name in ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay", "on_group_reset"):
             if name in values:
                 raise BadOption(f"The option {_NAMES[name]} is for spark.readStream: a batch has no triggers.")
+    if values.get("create_pull_group") and "pull_group" not in values:
+        raise BadOption("createPullGroup needs the option pullGroup: the group that is made.")
     if values.get("on_group_reset") == "fail" and "commit_group" not in values:
         raise BadOption('onGroupReset="fail" needs the option commitGroup: the group that is watched.')
     _check_order(values)
@@ -195,6 +198,8 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "failOnDataLoss": ("fail_on_data_loss", flag),
     "tags": ("tags", text),
     "sqlFilter": ("sql_filter", text),
+    "pullGroup": ("pull_group", group),
+    "createPullGroup": ("create_pull_group", flag),
     "commitGroup": ("commit_group", group),
     "commitIntervalMs": ("commit_interval_ms", milliseconds),
     "onGroupReset": ("on_group_reset", _on_reset),

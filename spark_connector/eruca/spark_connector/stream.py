@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         target = self._target if self._target is not None else await cluster.latest(consumer, self._options)
         latest = target.offsets
         if self._first is None:
-            await cluster.check_filter(consumer, self._options, latest)
+            await cluster.prepare(consumer, self._options, latest)
             self._checked = True
             self._first = await cluster.starts(consumer, self._options, latest, time.time_ns() // 1_000_000)
         return first_end(self._first, latest, most)
@@ -130,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         A slave that is behind what was read already says nothing of that: its queues stay where they are.
         """
         if not self._checked:
-            await cluster.check_filter(consumer, self._options, latest.offsets)
+            await cluster.prepare(consumer, self._options, latest.offsets)
             self._checked = True
         behind = {queue: end for queue, end in latest.offsets.items() if end < since.queues.get(queue, 0)}
         lost = [queue for queue in behind if queue not in latest.by_slave]
