@@ -7,6 +7,7 @@ since people search for them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from eruca.protocol.codes import ResponseCode
@@ -122,6 +123,46 @@ class BrokerRefused(ClientError):
         self.retriable = code in RETRIABLE_CODES or code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
 
 
+class AccessDenied(BrokerRefused):
+    """The broker does not let this account in, or not do this. The sentence ends with what helps.
+
+    A send that met it at each of its attempts is a SendFailed with this as its ``__cause__``.
+    """
+
+    def __init__(self, code: int, remark: str, help_: str) -> None:
+        super().__init__(code, remark, f"{Refused(code, remark)}; {help_}")
+        self.retriable = False
+
+
+_DENIALS = (
+    (r"[Cc]heck signature failed", "the secret key is not the one of this access key: look at the credentials"),
+    (
+        r"No accessKey is configured|username cannot be null",
+        "this broker wants an account: give credentials=Credentials(access_key, secret_key) in the ClientSettings",
+    ),
+    (
+        r"No acl config for |User:.* not found",
+        "this broker has no such account: look at the access key, or let an operator add it (mqadmin updateAclConfig, "
+        "in RocketMQ 5 createUser)",
+    ),
+    (r"User:.* is disabled", "an operator may enable the account (mqadmin updateUser)"),
+    (
+        r"No default permission for |Need admin permission |has no permission to access ",
+        "an operator may grant it (mqadmin updateAclConfig, in RocketMQ 5 createAcl)",
+    ),
+)
+"""What brokers say that let somebody not in, and what helps (PlainPermissionManager in 4.9.7, module auth in 5.3.3)."""
+
+
+def refusal(code: int, remark: str) -> BrokerRefused:
+    """The error for a refusal of a broker's."""
+    if code == ResponseCode.NO_PERMISSION or (code == ResponseCode.SYSTEM_ERROR and "AclException" in remark):
+        for words, help_ in _DENIALS:
+            if re.search(words, remark):
+                return AccessDenied(code, remark, help_)
+    return BrokerRefused(code, remark)
+
+
 class BadAnswer(ClientError):
     """The peer's answer, or a stored message, does not follow the protocol."""
 
@@ -133,10 +174,9 @@ class BadBody(ClientError, ValueError):
 class SendFailed(ClientError):
     """Every attempt of a send failed. ``__cause__`` is the error of the last one.
 
-    ``attempts`` were made within ``seconds``, at ``brokers`` in this order; the sentence ends with that error.
+    ``attempts`` were made within ``seconds``, at ``brokers`` in this order; the sentence ends with that error, and is
+    ``retriable`` if that is.
     """
-
-    retriable = True
 
     def __init__(self, topic: str, attempts: int, seconds: float, brokers: Sequence[str], last: ClientError) -> None:
         super().__init__(
@@ -144,6 +184,7 @@ class SendFailed(ClientError):
             f"Topic: {topic}, BrokersSent: [{', '.join(brokers)}]; the last time: {last}"
         )
         self.__cause__ = last
+        self.retriable = last.retriable
         self.topic = topic
         self.attempts = attempts
         self.seconds = seconds
@@ -155,7 +196,7 @@ def translate(error: Exception) -> ClientError:
     if isinstance(error, ClientError):
         return error
     if isinstance(error, Refused):
-        return BrokerRefused(error.code, error.remark)
+        return refusal(error.code, error.remark)
     if isinstance(error, CallTimedOut):
         return CallTimeout(str(error))
     if isinstance(error, ConnectFailed | RemotingError):
