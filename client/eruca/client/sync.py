@@ -290,13 +290,14 @@ class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
 
     def batches(self) -> Iterator[list[ReceivedMessage]]:
         """As the asynchronous ``batches``, for ``for``."""
-        return self._each(self._client.batches())
+        return self._each(self._client.batches)
 
     def messages(self) -> Iterator[ReceivedMessage]:
         """As the asynchronous ``messages``, for ``for``."""
-        return self._each(self._client.messages())
+        return self._each(self._client.messages)
 
-    def _each(self, iteration: AsyncIterator[T]) -> Iterator[T]:
+    def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        iteration = self._thread.run(_call(begin))
         while True:
             try:
                 item = self._thread.run(_ask(iteration))

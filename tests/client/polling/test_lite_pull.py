@@ -175,6 +175,28 @@ async def test_a_loop_commits_each_message_when_the_next_is_asked_for(lab: Lab) 
     assert await lab.offsets("g", "T") == [10, 0, 0, 0]
 
 
+async def test_who_waits_may_give_up_and_ask_again(lab: Lab) -> None:
+    await fill(lab, 1)
+    async with lite(lab, start_from="end").subscribe("T") as consumer:
+        iterations = aiter(consumer), consumer.batches()
+        for _ in range(3):
+            for waiting in (*map(anext, iterations), consumer.poll(10)):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(waiting, 0.02)
+        await eventually(lambda: bool(consumer.assignment()))
+        first, second = iterations
+        for number in range(0, 9, 3):
+            await fill(lab, 3, start=number)
+            seen = [await anext(first)]
+            while len(seen) < 2:
+                seen += await anext(second)
+            while len(seen) < 3:
+                seen += await consumer.poll(1)
+            assert bodies(seen) == [number, number + 1, number + 2]
+        await consumer.commit_sync()
+    assert (await lab.offsets("g", "T"))[0] == 10
+
+
 async def test_a_stop_ends_loops_and_polls(lab: Lab) -> None:
     await fill(lab, 1)
     consumer = lite(lab).subscribe("T")

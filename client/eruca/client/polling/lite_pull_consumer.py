@@ -37,7 +37,7 @@ from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.polling.assigned import Assigned
 from eruca.client.polling.lite_queues import LiteQueues
-from eruca.client.polling.polled import Cache, Watched
+from eruca.client.polling.polled import Cache, Iteration, Watched
 from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 
@@ -273,25 +273,15 @@ class LitePullConsumer(LiteQueues):
         self._cache.settle()
         return await self._cache.batch(timeout)
 
-    async def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
+    def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
         """The messages for ``async for``, as ``poll`` gives them, without end; it ends when the consumer stops."""
         self._running()
-        while True:
-            self._cache.settle()
-            messages = await self._cache.batch(None)
-            if not messages:
-                return
-            yield messages
+        return Iteration(self._cache, partial(self._cache.batch, None))
 
-    async def messages(self) -> AsyncIterator[ReceivedMessage]:
+    def messages(self) -> AsyncIterator[ReceivedMessage]:
         """The messages for ``async for``, one by one; with auto-commit each counts when the next is asked for."""
         self._running()
-        while True:
-            self._cache.settle()
-            message = await self._cache.one()
-            if message is None:
-                return
-            yield message
+        return Iteration(self._cache, self._cache.one)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self.messages()

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.listeners import clock
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 from eruca.protocol.queues import MessageQueue
+
+T = TypeVar("T")
 
 
 class PolledRun(InFlight):
@@ -153,3 +156,18 @@ class Cache:
             self.watched.begin(messages)
         if run.made_room is not None and run.has_room(self._limits):
             run.made_room()
+
+
+class Iteration(AsyncIterator[T]):
+    """What ``async for`` asks. A question may be cancelled, and another one follow it: nothing is lost by that."""
+
+    def __init__(self, cache: Cache, take: Callable[[], Awaitable[T | None]]) -> None:
+        self._cache = cache
+        self._take = take
+
+    async def __anext__(self) -> T:
+        self._cache.settle()
+        found = await self._take()
+        if not found:
+            raise StopAsyncIteration
+        return found
