@@ -41,9 +41,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    from eruca.spark_connector import installed
+
+    installed.check_pyspark()
     try:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("pyspark", "pyarrow", "numpy", "pandas"):
-            raise ImportError(f"{error.name} is missing: run `pip install 'eruca[spark]'`.") from error
-        raise
+        raise installed.missing(error) from error

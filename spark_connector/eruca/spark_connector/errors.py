@@ -19,5 +19,9 @@ class GroupReset(SourceError):
     """Somebody moved the offsets of commitGroup, and onGroupReset is "fail"."""
 
 
+class NotInstalled(ImportError):
+    """A package that Spark needs is missing or too old."""
+
+
 class SinkError(Exception):
     """Writing failed: a row cannot be a message, or a broker did not take one."""

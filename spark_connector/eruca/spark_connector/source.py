@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from eruca.spark_connector.batch import BatchReader, PushingReader
 from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.installed import check_python
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink import BatchWriter, StreamWriter
@@ -70,12 +71,16 @@ def register(spark: SparkSession) -> None:
     """Make ``format("rocketmq")`` known to this session.
 
     The Python processes of Spark import ``eruca``. On a local master they are started with this process's own Python,
-    unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``.
+    unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``. Also then
+    the driver's machine needs it, for queries are planned there. Raises BadOption for a Python that cannot serve.
     """
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
     archive = _own_archive()
+    if context.pythonExec != sys.executable:
+        sent_along = archive is not None or bool(context._python_includes)
+        check_python(context.pythonExec, environment=os.environ, with_eruca=not sent_along)
     if archive is not None:
         given = context.environment.get("PYTHONPATH")
         context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, given)))

@@ -22,13 +22,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from eruca.spark_connector.errors import NotInstalled
+from eruca.spark_connector.installed import missing
+
 FAILED = 1
 FOUND = 3
 STOPPED = 130
 LINE_EVERY = 5.0
 """Seconds between two lines of progress where there is no terminal."""
-_CAUSE = re.compile(r"^(?:[\w.]+\.)?(?:BadOption|SourceError|SinkError|OSError): (.+)$", re.MULTILINE)
-_PYSPARK = ("pyspark", "pyarrow", "numpy", "pandas")
+WIDE = 200
+"""Characters of a line where there is no terminal: a log has room for whole tables."""
+_CAUSE = re.compile(r"^(?:[\w.]+\.)?(?:BadOption|SourceError|SinkError|GroupReset|OSError): (.+)$", re.MULTILINE)
+_OTHER = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,11 @@ class Run:
     def say(self, text: str) -> None:
         """A line, or several, of the result."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDE)
 
 
 def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
@@ -74,7 +84,7 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
     ) -> None:
         account = {"accessKey": access_key, "secretKey": secret_key}
         given = {**{name: value for name, value in account.items() if value}, **access}
-        run = Run(name_server, given, master, python, conf, verbose, Console())
+        run = Run(name_server, given, master, python, conf, verbose, _console())
         sys.exit(end(lambda: command(run, **options)))
 
     call.__doc__ = command.__doc__
@@ -110,9 +120,13 @@ def end(work: Callable[[], int | None]) -> int:
         sys.stderr.write("eruca pipeline: stopped\n")
         return STOPPED
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in _PYSPARK:
+        found = missing(error)
+        if found is error:
             raise
-        sys.stderr.write(f"eruca pipeline: {error.name} is missing: run `pip install 'eruca[spark]'`.\n")
+        sys.stderr.write(f"eruca pipeline: {found}\n")
+        return FAILED
+    except NotInstalled as error:
+        sys.stderr.write(f"eruca pipeline: {error}\n")
         return FAILED
     except Exception as error:
         if not _is_expected(error):
@@ -136,6 +150,8 @@ def cause(error: Exception) -> str:
     found = _CAUSE.findall(text)
     if found:
         return str(found[-1]).strip()
+    if others := _OTHER.findall(text):  # the end of a traceback in one of Spark's Python processes
+        return str(others[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
