@@ -133,6 +133,8 @@ def unregister(server: Scripted, call: Call[Any]) -> Reply:
 
 @routes.on(api.GET_CONSUMER_LIST_BY_GROUP)
 def members(server: Scripted, call: Call[Any]) -> Reply:
+    if not server.members:
+        raise Refused(1, f"no consumer for this group, {call.header.consumer_group}")
     return Reply(body=ConsumerIdList(consumer_id_list=server.members).encode())
 
 

@@ -90,6 +90,17 @@ async def test_a_member_whom_the_broker_does_not_list_yet_takes_nothing(server: 
         assert len(consumer.queues) <= 2
 
 
+async def test_a_member_whose_heartbeat_was_refused_tells_of_itself_again_soon(server: Scripted) -> None:
+    """As when an operator grants what was missing; the regular heartbeat would come after half a minute."""
+    server.refused_codes.add(34)
+    consumer = PushConsumer("g", nameserver=server.address).subscribe("T")
+    async with consumer:
+        await eventually(lambda: len(server.heartbeats) >= 2)
+        assert consumer.queues == []
+        server.refused_codes.clear()
+        await eventually(lambda: bool(consumer.queues))
+
+
 class Case:
     """One message at offset 5 on its way back."""
 

@@ -116,6 +116,7 @@ class Ownership:
             clients = [session.client_id] if self._reading.broadcast else await session.members(self._group, topic)
         except BrokerRefused as error:
             log.warning("the members of %s are not known yet: %s", self._group, error)
+            session.spawn(session.beat())  # perhaps the broker refused the last one
             return False
         self.members = clients
         change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)

@@ -248,7 +248,7 @@ class Session:
             )
         except Refused as error:
             # What is wrong with one group must not keep the others from their work; each request tells for itself.
-            log.warning("the heartbeat was refused by %s: %s", address, error)
+            log.warning("the heartbeat was refused by %s: %s", address, translate(error))
         except (RemotingError, ProtocolError) as error:
             self._greeted.discard(connection)
             log.warning("the heartbeat to %s failed: %s", address, error)
