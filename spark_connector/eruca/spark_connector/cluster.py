@@ -21,7 +21,15 @@ from typing import TypeVar
 from eruca.client import MessageQueue, PullConsumer, PullStatus
 from eruca.client.errors import BrokerRefused, ClientError, NameserverUnreachable, TopicNotFound
 from eruca.protocol import api, names
-from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionGroupConfig, SubscriptionGroupWrapper, TopicList
+from eruca.protocol.bodies import (
+    PERM_READ,
+    PERM_WRITE,
+    CheckClientRequestBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicList,
+)
+from eruca.protocol.headers.topics import CreateTopic
 from eruca.protocol.subscription import SQL92, build_subscription
 from eruca.spark_connector import replicas
 from eruca.spark_connector.errors import SourceError
@@ -329,6 +337,22 @@ async def _store_time(consumer: PullConsumer, queue: MessageQueue, offset: int) 
             f"{result.min_offset} to {result.max_offset}: it changes too quickly, or its store is damaged."
         )
     return result.records[0].store_timestamp
+
+
+async def announce(consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]) -> None:
+    """Let tools find a group that has no members: they look at the brokers that have its topic of retries.
+
+    Raises ClientError.
+    """
+    topic = names.retry_topic(group)
+    try:
+        known = {each.broker_name for each in await consumer.fetch_queues(topic)}
+    except TopicNotFound:
+        known = set()
+    ask = CreateTopic(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=PERM_READ | PERM_WRITE)
+    for queue in {each.broker_name: each for each in queues if each.broker_name not in known}.values():
+        address = await consumer.session.master(queue.broker_name, queue.topic)
+        await consumer.session.call(address, api.UPDATE_AND_CREATE_TOPIC, ask)
 
 
 async def commit(consumer: PullConsumer, group: str, positions: Positions) -> None:

@@ -58,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
         self._confirmed: Positions = {}
         self._reported_at = -math.inf
+        self._announced: set[str] = set()
         self._last_batch_at: float | None = None
 
     # ------------------------------------------------------------------ what Spark asks
@@ -185,6 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     group, line.ask(access, lambda consumer: cluster.group_offsets(consumer, group, known))
                 )
             if moved:
+                self._announce(line, group, moved)
                 self._reports.append(dict(done))
                 line.ask(access, lambda consumer: cluster.commit(consumer, group, moved))
                 self._confirmed = dict(done)
@@ -192,6 +194,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise
         except SourceError as error:
             log.warning("the offsets of group %s could not be reported: %s", group, error)
+
+    def _announce(self, line: link.Link, group: str, queues: Positions) -> None:
+        brokers = {queue.broker_name for queue in queues}
+        if brokers <= self._announced:
+            return
+        self._announced |= brokers
+        try:
+            line.ask(self._options.access, lambda consumer: cluster.announce(consumer, group, queues))
+        except SourceError as error:
+            log.warning("mqadmin consumerProgress will not find group %s: %s", group, error)
 
     def _check_reset(self, group: str, found: Mapping[MessageQueue, int | None]) -> None:
         # A broker that died may have forgotten the newest reports; an older one of them is no reset.
