@@ -1,0 +1,83 @@
+"""A user's program under the type checker: what it gets has types, and wrong calls are found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage, lag
+from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
+from eruca.client.errors import SendFailed
+from eruca.client.hooks import SendContext
+from eruca.client.serializers import JSON
+
+app = App()
+
+@app.consumer("Orders", "kitchen", expression="new")
+async def cook(message: ReceivedMessage) -> None: ...
+
+@app.consumer("Bills", "cashier")
+def collect(message: ReceivedMessage) -> Later | None:
+    return Later(delay_level=3) if message.reconsume_times else None
+
+class Audit(Hook):
+    def before_send(self, context: SendContext) -> None:
+        context.properties["stamp"] = context.producer_group
+
+async def main() -> None:
+    settings = ClientSettings(credentials=Credentials("key", "secret"))
+    async with Producer("p", settings=settings, hooks=[Audit()]) as producer:
+        reveal_type(await producer.send(Message("T", b"x", delay=3), selector=selectors.by_hash, arg="k", timeout=2))
+        reveal_type(await producer.start_send(Message.of("T", {"a": 1}, JSON)))
+        try:
+            await producer.send_oneway(Message("T", b"x"))
+        except SendFailed as error:
+            reveal_type(error.brokers)
+    async with PushConsumer("g", strategy=assign.by_circle).subscribe("T") as consumer:
+        async for delivery in consumer:
+            reveal_type(delivery)
+    async with LitePullConsumer("g").subscribe("T") as lite:
+        reveal_type(await lite.poll())
+        async for message in lite:
+            reveal_type(message)
+        async for batch in lite.batches():
+            reveal_type(batch)
+    async with TransactionProducer("g", lambda message: TransactionState.UNKNOWN) as dealer:
+        done = await dealer.send_in_transaction(Message("T", b"x"), lambda message, id: TransactionState.COMMIT)
+        reveal_type(done.state)
+    reveal_type((await lag("g", "T"))[0].difference)
+    await producer.send("a text")  # wrong
+    producer.send_batch([b"x"])  # wrong, twice
+
+def blocking() -> None:
+    with sync.Producer("p") as producer:
+        reveal_type(producer.send(Message("T", b"x")))
+        reveal_type(producer.start_send(Message("T", b"x")))
+        producer.send(Message("T", b"x"), timeout="soon")  # wrong
+    with sync.PushConsumer("g").subscribe("T") as consumer:
+        for delivery in consumer:
+            reveal_type(delivery)
+    with sync.PullConsumer("g", max_reconsume_times="many") as puller:  # wrong
+        reveal_type(puller.fetch_queues("T"))
+"""
+TYPES = [
+    *("SendResult", "SendResult", "tuple[str, ...]", "Delivery"),
+    *("list[ReceivedMessage]", "ReceivedMessage", "list[ReceivedMessage]"),
+    *("TransactionState", "int | None"),
+    *("SendResult", "Future[SendResult]", "Delivery", "list[MessageQueue]"),
+]
+
+
+def test_a_program_of_a_user(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
+    said = subprocess.run([*command, file.name], cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    shown = re.findall(r'note: Revealed type is "(.*)"', said)
+    assert [re.sub(r"\b[a-z_]+(\.[a-z_]+)*\.(?=[A-Z])|builtins\.", "", each) for each in shown] == TYPES, said
+    lines = PROGRAM.splitlines()
+    wrong = [number for number, line in enumerate(lines, 1) if "# wrong" in line]
+    assert sorted({int(each) for each in re.findall(r"^program\.py:(\d+): error:", said, re.MULTILINE)}) == wrong, said
