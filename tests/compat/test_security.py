@@ -9,6 +9,7 @@ import asyncio
 import io
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -30,11 +31,12 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
-from eruca.client.errors import BrokerRefused, ClientError, NameserverUnreachable
+from eruca.client.errors import AccessDenied, ClientError, NameserverUnreachable, SendFailed
 from eruca.protocol.api import GET_MAX_OFFSET
 from eruca.protocol.headers.offsets import QueueOf
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.certificates import PASSWORD, Certificates
+from tests.support.java import Judge
 from tests.support.spark import spark_session
 
 USER = Credentials("ordinary-user", "its-secret-key")
@@ -58,6 +60,7 @@ accounts:
   admin: true
 """
 _PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
+_PERMISSIONS = "org.apache.rocketmq.auth.authorization.provider"
 _ACL = {"4.9.7": {"aclEnable": "true"}}
 _ACL["5.3.3"] = {
     "authenticationEnabled": "true",
@@ -65,10 +68,18 @@ _ACL["5.3.3"] = {
     "authenticationMetadataProvider": f"{_PROVIDERS}.LocalAuthenticationMetadataProvider",
     "initAuthenticationUser": json.dumps({"username": "ordinary-user", "password": "its-secret-key"}),
     "innerClientAuthenticationCredentials": json.dumps({"accessKey": "ordinary-user", "secretKey": "its-secret-key"}),
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{_PERMISSIONS}.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{_PERMISSIONS}.LocalAuthorizationMetadataProvider",
 }
 _WRONG = {
     "4.9.7": ("Check signature failed for accessKey=ordinary-user", "No acl config for nobody", "No accessKey is"),
     "5.3.3": ("check signature failed", "User:nobody is not found", "username cannot be null"),
+}
+_HELP = ("the secret key is not the one", "look at the access key", "give credentials=")
+_MAY_NOT_SEND = {
+    "4.9.7": "No default permission for .*Read",
+    "5.3.3": "User:reading-user has no permission to access Topic:Read",
 }
 
 
@@ -94,6 +105,35 @@ class Guarded:
 
     def settings(self, account: Credentials | None = USER) -> ClientSettings:
         return ClientSettings(nameserver=self.nameserver.address, credentials=account, tls=self.tls)
+
+
+@contextmanager
+def operator_of(guarded: Guarded) -> Iterator[Judge]:
+    """Apache's mqadmin in the name of the first user, encrypted as the broker wants it."""
+    own, ca = guarded.certificates.client, guarded.certificates.ca_file
+    tls = {"certPath": own.certificate, "keyPath": own.key, "trustCertPath": ca, "authServer": "true"}
+    options = ["-Dtls.enable=true", "-Dtls.test.mode.enable=false", "-Dtls.config.file=/nowhere"]
+    options += [f"-Dtls.client.{name}={value}" for name, value in tls.items()]
+    account = f"accessKey: {USER.access_key}\nsecretKey: {USER.secret_key}\n"
+    (guarded.home / "conf" / "tools.yml").write_text(account)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(options))
+        judge = Judge(guarded.release, guarded.home)
+    with judge:
+        yield judge
+
+
+async def order(operator: Judge, guarded: Guarded, command: str, *line: str) -> None:
+    """A command at the broker that must succeed."""
+    line = (command, "-b", guarded.broker.address, *line)
+    done = await asyncio.to_thread(operator.call, "admin", line=line)
+    assert f"to {guarded.broker.address} success" in done["stdout"], done
+
+
+async def grant(operator: Judge, guarded: Guarded, account: Credentials, resources: str) -> None:
+    """Let an account read these."""
+    line = ("-s", f"User:{account.access_key}", "-r", resources, "-a", "Sub", "-d", "Allow")
+    await order(operator, guarded, "createAcl", *line)
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
@@ -168,28 +208,69 @@ async def test_all_that_a_client_does(guarded: Guarded, header: Literal["JSON", 
     )
 
 
+@pytest.mark.parametrize("header", ["JSON", "ROCKETMQ", "MSGPACK"])
 @pytest.mark.parametrize("case", [0, 1, 2])
-async def test_an_account_that_is_none(guarded: Guarded, case: int) -> None:
+async def test_an_account_that_is_none(
+    guarded: Guarded, case: int, header: Literal["JSON", "ROCKETMQ", "MSGPACK"]
+) -> None:
     account = [replace(USER, secret_key="a-wrong-secret"), Credentials("nobody", "some-secret"), None][case]
-    async with PullConsumer(settings=guarded.settings(account)) as puller:
-        with pytest.raises(BrokerRefused) as refused:
+    async with PullConsumer(settings=replace(guarded.settings(account), header=header)) as puller:
+        with pytest.raises(AccessDenied) as refused:
             await puller.session.call(guarded.broker.address, GET_MAX_OFFSET, QueueOf(topic="T", queue_id=0))
 
-    assert _WRONG[guarded.release][case] in str(refused.value)
-    assert "secret" not in str(refused.value)
+    said, help_ = str(refused.value).split("; ")
+    assert _WRONG[guarded.release][case] in said and "secret" not in said
+    assert _HELP[case] in help_ and not refused.value.retriable
 
 
-@pytest.mark.parametrize("guarded", ["4.9.7"], indirect=True)  # 5.x keeps permissions elsewhere
 async def test_an_account_that_may_only_read(guarded: Guarded) -> None:
-    async with (
-        Producer("producers", settings=guarded.settings()) as producer,
-        Producer("readers", settings=guarded.settings(READER)) as reader,
-        PullConsumer("g", settings=guarded.settings(READER)) as puller,
-    ):
-        sent = await producer.send(Message("Read", b"x"))
-        assert len((await puller.pull(sent.queue, sent.offset)).records) == 1
-        with pytest.raises(ClientError, match=r"No default permission for .*Read"):
-            await reader.send(Message("Read", b"y"))
+    with ExitStack() as stack:
+        if guarded.release == "5.3.3":
+            operator = stack.enter_context(operator_of(guarded))
+            await order(operator, guarded, "createUser", "-u", READER.access_key, "-p", READER.secret_key)
+            await grant(operator, guarded, READER, "Topic:Read,Group:g")
+        settings = guarded.settings(READER)
+        async with (
+            Producer("producers", settings=guarded.settings()) as producer,
+            Producer("readers", settings=settings) as reader,
+            PullConsumer("g", settings=settings) as puller,
+        ):
+            sent = await producer.send(Message("Read", b"x"))
+            assert len((await puller.pull(sent.queue, sent.offset)).records) == 1
+            with pytest.raises(SendFailed, match=_MAY_NOT_SEND[guarded.release]) as failed:
+                await reader.send(Message("Read", b"y"))
+            assert isinstance(failed.value.__cause__, AccessDenied) and not failed.value.retriable
+            if guarded.release == "5.3.3":
+                with pytest.raises(AccessDenied, match="User:reading-user has no permission to access Group:other"):
+                    await puller.query_offset(sent.queue, group="other")
+                await goes_on_when_it_is_granted(operator, guarded, sent.queue.topic)
+
+
+async def goes_on_when_it_is_granted(operator: Judge, guarded: Guarded, topic: str) -> None:
+    """A consumer that may not read waits for its permission, and begins when it has it."""
+    seen, come = list[bytes](), asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        come.set()
+
+    consumer = PushConsumer("other", listener, settings=guarded.settings(READER), start_from="first")
+    async with consumer.subscribe(topic):
+        await grant(operator, guarded, READER, "Group:other")
+        await asyncio.wait_for(come.wait(), 25)  # the next regular heartbeat comes after 30 s
+    assert seen == [b"x"]
+
+
+async def test_certificates_are_replaced_while_a_client_runs(guarded: Guarded, tmp_path: Path) -> None:
+    others, own = Certificates(tmp_path / "others"), tmp_path / "own.pem"
+    own.write_bytes(others.client.certificate.read_bytes() + others.client.key.read_bytes())
+    tls = Tls(ca_file=guarded.certificates.ca_file, certificate_file=own)
+    async with PullConsumer(settings=replace(guarded.settings(), tls=tls)) as puller:
+        with pytest.raises(ClientError, match="does not accept this client's certificate"):
+            await puller.session.call(guarded.broker.address, GET_MAX_OFFSET, QueueOf(topic="T", queue_id=0))
+        mine = guarded.certificates.client
+        own.write_bytes(mine.certificate.read_bytes() + mine.key.read_bytes())
+        await puller.session.call(guarded.broker.address, GET_MAX_OFFSET, QueueOf(topic="Any", queue_id=0))
 
 
 # ---------------------------------------------------------------------- TLS
