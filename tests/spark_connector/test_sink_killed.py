@@ -1,57 +1,110 @@
-"""All of Spark is killed while it commits a transaction, and started again."""
+"""All of Spark is killed while a stream copies a topic to another, and started again.
+
+Here once in each test; with ERUCA_TORTURE 20 times, and ERUCA_SEED chooses other moments.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
-import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from eruca.spark_connector import deduplicated
 from tests.support.eruca import ErucaCluster
-from tests.support.spark import ROOT, SOURCE_ROOTS, Topic
+from tests.support.spark import Topic, read
+from tests.support.spark_copy import Copying, Way, start_copy
 from tests.support.spark_writes import visible
 
-ROUNDS = 20 if os.environ.get("ERUCA_TORTURE") else 1
+TORTURE = bool(os.environ.get("ERUCA_TORTURE"))
+ROUNDS = 20 if TORTURE else 1
+CHANCE = random.Random(int(os.environ.get("ERUCA_SEED", "1")))
+READ = "body binary, messageId string, properties map<string,string>"
 
 
-def copy(topic: Topic, target: Topic, markers: Topic, folder: Path, dies_at: int) -> int:
-    """Run the program; its exit code."""
-    names = (topic.name_server, topic.name, target.name, markers.name, str(folder), str(dies_at))
-    with (folder / "log").open("ab") as log:
-        return subprocess.run(
-            [sys.executable, "-m", "tests.support.spark_copy", *names],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *(ROOT / root for root in SOURCE_ROOTS)))),
-            },
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            timeout=400,
-        ).returncode
+@pytest.fixture
+def target(cluster: ErucaCluster, topic: Topic) -> Iterator[Topic]:
+    made = Topic(cluster, f"{topic.name[:90]}_to", 3)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def markers(cluster: ErucaCluster, topic: Topic) -> Iterator[Topic]:
+    made = Topic(cluster, f"{topic.name[:90]}_m", 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def way(topic: Topic, target: Topic) -> Way:
+    return topic.name_server, topic.name, target.name
+
+
+def once(topic: Topic) -> dict[str, int]:
+    """Each message of a topic, once."""
+    return {row["body"].decode(): 1 for row in topic.rows.values()}
+
+
+def kill_again_and_again(way: Way, folder: Path, topic: Topic, *markers: str) -> None:
+    """Start the copy and kill it, ROUNDS times; each time messages arrive, and a batch has begun that is new."""
+    within = 0
+    for _ in range(ROUNDS):
+        topic.fill(300)
+        copying = Copying(way, folder, *markers)
+        copying.wait_for_batch()
+        end = time.monotonic() + CHANCE.uniform(0, 2.5)
+        while time.monotonic() < end:
+            topic.fill(5)
+            time.sleep(0.05)
+        assert copying.process.poll() is None, copying.log
+        copying.kill()
+        within += copying.batches("offsets") != copying.batches("commits")
+    print(f"killed {ROUNDS} times, {within} within a batch; {len(topic.rows)} messages")
+    assert within > 0 or ROUNDS == 1
+
+
+@pytest.mark.timeout(300 * (ROUNDS + 1))
+def test_killed_at_any_moment_each_message_is_there_and_repeats_are_known(
+    spark: SparkSession, topic: Topic, target: Topic, way: Way, tmp_path: Path
+) -> None:
+    kill_again_and_again(way, tmp_path, topic)
+    assert start_copy(spark, way, tmp_path).awaitTermination(200)
+
+    stored = Counter(body for body, _ in visible(target.name_server, target.queues))
+    print(f"{stored.total() - len(stored)} stored twice")
+    assert stored.keys() == once(topic).keys()
+    kept = deduplicated(read(spark, target, READ)).collect()
+    assert Counter(bytes(row.body).decode() for row in kept) == once(topic)
+
+
+@pytest.mark.skipif(not TORTURE, reason="takes minutes: set ERUCA_TORTURE=1")
+@pytest.mark.timeout(300 * (ROUNDS + 1))
+def test_killed_at_any_moment_transactions_show_each_message_once(
+    spark: SparkSession, topic: Topic, target: Topic, markers: Topic, way: Way, tmp_path: Path
+) -> None:
+    kill_again_and_again(way, tmp_path, topic, markers.name)
+    assert start_copy(spark, way, tmp_path, markers.name).awaitTermination(200)
+
+    assert Counter(body for body, _ in visible(target.name_server, target.queues)) == once(topic)
 
 
 @pytest.mark.timeout(1000 * ROUNDS)
-def test_spark_killed_in_a_commit_loses_nothing_and_repeats_nothing(
-    cluster: ErucaCluster, topic: Topic, tmp_path: Path
+def test_killed_in_a_commit_transactions_show_each_message_once(
+    spark: SparkSession, topic: Topic, target: Topic, markers: Topic, way: Way, tmp_path: Path
 ) -> None:
-    target, markers = Topic(cluster, f"{topic.name}_to"[-100:], 3), Topic(cluster, f"{topic.name}_m"[-100:], 1)
-    chance = random.Random(int(os.environ.get("ERUCA_SEED", "1")))
-
     for _ in range(ROUNDS):
-        topic.fill(40)
+        topic.fill(60)
         before = len(visible(target.name_server, target.queues))
-        assert copy(topic, target, markers, tmp_path, chance.randint(1, 15)) == -signal.SIGKILL
-        assert before < len(visible(target.name_server, target.queues)) < before + 20
-    assert copy(topic, target, markers, tmp_path, 0) == 0, (tmp_path / "log").read_text()[-3000:]
+        copying = Copying(way, tmp_path, markers.name, str(CHANCE.randint(1, 40)))
+        assert copying.process.wait(400) == -signal.SIGKILL, copying.log
+        assert before < len(visible(target.name_server, target.queues)) < before + 60
+    assert start_copy(spark, way, tmp_path, markers.name).awaitTermination(200)
 
-    found = Counter(body for body, _ in visible(target.name_server, target.queues))
-    assert found == {row["body"].decode(): 1 for row in topic.rows.values()}
-    target.close()
-    markers.close()
+    assert Counter(body for body, _ in visible(target.name_server, target.queues)) == once(topic)

@@ -1,27 +1,36 @@
-"""A Spark program of its own: copies one topic to another in transactions, until everything is copied.
+"""A Spark program of its own: a stream that copies one topic to another.
 
-    python -m tests.support.spark_copy NAME_SERVER FROM TO MARKERS FOLDER DIES_AT
+    python -m tests.support.spark_copy NAME_SERVER FROM TO FOLDER [MARKERS [DIES_AT]]
 
-FOLDER keeps the checkpoint, so a second run goes on where the first one was. When DIES_AT messages of a batch are
-committed (0: never) the driver's process kills the whole session with SIGKILL: driver, JVM and workers. Messages of a
-queue are committed one after the other.
+FOLDER keeps the checkpoint, so a second run goes on where the first one was. With MARKERS it copies in transactions,
+else at least once with ids. It runs until it is killed; with DIES_AT the driver's process kills the whole session with
+SIGKILL, driver, JVM and workers, when so many messages of a batch are committed. Messages of a queue are committed one
+after the other.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from eruca.spark_connector.halves import Ending
 from eruca.spark_connector.sink import StreamWriter
 from eruca.spark_connector.source import RocketMQDataSource
-from tests.support.spark import spark_session
+from tests.support.spark import ROOT, spark_session
+from tests.support.spark_stream import IMPORTS
+
+Way = tuple[str, str, str]
+"""Name server, the topic to read, the topic to write."""
 
 
 class DyingWriter(StreamWriter):
@@ -58,8 +67,60 @@ def kill_session(session: int | None = None) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(name_server: str, source: str, target: str, markers: str, folder: str, dies_at: str) -> None:
-    """Copy, or die."""
+def start_copy(
+    spark: SparkSession, way: Way, folder: Path, markers: str | None = None, **trigger: Any
+) -> StreamingQuery:
+    """Start the query; without a trigger it ends when everything is copied."""
+    name_server, source, target = way
+    rows = spark.readStream.format("rocketmq").option("nameServer", name_server).option("subscribe", source)
+    rows = rows.options(startingOffsets="earliest", maxOffsetsPerTrigger=60, minPartitions=2, latestOffsetCacheMs=0)
+    delivery = {"delivery": "transactional", "markerTopic": markers} if markers else {"sendBatchRows": 8}
+    writer = rows.load().selectExpr("body", "keys AS shardingKey").writeStream.format("rocketmq")
+    writer = writer.options(nameServer=name_server, topic=target, **delivery)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(**trigger or {"availableNow": True}).start()
+
+
+class Copying:
+    """The program as a session of processes of its own."""
+
+    def __init__(self, way: Way, folder: Path, *more: str) -> None:
+        self._folder = folder
+        self._before = self.batches("offsets")
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.spark_copy", *way, str(folder), *more],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": IMPORTS},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def batches(self, step: str) -> set[str]:
+        """The batches that have come to this step: `offsets` when they begin, `commits` when they are done."""
+        return {each.name for each in (self._folder / "checkpoint" / step).glob("[0-9]*")}
+
+    def wait_for_batch(self) -> None:
+        """Wait until it begins a batch that no run before it has begun."""
+        deadline = time.monotonic() + 200
+        while self.batches("offsets") <= self._before:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log
+            time.sleep(0.02)
+
+    @property
+    def log(self) -> str:
+        """The end of what it has printed."""
+        return (self._folder / "log").read_text()[-3000:]
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        kill_session(self.process.pid)
+        self.process.wait()
+
+
+def main(name_server: str, source: str, target: str, folder: str, markers: str = "", dies_at: str = "0") -> None:
+    """Copy, until killed."""
 
     class Writer(DyingWriter):
         pass
@@ -72,17 +133,8 @@ def main(name_server: str, source: str, target: str, markers: str, folder: str, 
 
     with spark_session(Path(folder)) as spark:
         spark.dataSource.register(Source)
-        rows = spark.readStream.format("rocketmq").option("nameServer", name_server).option("subscribe", source)
-        rows = rows.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 20)
-        writer = (
-            rows.load()
-            .selectExpr("body", "keys AS shardingKey")
-            .writeStream.format("rocketmq")
-            .option("nameServer", name_server)
-        )
-        writer = writer.option("topic", target).option("delivery", "transactional").option("markerTopic", markers)
-        writer = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
-        assert writer.start().awaitTermination(300)
+        way = name_server, source, target
+        start_copy(spark, way, Path(folder), markers or None, processingTime="0 seconds").awaitTermination()
 
 
 if __name__ == "__main__":
