@@ -81,14 +81,15 @@ class Encoder:
         flags = _numbers(columns.get("flag"), batch.num_rows)
         texts = self._properties(columns, batch.num_rows)
         targets, codes = self._targets(columns, batch.num_rows)
-        if self._options.idempotent:
-            texts = _joined(texts, b"\x02SPARK_ID\x01", self._row_ids(targets, codes, flags, bodies, texts))
+        ids = self._row_ids(targets, codes, flags, bodies, texts) if self._options.idempotent else None
         alone = self._alone(columns, batch.num_rows)
         if not alone.all():
-            yield from self._parcels(targets, codes, ~alone, flags, bodies, texts)
+            yield from self._parcels(targets, codes, ~alone, _Rows(flags, bodies, texts, ids))
         rows = np.flatnonzero(alone)
-        chosen = pa.array(rows)
-        parts = zip(rows.tolist(), bodies.take(chosen).to_pylist(), texts.take(chosen).to_pylist(), strict=True)
+        if not len(rows):
+            return
+        lone = _Rows(flags, bodies, texts, ids).take(rows)
+        parts = zip(rows.tolist(), lone.bodies.to_pylist(), _joined(*lone.properties()).to_pylist(), strict=True)
         for row, body, text in parts:
             topic, queue = targets[codes[row]]
             yield Letter(topic, queue, body, text.decode(), int(flags[row]))
@@ -173,16 +174,13 @@ class Encoder:
         targets: list[tuple[str, MessageQueue | None]],
         codes: np.ndarray[Any, Any],
         chosen: np.ndarray[Any, Any],
-        flags: np.ndarray[Any, Any],
-        bodies: pa.Array,
-        texts: pa.Array,
+        rows: _Rows,
     ) -> Iterator[Parcel]:
         if len(targets) > 1 or not chosen.all():
-            rows = np.flatnonzero(chosen)
-            rows = rows[np.argsort(codes[rows], kind="stable")]
-            codes, flags = codes[rows], flags[rows]
-            bodies, texts = bodies.take(pa.array(rows)), texts.take(pa.array(rows))
-        entries = _entries(flags, bodies, texts, self._keys.make(len(bodies)))
+            order = np.flatnonzero(chosen)
+            order = order[np.argsort(codes[order], kind="stable")]
+            codes, rows = codes[order], rows.take(order)
+        entries = rows.entries(self._keys.make(len(codes)))
         data, ends = entries.buffers()[2], _offsets(entries)
         edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         for start, stop in pairwise(edges):
@@ -198,12 +196,35 @@ class Encoder:
 _TARGET: Final = frozenset({"topic", "shardingKey", "queueId", "brokerName"})
 
 
-def _entries(flags: np.ndarray[Any, Any], bodies: pa.Array, texts: pa.Array, keys: pa.Array) -> pa.Array:
-    texts = _joined(b"UNIQ_KEY\x01", keys, b"\x02", texts)
-    head = np.zeros(len(bodies), dtype=_HEAD)
-    sizes, lengths = pc.binary_length(bodies).to_numpy(), pc.binary_length(texts).to_numpy()
-    head["flag"], head["body"], head["size"] = flags, sizes, sizes + lengths + _HEAD.itemsize + 2
-    return _joined(_fixed(head), bodies, _fixed(lengths.astype(">u2")), texts)
+@dataclass(frozen=True)
+class _Rows:
+    """What rows send: properties without those that are new in each message, and the ids of rows that have them."""
+
+    flags: np.ndarray[Any, Any]
+    bodies: pa.Array
+    texts: pa.Array
+    ids: pa.Array | None
+
+    def take(self, rows: np.ndarray[Any, Any]) -> _Rows:
+        chosen = pa.array(rows)
+        ids = None if self.ids is None else self.ids.take(chosen)
+        return _Rows(self.flags[rows], self.bodies.take(chosen), self.texts.take(chosen), ids)
+
+    def properties(self) -> list[pa.Array | bytes]:
+        """The parts of the text in front of which a message's id may stand."""
+        return [self.texts] if self.ids is None else [self.texts, b"\x02SPARK_ID\x01", self.ids]
+
+    def entries(self, keys: pa.Array) -> pa.Array:
+        """The rows as they stand in a batch, with these unique keys."""
+        parts = [b"UNIQ_KEY\x01", keys, b"\x02", *self.properties()]
+        sizes, lengths = pc.binary_length(self.bodies).to_numpy(), sum(map(_lengths, parts))
+        head = np.zeros(len(self.bodies), dtype=_HEAD)
+        head["flag"], head["body"], head["size"] = self.flags, sizes, sizes + lengths + _HEAD.itemsize + 2
+        return _joined(_fixed(head), self.bodies, _fixed(lengths.astype(">u2")), *parts)
+
+
+def _lengths(part: pa.Array | bytes) -> Any:
+    return len(part) if isinstance(part, bytes) else pc.binary_length(part).to_numpy()
 
 
 def _bodies(column: pa.Array) -> pa.Array:

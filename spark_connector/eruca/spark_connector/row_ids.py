@@ -13,6 +13,7 @@ import os
 import time
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,8 @@ from pandas.util import hash_array  # type: ignore[import-untyped]
 from eruca.client.network.identity import local_address
 from eruca.protocol.message import unique_key
 
-_DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), dtype="S2")
+_DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), dtype=np.uint16)
+"""The two digits of each byte."""
 _DIGEST_KEYS: Final = ("eruca.spark.id.0", "eruca.spark.id.1")
 """Keys of two 64-bit SipHash digests, 16 characters each. They must never change: ids of before and after would not
 meet."""
@@ -60,7 +62,8 @@ class RowIds:
 
     def __init__(self, origin: Origin) -> None:
         self._prefix = f"{origin.write}/{origin.epoch}/{origin.partition}/".encode()
-        self._seen: dict[bytes, int] = {}
+        self._seen: dict[bytes, None] = {}
+        self._repeats: dict[bytes, int] = {}
 
     def make(self, contents: pa.Array) -> pa.Array:
         """The ids of rows with these contents, binary."""
@@ -69,15 +72,19 @@ class RowIds:
         digests = np.stack(halves, axis=1).view(np.uint8).reshape(len(values), 16)
         plain = _texts(self._prefix, digests)
         keys = digests.view("V16").ravel().tolist()
-        fresh = dict.fromkeys(keys, 0)
-        if len(fresh) == len(keys) and self._seen.keys().isdisjoint(fresh):
-            self._seen.update(fresh)
+        before = len(self._seen)
+        self._seen.update(dict.fromkeys(keys))
+        added = len(self._seen) - before
+        if added == len(keys):
             return plain
+        first = set(islice(reversed(self._seen), added))  # of each of these this is the first row
         ids = plain.to_pylist()
         for row, key in enumerate(keys):
-            number = self._seen[key] = self._seen.get(key, -1) + 1
-            if number:
-                ids[row] = b"%b/%d" % (ids[row], number)
+            if key in first:
+                first.remove(key)
+                continue
+            number = self._repeats[key] = self._repeats.get(key, 0) + 1
+            ids[row] = b"%b/%d" % (ids[row], number)
         return pa.array(ids, pa.binary())
 
 
@@ -86,6 +93,6 @@ def _texts(prefix: bytes, rows: np.ndarray[Any, Any]) -> pa.Array:
     width = len(prefix) + 2 * rows.shape[1]
     texts = np.empty((len(rows), width), dtype=np.uint8)
     texts[:, : len(prefix)] = np.frombuffer(prefix, dtype=np.uint8)
-    texts[:, len(prefix) :] = _DIGITS[rows].view(np.uint8).reshape(len(rows), -1)
+    texts[:, len(prefix) :] = np.take(_DIGITS, rows).view(np.uint8).reshape(len(rows), -1)
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * width
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
