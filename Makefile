@@ -42,8 +42,9 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat
 
-bench: venv ## Apache RocketMQ and Eruca side by side, kept in docs/benchmarks.md (BENCH=--short: 4 minutes)
+bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; kept in docs (BENCH=--short: 10 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
+	@$(BIN)/python -m tests.bench.spark $(BENCH)
 
 REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \
 	eruca.client.metrics eruca.client.selectors eruca.client.serializers eruca.client.telemetry \

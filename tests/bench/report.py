@@ -19,7 +19,7 @@ from tests.bench.systems import SYSTEMS, System
 from tests.support.java import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
+END = "<!-- end of figures -->"
 Runs = Mapping[System, Sequence[Measured]]
 
 
@@ -99,9 +99,10 @@ def fsync_ms(home: Path) -> float:
     return median(spans)
 
 
-def keep(figures: str) -> None:
-    """Puts the figures into the page, in place of the former ones."""
-    text = PAGE.read_text() if PAGE.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n{figures}\n{END}{after}")
+def keep(figures: str, what: str = "figures") -> None:
+    """Puts the figures into the page, in place of the former ones of that name."""
+    begin = f"<!-- {what}: written by make bench -->"
+    before, found, rest = PAGE.read_text().partition(begin)
+    if not found:
+        raise ValueError(f"{PAGE} has no line {begin}")
+    PAGE.write_text(f"{before}{begin}\n{figures}\n{END}{rest.partition(END)[2]}")

@@ -68,12 +68,16 @@ def opened_modules() -> list[str]:
 @cache
 def jars(release: str) -> Path:
     """The folder of all jars of that RocketMQ release, resolved by Maven on the first use."""
-    pom = SOURCES / "pom.xml"
-    folder = CACHE / f"jars-{release}-{_digest([pom])}"
+    return resolved_jars(SOURCES / "pom.xml", f"jars-{release}", f"-Drocketmq.version={release}")
+
+
+def resolved_jars(pom: Path, name: str, *options: str) -> Path:
+    """The folder of the jars of that pom, resolved by Maven on the first use; `name` begins its name."""
+    folder = CACHE / f"{name}-{_digest([pom])}"
     if not folder.exists():
         with _building(folder) as fresh:
             _run(
-                *("mvn", "-q", "-B", "-f", str(pom), f"-Drocketmq.version={release}"),
+                *("mvn", "-q", "-B", "-f", str(pom), *options),
                 *("dependency:copy-dependencies", f"-DoutputDirectory={fresh}"),
             )
     return folder
