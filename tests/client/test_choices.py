@@ -11,7 +11,7 @@ from eruca.client import ClientSettings, Message, Producer, PushConsumer
 from eruca.client.config import find_nameservers
 from eruca.client.errors import BadConfig, BadName, NoNameserver, UsageError
 from eruca.client.network.identity import UniqueKeys, client_id
-from eruca.client.selectors import RoundRobin, by_hash
+from eruca.client.selectors import RoundRobin, by_hash, by_machine_room
 from eruca.protocol.message import parse_unique_key
 from eruca.protocol.queues import MessageQueue
 
@@ -47,6 +47,15 @@ def test_a_broker_that_failed_is_passed_over_where_there_is_another() -> None:
 def test_the_same_argument_meets_the_queue_that_java_takes(arg: object, size: int, index: int) -> None:
     queues = [MessageQueue("T", "a", number) for number in range(size)]
     assert by_hash(queues, MESSAGE, arg).queue_id == index
+
+
+def test_only_brokers_in_the_rooms_are_chosen_in_turn() -> None:
+    queues = [MessageQueue("T", broker, number) for broker in ("east@a", "north@b", "south@c") for number in (0, 1)]
+    near = by_machine_room(["north", "south"])
+    chosen = [near(queues, MESSAGE, None) for _ in range(8)]
+    assert chosen[:4] == chosen[4:] and set(chosen) == set(queues[2:])
+    with pytest.raises(UsageError, match=r"T has no queue in the machine rooms west: brokers there are named like"):
+        by_machine_room(["west"])(queues, MESSAGE, None)
 
 
 def test_unique_keys_say_who_and_when() -> None:

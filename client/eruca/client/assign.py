@@ -74,7 +74,7 @@ def by_machine_room(rooms: Iterable[str]) -> Strategy:
     def share(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
         if client not in clients:
             return []
-        near = [queue for queue in queues if _room_of(queue.broker_name) in wanted]
+        near = [queue for queue in queues if room_of(queue.broker_name) in wanted]
         index, (base, rest) = clients.index(client), divmod(len(near), len(clients))
         extra = near[index + base * len(clients) :][:1] if index < rest else []
         return [*near[base * index : base * (index + 1)], *extra]
@@ -82,7 +82,7 @@ def by_machine_room(rooms: Iterable[str]) -> Strategy:
     return share
 
 
-def _room_of(broker: str) -> str | None:
+def room_of(broker: str) -> str | None:
     """The room in ``room@name``; None in a name of another form. As Java's split, ends that are empty do not count."""
     parts = broker.split("@")
     while len(parts) > 1 and not parts[-1]:

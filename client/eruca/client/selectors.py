@@ -7,8 +7,10 @@ queue for the same argument as Java's do. Facts: TopicPublishInfo and SelectMess
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from eruca.client.assign import room_of
+from eruca.client.errors import UsageError
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.protocol.message import java_hash
@@ -56,6 +58,26 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> Me
 def at_random(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
     """Any queue."""
     return random.choice(queues)
+
+
+def by_machine_room(rooms: Collection[str]) -> Selector:
+    """Queues of brokers in these rooms, in turn; a broker named ``north@a`` is in the room ``north``.
+
+    Raises UsageError at the send when the topic has no queue there. Java's SelectMessageQueueByMachineRoom takes the
+    rooms and never chose by them.
+    """
+    wanted, turn = frozenset(rooms), RoundRobin()
+
+    def choose(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
+        inside = [queue for queue in queues if room_of(queue.broker_name) in wanted]
+        if not inside:
+            raise UsageError(
+                f"The topic {message.topic} has no queue in the machine rooms {', '.join(sorted(wanted))}: "
+                "brokers there are named like north@a."
+            )
+        return turn.choose(inside)
+
+    return choose
 
 
 def _hash(arg: object) -> int:

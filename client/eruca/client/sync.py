@@ -357,6 +357,8 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
         self._client = client
 
     add_hook = _calling(consumer.PushConsumer.add_hook)
+    suspend = _calling(consumer.PushConsumer.suspend)
+    resume = _calling(consumer.PushConsumer.resume)
     unsubscribe = _calling(consumer.PushConsumer.unsubscribe)
     positions = _calling(consumer.PushConsumer.positions)
     _subscribe = _calling(consumer.PushConsumer.subscribe)
@@ -365,6 +367,11 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
         """As the asynchronous ``subscribe``."""
         self._subscribe(topic, expression, expression_type=expression_type)
         return self
+
+    @property
+    def suspended(self) -> bool:
+        """As the asynchronous ``suspended``."""
+        return self._client.suspended
 
     def messages(self, *, auto_ack: bool = True) -> Iterator[Delivery]:
         """As the asynchronous ``messages``, for ``for``; settling is thread-safe."""

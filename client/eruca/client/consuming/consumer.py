@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Literal, Self
 
 from eruca.client import calling
-from eruca.client.asking import Asking
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic
 from eruca.client.consuming import orderly as ordered
@@ -33,6 +32,7 @@ from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
+from eruca.client.consuming.suspension import Gate, Suspendable
 from eruca.client.consuming.upkeep import Intervals, Upkeep
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
@@ -55,7 +55,7 @@ from eruca.protocol.record import Record
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 
 
-class PushConsumer(Asking):
+class PushConsumer(Suspendable):
     """A member of a consumer group: each message goes to one member.
 
     With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
@@ -144,6 +144,7 @@ class PushConsumer(Asking):
             rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
         )
         self._batch = batch
+        self._gate = Gate()
         self._reading = Reading(
             start_from=check_start(start_from),
             strategy=everything if broadcast else strategy,
@@ -151,6 +152,7 @@ class PushConsumer(Asking):
             pull_batch=pull_batch,
             broadcast=broadcast,
             paces=self.paces,
+            gate=self._gate,
         )
         if max_reconsume_times is None:
             max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES

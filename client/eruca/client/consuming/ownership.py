@@ -20,6 +20,7 @@ from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import Positions
 from eruca.client.consuming.reading import Reader, Reads
 from eruca.client.consuming.rebalance import plan_change
+from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
 from eruca.client.log import log
 from eruca.client.network import brokers
@@ -40,7 +41,7 @@ class Reading:
     """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
 
     ``broadcast``: this member gets everything, whoever else is in the group. ``sift`` may leave out messages, ``paces``
-    count by topic (both as of Reader).
+    count by topic, ``gate`` may be closed (all as of Reader).
     """
 
     start_from: str | int
@@ -52,6 +53,7 @@ class Reading:
     """Whether to store where the group begins when it has no offset."""
     sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None
     paces: Paces | None = None
+    gate: Gate | None = None
 
 
 class Ownership:
@@ -250,6 +252,7 @@ class Ownership:
             may_read=None if self._order is None else self._order.may_read,
             sift=self._reading.sift,
             pace=None if self._reading.paces is None else self._reading.paces[queue.topic],
+            gate=self._reading.gate,
         )
 
     # ------------------------------------------------------------------ going on from elsewhere

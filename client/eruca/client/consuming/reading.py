@@ -13,6 +13,7 @@ from typing import Protocol
 
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.pace import Pace
+from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.log import log
 from eruca.client.network import brokers
@@ -77,7 +78,7 @@ class Reader:
 
     ``deliver`` gets the messages, ``moved`` the offset to go on from when the broker says that the run is outside the
     queue. ``commit``: whether pulls carry the position; ``may_read`` says whether the queue may be read now; ``sift``
-    may leave out messages; ``pace`` counts.
+    may leave out messages; ``pace`` counts; nothing is pulled while ``gate`` is closed.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Reader:
         manner: Manner = Manner(),
         sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None,
         pace: Pace | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self.run = run
         self.subscription = subscription
@@ -112,6 +114,7 @@ class Reader:
         self._manner = manner
         self._sift = sift
         self._pace = pace
+        self._gate = gate
         self._flags = pull.SUSPEND | (pull.SUBSCRIPTION | pull.LITE_PULL if manner.lite else 0)
         self._broker_id = MASTER
         self._ask = pull.PullMessage(
@@ -138,6 +141,9 @@ class Reader:
         while not run.dropped:
             if not run.has_room(self._limits):
                 await self._wait_for_room()
+                continue
+            if self._gate is not None and self._gate.closed:
+                await self._gate.wait()
                 continue
             if self._may_read is not None and not self._may_read(run.queue):
                 await asyncio.sleep(UNTIL_LOCKED)
