@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from eruca.client.bounds import bounded
 from eruca.client.config import check_positive, check_topic
 from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
 from eruca.client.lifecycle import Startable
@@ -35,7 +36,11 @@ LATEST: Final = 2**63 - 1
 
 
 class Asking(Startable):
-    """The administrative calls of producers and consumers. All raise ClientError."""
+    """The administrative calls of producers and consumers. All raise ClientError.
+
+    ``timeout`` is in seconds, for the whole call, which raises CallTimeout then. None: each request that it makes has
+    one of its own, such as the request_timeout of the settings.
+    """
 
     _session: Session | None
 
@@ -49,8 +54,15 @@ class Asking(Startable):
 
     # ------------------------------------------------------------------ topics and queues
 
+    @bounded
     async def create_topic(
-        self, topic: str, queues: int = 4, *, key: str = names.DEFAULT_TOPIC, topic_sys_flag: int = 0
+        self,
+        topic: str,
+        queues: int = 4,
+        *,
+        key: str = names.DEFAULT_TOPIC,
+        topic_sys_flag: int = 0,
+        timeout: float | None = None,
     ) -> None:
         """Create a topic with so many queues on every master that has ``key``, or change it there.
 
@@ -82,35 +94,44 @@ class Asking(Startable):
             if len(failed) == len(masters):
                 raise error
 
-    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+    @bounded
+    async def fetch_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The queues of a topic that can be read, as the nameserver says now. Raises TopicNotFound."""
         check_topic(topic)
         return list((await self.session.directory.refresh(topic)).to_read)
 
-    async def fetch_send_queues(self, topic: str) -> list[MessageQueue]:
+    @bounded
+    async def fetch_send_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
         """The queues of a topic that can be written, as the nameserver says now. Raises TopicNotFound."""
         check_topic(topic)
         return list((await self.session.directory.refresh(topic)).to_send)
 
-    async def min_offset(self, queue: MessageQueue) -> int:
+    @bounded
+    async def min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset of the oldest message that is there."""
         return await brokers.min_offset(self.session, queue)
 
-    async def max_offset(self, queue: MessageQueue) -> int:
+    @bounded
+    async def max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset that the next message will get."""
         return await brokers.max_offset(self.session, queue)
 
-    async def offset_by_time(self, queue: MessageQueue, timestamp: int) -> int:
+    @bounded
+    async def offset_by_time(self, queue: MessageQueue, timestamp: int, *, timeout: float | None = None) -> int:
         """The offset at a time (ms since 1970), by the broker's rule: of two neighbours, the nearer."""
         return await brokers.offset_by_time(self.session, queue, timestamp)
 
-    async def earliest_store_time(self, queue: MessageQueue) -> int:
+    @bounded
+    async def earliest_store_time(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """When the oldest message was stored (ms since 1970); -1 in an empty queue."""
         return await brokers.earliest_store_time(self.session, queue)
 
     # ------------------------------------------------------------------ messages
 
-    async def view_message(self, message_id: str, *, topic: str | None = None) -> ReceivedMessage:
+    @bounded
+    async def view_message(
+        self, message_id: str, *, topic: str | None = None, timeout: float | None = None
+    ) -> ReceivedMessage:
         """The message with this id: a broker's, or, when its topic is given, also a producer's.
 
         Raises MessageNotFound.
@@ -127,8 +148,9 @@ class Asking(Startable):
             raise MessageNotFound(message_id, "" if topic else "To find it by its producer's id give its topic, too.")
         return await _view(session, address, offset, message_id)
 
+    @bounded
     async def query_messages(
-        self, topic: str, key: str, *, most: int = 64, begin: int = 0, end: int = LATEST
+        self, topic: str, key: str, *, most: int = 64, begin: int = 0, end: int = LATEST, timeout: float | None = None
     ) -> list[ReceivedMessage]:
         """The messages of a topic with this business key, by time of storing; empty when there is none.
 

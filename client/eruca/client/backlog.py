@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings
 from eruca.client.errors import ClientError
 from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
@@ -58,12 +59,14 @@ def total_lag(rows: Iterable[QueueLag]) -> int | None:
     return total
 
 
+@bounded
 async def lag(
     group: str,
     topics: str | Sequence[str] | None = None,
     *,
     nameserver: str | Sequence[str] | None = None,
     settings: ClientSettings | None = None,
+    timeout: float | None = None,
 ) -> list[QueueLag]:
     """The lag of a consumer group in each queue of some topics.
 

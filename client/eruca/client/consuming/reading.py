@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from eruca.client.bounds import unbounded
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.pace import Pace
 from eruca.client.consuming.suspension import Gate
@@ -130,7 +131,7 @@ class Reader:
             sub_version=0 if manner.lite and is_tag_type(subscription.expression_type) else subscription.sub_version,
             expression_type=subscription.expression_type,
         )
-        self._task = asyncio.get_running_loop().create_task(self._read())
+        self._task = asyncio.get_running_loop().create_task(self._read(), context=unbounded())
 
     def stop(self) -> None:
         """Pull no more; what was pulled is not touched."""

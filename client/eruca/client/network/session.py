@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
+from eruca.client.bounds import left, unbounded
 from eruca.client.config import ClientSettings
 from eruca.client.errors import (
     BadConfig,
@@ -171,7 +172,7 @@ class Session:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something in the background until this session closes."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=unbounded())
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -305,7 +306,7 @@ class Session:
         """Ask a broker; ``timeout`` in seconds, 0 for the request_timeout of the settings. Raises ClientError."""
         connection = await self.connection(address)
         try:
-            return await connection.call(endpoint, ask, body, timeout=timeout or self.settings.request_timeout)
+            return await connection.call(endpoint, ask, body, timeout=left(timeout or self.settings.request_timeout))
         except (Refused, RemotingError, ProtocolError) as error:
             if isinstance(error, CallTimedOut):
                 self.doubt(address)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from eruca.client.assign import Strategy, averagely, everything
+from eruca.client.bounds import bounded
 from eruca.client.config import (
     ClientSettings,
     check_group,
@@ -296,7 +297,8 @@ class LitePullConsumer(LiteQueues):
 
     # ------------------------------------------------------------------ where to go on
 
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
+    @bounded
+    async def seek(self, queue: MessageQueue, offset: int, *, timeout: float | None = None) -> None:
         """Go on from this offset: what was pulled of the queue and not handed out is forgotten.
 
         Raises UsageError for an offset outside the queue, StateError for a queue that this consumer does not have.
@@ -309,24 +311,30 @@ class LitePullConsumer(LiteQueues):
         if not await owned.seek(queue, offset):
             self._check_mine(queue)
 
-    async def seek_to_begin(self, queue: MessageQueue) -> None:
+    @bounded
+    async def seek_to_begin(self, queue: MessageQueue, *, timeout: float | None = None) -> None:
         """Go on from the oldest message that is there."""
         self._running()
         await self.seek(queue, await self.min_offset(queue))
 
-    async def seek_to_end(self, queue: MessageQueue) -> None:
+    @bounded
+    async def seek_to_end(self, queue: MessageQueue, *, timeout: float | None = None) -> None:
         """Go on with the next message that is sent."""
         self._running()
         await self.seek(queue, await self.max_offset(queue))
 
-    async def offset_for_timestamp(self, queue: MessageQueue, timestamp: int) -> int:
+    @bounded
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp: int, *, timeout: float | None = None) -> int:
         """The offset at a time (ms since 1970), for ``seek``."""
         self._running()
         return await self.offset_by_time(queue, timestamp)
 
     # ------------------------------------------------------------------ committing
 
-    async def commit_sync(self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True) -> None:
+    @bounded
+    async def commit_sync(
+        self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True, timeout: float | None = None
+    ) -> None:
         """Everything that was handed out is consumed, or of each given queue all before its offset.
 
         Returns when the broker has confirmed. With ``persist=False`` it is stored a little later, by itself. Raises
@@ -339,7 +347,10 @@ class LitePullConsumer(LiteQueues):
                 raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
         await self._commit(self.assignment() if offsets is None else offsets, offsets or {}, persist)
 
-    async def commit(self, queues: Collection[MessageQueue], *, persist: bool = True) -> None:
+    @bounded
+    async def commit(
+        self, queues: Collection[MessageQueue], *, persist: bool = True, timeout: float | None = None
+    ) -> None:
         """As ``commit_sync``, of these queues only."""
         self._running()
         for queue in queues:
@@ -357,7 +368,8 @@ class LitePullConsumer(LiteQueues):
         if persist:
             await owned.save(stored)
 
-    async def committed(self, queue: MessageQueue) -> int | None:
+    @bounded
+    async def committed(self, queue: MessageQueue, *, timeout: float | None = None) -> int | None:
         """Where the group goes on in a queue; None where it has no offset."""
         owned = self._running()
         run = owned.runs().get(queue)

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Literal, Self
 
 from eruca.client import calling
+from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.ownership import Reading
@@ -114,8 +115,9 @@ class LiteQueues(ActiveMember):
         """The topics whose routes it needs."""
         return {*self.subscriptions, *(queue.topic for queue in self._assignment)}
 
+    @bounded
     async def register_topic_message_queue_change_listener(
-        self, topic: str, listener: TopicMessageQueueChangeListener
+        self, topic: str, listener: TopicMessageQueueChangeListener, *, timeout: float | None = None
     ) -> None:
         """Call ``listener(topic, queues)`` whenever a topic has other queues than before.
 

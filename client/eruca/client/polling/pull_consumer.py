@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from eruca.client.asking import Asking
+from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings, check_group, check_suspend
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
@@ -159,11 +160,17 @@ class PullConsumer(Asking):
                 await self._trace.stop()
             await session.leave()
 
-    async def query_offset(self, queue: MessageQueue, *, group: str | None = None) -> int | None:
+    @bounded
+    async def query_offset(
+        self, queue: MessageQueue, *, group: str | None = None, timeout: float | None = None
+    ) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
         return await brokers.group_offset(self.session, group or self.group, queue)
 
-    async def update_offset(self, queue: MessageQueue, offset: int, *, group: str | None = None) -> None:
+    @bounded
+    async def update_offset(
+        self, queue: MessageQueue, offset: int, *, group: str | None = None, timeout: float | None = None
+    ) -> None:
         """Store where the group goes on; returns when the broker has confirmed it."""
         if offset < 0:
             raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
@@ -223,6 +230,7 @@ class PullConsumer(Asking):
             messages = [ReceivedMessage(each, result.queue) for each in result.records]
             self._consumption.end(self._consumption.begin(messages, in_listener=False), None, None, 0.0)
 
+    @bounded
     async def pull_block_if_not_found(
         self,
         queue: MessageQueue,
@@ -232,6 +240,7 @@ class PullConsumer(Asking):
         expression: str = ALL,
         expression_type: str = TAG,
         broker_id: int = 0,
+        timeout: float | None = None,
     ) -> PullResult:
         """As ``pull``, and where there is nothing wait for a message for up to broker_suspend_max_time."""
         return await self.pull(
@@ -245,8 +254,9 @@ class PullConsumer(Asking):
             broker_id=broker_id,
         )
 
+    @bounded
     async def send_message_back(
-        self, message: ReceivedMessage, delay_level: int = 0, *, group: str | None = None
+        self, message: ReceivedMessage, delay_level: int = 0, *, group: str | None = None, timeout: float | None = None
     ) -> None:
         """Let the group's push consumers get a message, after the delay of ``delay_level`` (0: one that grows).
 

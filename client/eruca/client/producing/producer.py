@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from threading import get_ident
 
 from eruca.client.asking import Asking
+from eruca.client.bounds import within
 from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_group, check_positive
 from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
@@ -223,11 +224,15 @@ class Producer(Asking):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: object = None,
+        timeout: float | None = None,
     ) -> None:
         """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets.
 
         Waits only where the route is not known yet, and while the broker does not read what was sent before.
         """
+        if timeout is not None:
+            async with within(timeout, "send_oneway"):
+                return await self.send_oneway(message, queue=queue, selector=selector, arg=arg)
         check_message(message, self.max_message_size)
         session = self.session
         body, bits = self._compress(message.body)
