@@ -24,6 +24,16 @@ def test_assigned_queues_seeks_and_commits(
 ) -> None:
     if pair.name == "apache-java5":
         pytest.skip("5.x lite pull sends code 361, which Apache's 4.9 broker does not know")
+    seek_and_commit(pair, judge, python, topic, fresh)
+
+
+def test_assigned_queues_at_a_broker_of_5(
+    apache5: ApacheCluster, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+) -> None:
+    seek_and_commit(Pair("apache5-python", apache5, python), judge5, python, topic, fresh)
+
+
+def seek_and_commit(pair: Pair, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh) -> None:
     name, group = topic(pair.cluster, judge, 3), fresh("group")
     first, second, third = (Queue(name, "broker-a", number) for number in range(3))
     assert isinstance(pair.clients, JavaClients | PythonClients)

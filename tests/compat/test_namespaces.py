@@ -5,27 +5,36 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from eruca.client import ClientSettings, Later
 from tests.compat.clients import JavaClients, Letter, PythonClients, Queue
-from tests.compat.conftest import Real
 from tests.compat.test_consuming import split
 from tests.compat.transcript import java_mqadmin
+from tests.support.apache import ApacheCluster
+from tests.support.java import Judge
 
 TENANT = "tenant-1"
 QUEUES = 4
 
 
-def test_members_of_both_sides_in_one_namespace(real: Real, python: PythonClients, fresh: Callable[[str], str]) -> None:
+def test_members_of_both_sides_in_one_namespace(
+    apache: ApacheCluster, apache5: ApacheCluster, judge: Judge, python: PythonClients, fresh: Callable[[str], str]
+) -> None:
+    """On both releases at once, as Java's members wait a lot."""
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(share_a_namespace, each, judge, python, fresh) for each in (apache, apache5)]:
+            done.result()
+
+
+def share_a_namespace(cluster: ApacheCluster, judge: Judge, python: PythonClients, fresh: Callable[[str], str]) -> None:
     """They share a group, and each goes on with the other's retries and offsets; for brokers all has the long names."""
-    short, group, dying, address = fresh("topic"), fresh("group"), fresh("group"), real.address
+    short, group, dying, address = fresh("topic"), fresh("group"), fresh("group"), cluster.address
     stored = f"{TENANT}%{short}"
-    java, mqadmin = JavaClients(real.judge), java_mqadmin(real.judge)
+    java, mqadmin = JavaClients(judge), java_mqadmin(judge)
     # By this address its client id stands before Java's, so that it has the one queue of the retry topic.
     settings = ClientSettings(namespace=TENANT, client_ip="127.0.0.1")
-    made = mqadmin(
-        ("updateTopic", "-n", address, "-b", real.cluster.broker.address, "-t", stored, "-r", "4", "-w", "4")
-    )
+    made = mqadmin(("updateTopic", "-n", address, "-b", cluster.broker.address, "-t", stored, "-r", "4", "-w", "4"))
     assert made.exit == 0, made.stderr
 
     with contextlib.ExitStack() as stack:

@@ -13,6 +13,7 @@ import pytest
 from eruca.client.errors import UsageError
 from tests.compat.clients import Clients, JavaClients, Letter, Pulled, PythonClients, Queue
 from tests.compat.conftest import Cluster, Pair
+from tests.compat.transcript import java_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge, JudgeError
@@ -151,6 +152,27 @@ def test_a_member_gets_what_matches(filtering: Pair, judge: Judge, topic: MakeTo
         assert numbers(member.received(14)) == list(range(6, 20))
         assert member.consumed(29) == 29
         assert member.received(0) == []
+
+
+def test_a_member_of_python_at_a_broker_of_5(
+    apache5: ApacheCluster, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+) -> None:
+    name, wanted = topic(apache5, judge5, 1), "a > 5 AND b IS NOT NULL"
+    line = ("updateBrokerConfig", "-n", apache5.address, "-b", apache5.broker.address, "-k", "enablePropertyFilter")
+    mqadmin = java_mqadmin(judge5)
+    assert "success" in mqadmin((*line, "-v", "true")).stdout
+    try:
+        with (
+            JavaClients(judge5).producer(fresh("producers"), apache5.address) as producer,
+            python.member(fresh("group"), apache5.address, {name: wanted}, sql=True) as member,
+            python.puller(fresh("group"), apache5.address) as puller,
+        ):
+            producer.send(letters(name))
+            assert numbers(member.received(2)) == [1, 7]
+            assert numbers(puller.pull(Queue(name, "broker-a", 0), 0, wanted, sql=True).messages) == [1, 7]
+            assert member.consumed(len(MESSAGES)) == len(MESSAGES)
+    finally:
+        mqadmin((*line, "-v", "false"))
 
 
 def test_a_member_with_a_wrong_expression_does_not_start(

@@ -20,6 +20,7 @@ import pytest
 from eruca.client import ClientSettings, Message, Producer, PullConsumer
 from eruca.client.errors import CallTimeout, ClientError, NameserverUnreachable
 from tests.support import raw
+from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eruca import ErucaBroker, ErucaNameServer
 from tests.support.lone import LoneBroker
 from tests.support.proxy import Proxy
@@ -102,7 +103,7 @@ class Two:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.names = ErucaNameServer(home)
+        self.names = self._make_names()
         self.settings = ClientSettings(nameserver=self.names.address, route_interval=0.5)
         self.brokers = {name: self._make(name) for name in ("a", "b")}
         fields = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
@@ -110,7 +111,10 @@ class Two:
         for broker in self.brokers.values():
             assert raw.ask(broker.address, 17, fields)[0]["code"] == 0
 
-    def _make(self, name: str) -> ErucaBroker:
+    def _make_names(self) -> ErucaNameServer | ApacheNameServer:
+        return ErucaNameServer(self._home)
+
+    def _make(self, name: str) -> ErucaBroker | ApacheBroker:
         return ErucaBroker(self._home / name, self.names.address, {"brokerName": f"broker-{name}"})
 
     def kill(self, name: str) -> None:

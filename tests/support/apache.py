@@ -97,12 +97,14 @@ class ApacheCluster(DaemonCluster):
     name_server: ApacheNameServer
     broker: ApacheBroker
 
-    def __init__(self, release: str, home: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, release: str, home: Path, properties: Mapping[str, str] | None = None, *, options: Sequence[str] = ()
+    ) -> None:
         self.name = f"apache-{release}"
         self.home = home
         self.name_server = ApacheNameServer(release, home)
         try:
-            self.broker = ApacheBroker(release, home, self.name_server.address, properties)
+            self.broker = ApacheBroker(release, home, self.name_server.address, properties, options=options)
         except BaseException:
             self.name_server.stop()
             raise
