@@ -114,3 +114,11 @@ def test_the_position_is_the_least_that_is_not_done(order: Sequence[int]) -> Non
         assert run.position == min(left, default=len(order))
         assert len(run) == len(left)
     assert run.size == 0
+
+
+def test_what_may_wait_of_a_topic_is_shared_by_its_queues() -> None:
+    limits = Limits(count=1000, size=100, span=7, topic_count=30, topic_size=90)
+    assert limits.of_one(1) == Limits(count=30, size=90, span=7)
+    assert limits.of_one(4) == Limits(count=7, size=22, span=7)
+    assert limits.of_one(100) == Limits(count=1, size=1, span=7), "each queue may have one"
+    assert Limits(topic_count=8).of_one(4) == Limits(count=2) and Limits().of_one(4) == Limits()

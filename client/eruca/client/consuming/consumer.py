@@ -31,6 +31,7 @@ from eruca.client.consuming.mailbox import Mailbox, Messages, runner_maker
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
+from eruca.client.consuming.reading import Manner
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.consuming.suspension import Gate, Suspendable
 from eruca.client.consuming.upkeep import Intervals, Upkeep
@@ -73,7 +74,8 @@ class PushConsumer(Suspendable):
         concurrency: listeners at work at once.
         batch: None gives one message to a listener; a number gives a list of up to so many.
         pull_batch: messages to ask for in one pull.
-        limits: how much of one queue may wait here.
+        limits: how much of one queue, or of one topic, may wait here.
+        pull_interval: seconds between a pull that brought messages and the next one.
         max_reconsume_times: returns after which a message goes to the dead letters; default 16, without end if orderly.
         orderly: the messages of a queue are consumed in their order, one piece at a time by one member. Raising or
             returning ``Suspend()`` lets a message come again before all others of its queue.
@@ -106,6 +108,7 @@ class PushConsumer(Suspendable):
         batch: int | None = None,
         pull_batch: int = 32,
         limits: Limits = Limits(),  # noqa: B008
+        pull_interval: float = 0.0,
         max_reconsume_times: int | None = None,
         orderly: bool = False,
         suspend_time: float = 1.0,
@@ -127,6 +130,8 @@ class PushConsumer(Suspendable):
         check_positive(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
         check_positive(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
         check_positive(suspend_time=suspend_time, consume_timeout=consume_timeout)
+        if pull_interval < 0:
+            raise BadConfig(f"pull_interval={pull_interval} is not allowed: 0 or more seconds are expected")
         if not auto_commit and not orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         if offset_folder is not None and not broadcast:
@@ -153,6 +158,7 @@ class PushConsumer(Suspendable):
             broadcast=broadcast,
             paces=self.paces,
             gate=self._gate,
+            manner=Manner(interval=pull_interval),
         )
         if max_reconsume_times is None:
             max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES

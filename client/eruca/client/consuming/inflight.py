@@ -21,11 +21,30 @@ _generations = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of one queue may wait in memory: messages, bytes, and offsets from the first to the last."""
+    """How much may wait in memory.
+
+    Args:
+        count: messages of one queue.
+        size: bytes of one queue.
+        span: offsets from the first to the last that waits of one queue.
+        topic_count: messages of all queues of one topic, shared evenly by those that a consumer has; then ``count`` is
+            of no account. None: no such limit (pullThresholdForTopic).
+        topic_size: the same in bytes (pullThresholdSizeForTopic).
+    """
 
     count: int = 1000
     size: int = 100 * 1024 * 1024
     span: int = 2000
+    topic_count: int | None = None
+    topic_size: int | None = None
+
+    def of_one(self, queues: int) -> Limits:
+        """The limits of each of the ``queues`` of a topic that a consumer has."""
+        if queues == 0 or (self.topic_count is None and self.topic_size is None):
+            return self
+        count = self.count if self.topic_count is None else max(1, self.topic_count // queues)
+        size = self.size if self.topic_size is None else max(1, self.topic_size // queues)
+        return Limits(count=count, size=size, span=self.span)
 
 
 class InFlight:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eruca.client.assign import Strategy
 from eruca.client.consuming.inflight import InFlight, Limits
@@ -18,7 +18,7 @@ from eruca.client.consuming.listeners import clock
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import Positions
-from eruca.client.consuming.reading import Reader, Reads
+from eruca.client.consuming.reading import Manner, Reader, Reads
 from eruca.client.consuming.rebalance import plan_change
 from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
@@ -41,7 +41,7 @@ class Reading:
     """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
 
     ``broadcast``: this member gets everything, whoever else is in the group. ``sift`` may leave out messages, ``paces``
-    count by topic, ``gate`` may be closed (all as of Reader).
+    count by topic, ``gate`` may be closed, ``manner`` is how pulls are made (all as of Reader).
     """
 
     start_from: str | int
@@ -54,6 +54,7 @@ class Reading:
     sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None
     paces: Paces | None = None
     gate: Gate | None = None
+    manner: Manner = field(default_factory=Manner)
 
 
 class Ownership:
@@ -128,6 +129,7 @@ class Ownership:
             await asyncio.sleep(HAND_OVER)
         taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
         if change.give_up or change.take:
+            self._share_room(topic)
             await self._shared_out(topic, route.to_read)
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
         return given_up and all(taken) and session.client_id in clients
@@ -244,7 +246,7 @@ class Ownership:
             self._group,
             run,
             self._subscriptions[queue.topic],
-            self._reading.limits,
+            self._limits_of(queue.topic),
             self._reading.pull_batch,
             self._deliver,
             self._moved,
@@ -253,7 +255,19 @@ class Ownership:
             sift=self._reading.sift,
             pace=None if self._reading.paces is None else self._reading.paces[queue.topic],
             gate=self._reading.gate,
+            manner=self._reading.manner,
         )
+
+    def _limits_of(self, topic: str) -> Limits:
+        """How much may wait of each queue of a topic, by how many this member has."""
+        return self._reading.limits.of_one(sum(1 for queue in self.readers if queue.topic == topic))
+
+    def _share_room(self, topic: str) -> None:
+        """After a change of queues: let each have its part of what may wait of the topic."""
+        limits = self._limits_of(topic)
+        for queue, reader in self.readers.items():
+            if queue.topic == topic and isinstance(reader, Reader):
+                reader.limits = limits
 
     # ------------------------------------------------------------------ going on from elsewhere
 

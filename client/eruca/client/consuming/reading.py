@@ -55,12 +55,14 @@ class Manner:
         timeout: until a pull counts as failed.
         after_error: until the next pull after a failed one (pullTimeDelayMillsWhenException).
         lite: each pull says that it is a lite pull and carries its own filter, which need not be in a heartbeat.
+        interval: between a pull that brought messages and the next one (pullInterval).
     """
 
     hold: float = HOLD
     timeout: float = PULL_TIMEOUT
     after_error: float = AFTER_ERROR
     lite: bool = False
+    interval: float = 0.0
 
 
 class Reads(Protocol):
@@ -107,7 +109,7 @@ class Reader:
         self.told = -1
         """The position that the broker was told last."""
         self._session = session
-        self._limits = limits
+        self.limits = limits
         self._deliver = deliver
         self._moved = moved
         self._commit = commit
@@ -140,7 +142,7 @@ class Reader:
     async def _read(self) -> None:
         run = self.run
         while not run.dropped:
-            if not run.has_room(self._limits):
+            if not run.has_room(self.limits):
                 await self._wait_for_room()
                 continue
             if self._gate is not None and self._gate.closed:
@@ -197,6 +199,8 @@ class Reader:
                 self._pace.pull_seconds += (now_ms() - self.last_pull) / 1000
             run.put(records, header.next_begin_offset)
             self._deliver(run, records)
+            if self._manner.interval:
+                await asyncio.sleep(self._manner.interval)
         elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
             log.warning(
                 "offset %s is outside of %s, going on at %s", run.next_offset, run.queue, header.next_begin_offset

@@ -1,0 +1,50 @@
+"""How much is pulled ahead, and how soon the next pull follows."""
+
+from __future__ import annotations
+
+import asyncio
+
+from eruca.client import Limits, Message, MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client.consuming.reading import Reader
+from tests.client.conftest import Lab, Seen, eventually
+
+
+async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: Lab) -> None:
+    """Four queues may have two messages each; the two that are left when another member comes may have four."""
+    queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
+    for number in range(80):
+        await lab.producer.send(Message("T", b"%d" % number), queue=queues[number % 4])
+    stuck, own = asyncio.Event(), {"nameserver": lab.address, "start_from": "first", "pull_batch": 1}
+
+    async def listener(message: ReceivedMessage) -> None:
+        await stuck.wait()
+
+    def waiting(consumer: PushConsumer) -> list[int]:
+        return [len(run) for queue, run in sorted(consumer.under_way.items()) if queue.topic == "T"]
+
+    first = PushConsumer("g", listener, limits=Limits(topic_count=8), **own).subscribe("T")  # type: ignore[arg-type]
+    async with first:
+        await eventually(lambda: waiting(first) == [3, 3, 3, 3])  # as many as may wait, and what passed the mark
+        async with PushConsumer("g", listener, limits=Limits(count=1), **own).subscribe("T") as second:  # type: ignore[arg-type]
+            await eventually(lambda: len(waiting(first)) == len(waiting(second)) == 2)
+            stuck.set()
+            await eventually(lambda: sum(waiting(first)) == sum(waiting(second)) == 0)
+            assert {reader.limits.count for reader in readers(first) if reader.run.queue.topic == "T"} == {4}
+            assert {reader.limits.count for reader in readers(second)} == {1}
+
+
+def readers(consumer: PushConsumer) -> list[Reader]:
+    assert consumer._ownership is not None
+    return [each for each in consumer._ownership.readers.values() if isinstance(each, Reader)]
+
+
+async def test_pulls_keep_their_distance(lab: Lab, seen: Seen) -> None:
+    for number in range(4):
+        await lab.producer.send(Message("T", b"%d" % number), queue=MessageQueue("T", "broker-a", 0))
+    began = asyncio.get_running_loop().time()
+    consumer = PushConsumer(
+        "g", seen.coroutine, nameserver=lab.address, start_from="first", pull_batch=1, pull_interval=0.1
+    )
+    async with consumer.subscribe("T"):
+        await seen.reaches(4)
+    assert asyncio.get_running_loop().time() - began >= 0.3
