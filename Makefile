@@ -37,7 +37,8 @@ test: venv ## every test but those that need Apache RocketMQ
 TIMES := 10
 
 torture: venv ## the durability programme, an hour or two (docs/durability.md; TIMES=5: half; ERUCA_SEED=...: another run)
-	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults --timeout 7200 -v -s
+	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults tests/spark_connector/test_sink_killed.py \
+		tests/spark_connector/test_by_content.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat
