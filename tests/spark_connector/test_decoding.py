@@ -91,6 +91,14 @@ def test_a_record_of_version_2_with_its_longer_topic_length() -> None:
     assert_same(Chunk(ORDERS, one + two, FOREVER))
 
 
+def test_a_body_that_holds_records_is_one_body() -> None:
+    inner = stored(7, b"inner", properties={"KEYS": "id"})
+    bodies = [b"first", inner, inner * 3, inner[4:], b"\xda\xa3\x20\xa7", inner[:-1], b"last"]
+    body = b"".join(stored(offset, body) for offset, body in enumerate(bodies))
+
+    assert_same(Chunk(ORDERS, body, FOREVER), Chunk(ORDERS, inner, FOREVER))
+
+
 def test_what_lies_behind_the_range_is_left_out() -> None:
     body = b"".join(stored(offset) for offset in range(5))
 

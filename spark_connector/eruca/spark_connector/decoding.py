@@ -42,6 +42,8 @@ _FIXED: Final = np.dtype(
 _STORED: Final = np.dtype([("time", ">i8")])
 _LAST: Final = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_length", ">i4")])
 _SIZE: Final = struct.Struct(">I")
+_MAGIC: Final = (MAGIC_V1 & 0xFFFFFFFF).to_bytes(4, "big")[:3]
+"""What the magic codes of both versions begin with."""
 
 Column = Callable[["_Records", pa.DataType], pa.Array]
 
@@ -161,12 +163,47 @@ def find_records(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
     Raises SourceError when the records of a chunk do not fill it.
     """
     lengths = np.array([len(chunk.body) for chunk in chunks], dtype=np.int64)
+    return _all_of_one_size(lengths, data) or _by_magic(lengths, data) or _one_by_one(chunks, data)
+
+
+def _all_of_one_size(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
+    """Where all records have the size of the first one, no search is needed. None where they have not."""
     size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
-    if size >= MIN_RECORD_SIZE and not (lengths % size).any():
-        # Often all records have one size; then no loop is needed.
-        sizes = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)[:, :8]
-        if (sizes == sizes[0]).all():
-            return np.arange(0, len(data), size, dtype=np.int64), lengths // size
+    if size < MIN_RECORD_SIZE or (lengths % size).any():
+        return None
+    heads = np.frombuffer(data, dtype=np.uint8).reshape(-1, size)[:, :4]
+    if not (heads == heads[0]).all():
+        return None
+    return np.arange(0, len(data), size, dtype=np.int64), lengths // size
+
+
+def _by_magic(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
+    """The places of the magic code, if each record ends where the next one begins. None where it is in a body, too."""
+    if len(data) < MIN_RECORD_SIZE:
+        return None
+    every = np.frombuffer(data, dtype=np.uint8)
+    found = np.flatnonzero(every[4:-4] == _MAGIC[0])
+    for place in range(1, len(_MAGIC)):
+        found = found[every[4 + place : place - 4][found] == _MAGIC[place]]
+    sizes = np.lib.stride_tricks.sliding_window_view(every, 4)[found].view(">u4")[:, 0].astype(np.int64)
+    stops = found + sizes
+    edges = np.cumsum(lengths)
+    counts = np.diff(np.searchsorted(found, edges), prepend=0)
+    ends = np.searchsorted(stops, edges)
+    if (
+        not len(found)
+        or found[0]
+        or (stops[:-1] != found[1:]).any()
+        or (sizes < MIN_RECORD_SIZE).any()
+        or ends[-1] >= len(stops)
+        or (stops[ends] != edges).any()
+    ):
+        return None
+    return found, counts
+
+
+def _one_by_one(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
+    """From size to size. Raises SourceError."""
     places: list[int] = []
     counts: list[int] = []
     at, end, append, unpack = 0, 0, places.append, _SIZE.unpack_from
@@ -191,7 +228,10 @@ def find_records(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
 
 def _by_chunk(values: Callable[[Chunk], Any]) -> Column:
     def column(records: _Records, kind: pa.DataType) -> pa.Array:
-        return pa.array([values(chunk) for chunk in records.chunks], type=kind).take(pa.array(records.chunk))
+        by_chunk = [values(chunk) for chunk in records.chunks]
+        if by_chunk.count(by_chunk[0]) == len(by_chunk):
+            return pa.repeat(pa.scalar(by_chunk[0], type=kind), len(records.starts))
+        return pa.array(by_chunk, type=kind).take(pa.array(records.chunk))
 
     return column
 

@@ -51,7 +51,7 @@ class Options(access.Access):
     commit_interval_ms: int = 1000
     on_group_reset: str = "ignore"
     pull_batch_size: int = 1024
-    pull_pipeline: int = 16
+    pull_pipeline: int = 64
     pull_timeout_ms: int = 20_000
     arrow_batch_rows: int = 4096
     latest_offset_cache_ms: int = 200

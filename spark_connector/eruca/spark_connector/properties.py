@@ -51,19 +51,14 @@ class PropertyTexts:
     def _find_pairs(self, offsets: Ints) -> None:
         # A text ends at its edge or at a 02; a pair's name ends at its first 01.
         edges = np.flatnonzero(self._bytes == _END)
-        pieces = np.diff(np.searchsorted(edges, offsets)) + 1
-        stops = np.cumsum(pieces)
-        starts, ends = np.empty((2, self.count + len(edges)), dtype=np.int64)
-        inner = np.ones(len(starts), dtype=np.bool_)
-        first = stops - pieces
-        inner[first] = False
-        starts[first], starts[inner] = offsets[:-1], edges + 1
-        inner[first] = True
-        inner[stops - 1] = False
-        ends[stops - 1], ends[inner] = offsets[1:], edges
-        rows = np.repeat(np.arange(self.count), pieces)
+        starts = np.concatenate((offsets[:-1], edges + 1))
+        ends = np.concatenate((offsets[1:], edges))
+        starts.sort(kind="stable")  # quick, as each is two rising rows
+        ends.sort(kind="stable")
+        rows = np.repeat(np.arange(self.count), np.diff(np.searchsorted(edges, offsets)) + 1)
         full = ends > starts
-        starts, ends, rows = starts[full], ends[full], rows[full]
+        if not full.all():
+            starts, ends, rows = starts[full], ends[full], rows[full]
         middles = self._find_middles(starts, ends)
         kept = (middles > starts) & (middles + 1 < ends)
         if not kept.all():
@@ -82,6 +77,8 @@ class PropertyTexts:
         places = np.flatnonzero(self._lengths == len(name))
         for index, letter in enumerate(name):
             places = places[self._bytes[self._starts[places] + index] == letter]
+        if not len(places):
+            return pa.nulls(self.count, pa.string())
         values = slices(self._data, self._middles[places] + 1, self._ends[places], pa.string())
         if len(places) == self.count and (self._rows[places] == np.arange(self.count)).all():
             return values  # each message has it once

@@ -32,6 +32,10 @@ GROW_AFTER = 64
 """Full answers in a row after which longer spans are tried again."""
 BATCH_BYTES = 8 << 20
 """Stored bytes that end a batch before it has all its rows."""
+UNDER_WAY_BYTES = 4 << 20
+"""Stored bytes that the requests under way may bring, judged by the last answers."""
+LEAST_PULLS = 4
+"""Requests under way however large the answers are."""
 IDLE_WAITS = (0.1, 0.2, 0.4, 0.8)
 """Seconds before each further attempt of a pull that brought nothing and did not move on."""
 
@@ -67,6 +71,7 @@ class Puller:
         self._spans: deque[_Span] = deque()
         self._length = options.pull_batch_size
         self._full = 0
+        self._answer_bytes: float = UNDER_WAY_BYTES / 16
         self._broker_ids: dict[str, int] = {}
         self._turned: set[str] = set()
         self._known_ends: dict[MessageQueue, int] = {}
@@ -86,6 +91,7 @@ class Puller:
             if result.status is PullStatus.FOUND and result.body:
                 chunks.append(Chunk(span.queue, result.body, span.end))
                 size += len(result.body)
+                self._answer_bytes += (len(result.body) - self._answer_bytes) / 8
             rows -= reached - span.start
             self._spans.popleft()
             self._continue(span.queue, reached, span.end)
@@ -109,7 +115,10 @@ class Puller:
     # ------------------------------------------------------------------ spans
 
     def _fill(self) -> None:
-        while self._todo and len(self._spans) < self._options.pull_pipeline:
+        depth = min(self._options.pull_pipeline, max(LEAST_PULLS, int(UNDER_WAY_BYTES / self._answer_bytes)))
+        if len(self._spans) > depth // 2:
+            return  # requests that leave together cost both ends less
+        while self._todo and len(self._spans) < depth:
             todo = self._todo.popleft()
             end = todo.end if self._options.filtered else min(todo.end, todo.start + self._length)
             self._spans.append(self._begin(todo.queue, todo.start, end))

@@ -5,7 +5,9 @@ Owns the overlap of the two: while a batch is decoded here, the link's thread pu
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
     """
     if not isinstance(partition, QueuePartition):
         return
+    _leave_imports_out_of_collections()
     decoder = Decoder(arrow_schema(schema), _wanted_tags(options))
     line = link.this_process()
     puller: Puller | None = None
@@ -58,6 +61,12 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
     finally:
         coming.cancel()
         line.begin(options.access, stop)  # not waited for: this may run when the process ends
+
+
+@cache
+def _leave_imports_out_of_collections() -> None:
+    """Once a process: Spark's workers collect garbage after each task, 30 ms and more for all that was imported."""
+    gc.freeze()
 
 
 def _wanted_tags(options: Options) -> frozenset[str] | None:

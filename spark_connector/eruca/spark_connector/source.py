@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -19,9 +20,11 @@ from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.installed import check_python
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import check_projection, default_schema
-from eruca.spark_connector.sink import BatchWriter, StreamWriter
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
 from eruca.spark_connector.stream import StreamReader
+
+if TYPE_CHECKING:
+    from eruca.spark_connector.sink import BatchWriter, StreamWriter
 
 
 class RocketMQDataSource(DataSource):
@@ -53,10 +56,15 @@ class RocketMQDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Called by Spark for ``df.write``. Raises BadOption."""
+        # Each query plans in a fresh process, and one that only reads does not wait for what the sink imports.
+        from eruca.spark_connector.sink import BatchWriter
+
         return BatchWriter(self._sink_options(schema, overwrite, streaming=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Called by Spark for ``writeStream``. Raises BadOption."""
+        from eruca.spark_connector.sink import StreamWriter
+
         return StreamWriter(self._sink_options(schema, overwrite, streaming=True))
 
     def _sink_options(self, schema: StructType, overwrite: bool, *, streaming: bool) -> SinkOptions:
