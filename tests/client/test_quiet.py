@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,16 @@ async def main(address):
     with sync.Producer("s", nameserver=address) as producer:
         producer.send(Message("T", b"good"))
 
-if sys.argv[2:]:
+if sys.argv[2:] == ["structlog"]:
+    import structlog
+
+    handler = logging.StreamHandler()
+    before = [structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, structlog.processors.format_exc_info]
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processor=structlog.processors.JSONRenderer(), foreign_pre_chain=before)
+    )
+    logging.getLogger("eruca.client").addHandler(handler)
+elif sys.argv[2:]:
     logging.basicConfig(level=sys.argv[2], format="%(name)s %(levelname)s %(message)s")
 asyncio.run(main(sys.argv[1]))
 """
@@ -59,3 +69,8 @@ def test_what_a_program_finds_at_home_and_on_its_terminal(tmp_path: Path) -> Non
             "eruca.client"
         }
         assert "a message that cannot be consumed" in err
+
+        out, err, _ = run(tmp_path / "structured", cluster.address, "structlog")
+        said = [json.loads(line) for line in err.splitlines()]
+        assert out == "" and {each["logger"] for each in said} == {"eruca.client"}
+        assert any("a message that cannot be consumed" in each.get("exception", "") for each in said)
