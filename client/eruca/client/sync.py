@@ -1,17 +1,13 @@
 """The same clients for programs without an event loop: same names, same arguments, calls that wait.
 
-Owns one thread of this process with an event loop, in which all blocking clients live. Each method below is the
-asynchronous one, run there; nothing is written twice. Thread-safe: any thread may call. Invariant: the thread ends
-with the interpreter and never keeps it alive; in a forked child it is not there, and clients say so.
+Each method below is the asynchronous one, run in the one thread of ``loop_thread``; nothing is written twice.
+Thread-safe: any thread may call.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import concurrent.futures
 import functools
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
@@ -19,15 +15,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from eruca.client import asking, backlog, calling
 from eruca.client.consuming import consumer
 from eruca.client.consuming.mailbox import Delivery
-from eruca.client.errors import ForkedClient, StateError
+from eruca.client.loop_thread import LoopThread, loop_thread
 from eruca.client.message import ReceivedMessage
-from eruca.client.network import identity
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
 from eruca.client.polling.assigned import MessageQueueListener
 from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.producing import producer, transactions
 from eruca.protocol.queues import MessageQueue
-from eruca.remoting.loop import new_loop
 
 __all__ = [
     "LitePullConsumer",
@@ -52,66 +46,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound="_Blocking[Any]")
 
 
-class _LoopThread:
-    """The thread with the event loop; it is made when it is first needed."""
-
-    def __init__(self) -> None:
-        self.forks = identity.fork_count()
-        self.loop = new_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="eruca-client", daemon=True)
-        self._thread.start()
-        atexit.register(self._end)
-
-    def run(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine there and wait for it; an interrupt of the wait cancels it."""
-        future = self.submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def submit(self, work: Coroutine[Any, Any, R]) -> concurrent.futures.Future[R]:
-        """Run a coroutine there."""
-        try:
-            if self.forks != identity.fork_count():
-                raise ForkedClient(
-                    "This client was made before a fork: its thread and connections belong to the parent process. "
-                    "Make the client in the process that uses it (in the worker, not in the module that forks)."
-                )
-            if threading.current_thread() is self._thread:
-                raise StateError(
-                    "A blocking client was called in its own event loop, which would wait for itself: use the "
-                    "asynchronous client of eruca.client in coroutines."
-                )
-        except StateError:
-            work.close()
-            raise
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
-
-    def _end(self) -> None:
-        if self.forks == identity.fork_count():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join(1.0)
-
-
-_lock = threading.Lock()
-_thread: _LoopThread | None = None
-
-
-def _loop_thread() -> _LoopThread:
-    global _thread
-    with _lock:
-        if _thread is None or _thread.forks != identity.fork_count():
-            _thread = _LoopThread()
-        return _thread
-
-
 class _Blocking(Generic[C]):
     """A client whose calls wait; use it with ``with``, or call ``start`` and ``stop``."""
 
     _client: C
-    _thread: _LoopThread
+    _thread: LoopThread
 
     def start(self) -> None:
         """As the asynchronous ``start``."""
@@ -136,7 +75,7 @@ def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callabl
 
     def decorate(keep: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
         def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            self._thread = _loop_thread()
+            self._thread = loop_thread()
             keep(self, self._thread.run(_call(kind, *args, **kwargs)))
 
         make.__doc__ = kind.__doc__
@@ -284,6 +223,11 @@ class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
         return self
 
     @property
+    def auto_commit(self) -> bool:
+        """As the asynchronous ``auto_commit``."""
+        return self._client.auto_commit
+
+    @property
     def is_running(self) -> bool:
         """As the asynchronous ``is_running``."""
         return self._client.is_running
@@ -369,6 +313,11 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
         return self
 
     @property
+    def queues(self) -> list[MessageQueue]:
+        """As the asynchronous ``queues``."""
+        return self._thread.run(_call(lambda: self._client.queues))
+
+    @property
     def suspended(self) -> bool:
         """As the asynchronous ``suspended``."""
         return self._client.suspended
@@ -389,7 +338,7 @@ class PushConsumer(_Asking[consumer.PushConsumer]):
 
 
 def _answering(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    return functools.wraps(function)(lambda *args, **kwargs: _loop_thread().run(function(*args, **kwargs)))
+    return functools.wraps(function)(lambda *args, **kwargs: loop_thread().run(function(*args, **kwargs)))
 
 
 lag = _answering(backlog.lag)

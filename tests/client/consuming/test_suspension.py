@@ -78,7 +78,7 @@ async def test_the_blocking_consumer_has_it_too(lab: Lab, seen: Seen) -> None:
         consumer = sync.PushConsumer("g", seen.function, nameserver=lab.address, start_from="first").subscribe("T")
         consumer.suspend()
         with consumer:
-            assert consumer.suspended
+            assert consumer.suspended and QUEUE in consumer.queues
             asyncio.run_coroutine_threadsafe(everybody_else_has(lab, 1), loop).result(60)
             assert seen.bodies == []
             consumer.resume()
