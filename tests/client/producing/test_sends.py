@@ -104,6 +104,15 @@ async def test_other_answers_are_final(lab: Lab, code: int) -> None:
     assert len(lab.a.sends) + len(lab.b.sends) == 1
 
 
+async def test_a_program_may_name_more_answers(lab: Lab) -> None:
+    lab.a.answers.extend([2] * 4)
+    producer = await lab.producer(retry_codes=[2])
+    assert {(await producer.send(HELLO)).queue.broker_name for _ in range(4)} == {"broker-b"}
+    lab.b.answers.append(13)
+    with pytest.raises(BrokerRefused, match="broker-b says 13"):
+        await producer.send(HELLO, queue=MessageQueue("T", "broker-b", 0))
+
+
 async def test_when_every_attempt_failed_the_sentence_tells_all(lab: Lab) -> None:
     lab.a.answers.extend([1] * 3)
     lab.b.answers.extend([1] * 3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from threading import get_ident
 
 from eruca.client.asking import Asking
@@ -45,6 +45,8 @@ class Producer(Asking):
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         send_timeout: seconds for a send, all attempts together.
         retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
+        retry_codes: answers of a broker after which another one is asked, beside RocketMQ's own (addRetryResponseCode),
+            such as 2, SYSTEM_BUSY, after which RocketMQ 5 does so.
         retry_when_not_stored: try again, too, when a send is answered with another status than SEND_OK.
         compress_from: bytes of a body from which on it travels compressed.
         max_message_size: bytes of the largest body.
@@ -66,6 +68,7 @@ class Producer(Asking):
         nameserver: str | Sequence[str] | None = None,
         send_timeout: float = 3.0,
         retries: int = 2,
+        retry_codes: Collection[int] = (),
         retry_when_not_stored: bool = False,
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
@@ -89,6 +92,7 @@ class Producer(Asking):
         self.window = Window(max_in_flight, max_in_flight_size)
         self.send_timeout = send_timeout
         self.retries = retries
+        self.retry_codes = frozenset(retry_codes)
         self.retry_when_not_stored = retry_when_not_stored
         self.compress_from = compress_from
         self.max_message_size = max_message_size

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -75,10 +75,10 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     transaction_id: str | None = None
 
 
-def should_retry(error: ClientError) -> bool:
-    """Whether another attempt may follow this error."""
+def should_retry(error: ClientError, more_codes: Collection[int] = ()) -> bool:
+    """Whether another attempt may follow this error; ``more_codes`` are answers after which one may, too."""
     if isinstance(error, BrokerRefused):
-        return error.code in RETRIABLE_CODES
+        return error.code in RETRIABLE_CODES or error.code in more_codes
     return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
 
 
@@ -216,7 +216,7 @@ class Send(msgspec.Struct, eq=False):
         self._note(failed=True)
         if isinstance(error, CallTimeout) and self.brokers:
             self.session.doubt(self.session.to_send_now(self.brokers[-1]))
-        if not should_retry(error):
+        if not should_retry(error, self.producer.retry_codes):
             self.fail(error)
         elif self._may_retry():
             self._try_again(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from eruca.client import calling
@@ -95,6 +95,7 @@ class TransactionProducer(Producer):
         nameserver: str | Sequence[str] | None = None,
         send_timeout: float = 3.0,
         retries: int = 2,
+        retry_codes: Collection[int] = (),
         retry_when_not_stored: bool = False,
         compress_from: int = COMPRESS_FROM,
         max_message_size: int = MAX_MESSAGE_SIZE,
@@ -111,6 +112,7 @@ class TransactionProducer(Producer):
             nameserver=nameserver,
             send_timeout=send_timeout,
             retries=retries,
+            retry_codes=retry_codes,
             retry_when_not_stored=retry_when_not_stored,
             compress_from=compress_from,
             max_message_size=max_message_size,
