@@ -54,7 +54,7 @@ class SinkOptions(access.Access):
     producer_group: str = "SPARK_PRODUCER"
     marker_topic: str | None = None
     send_batch_rows: int = 1024
-    send_batch_bytes: int = 256 * 1024
+    send_batch_bytes: int = 64 * 1024
     send_pipeline: int = 8
     send_timeout_ms: int = 5000
     retry_timeout_ms: int = 30_000
@@ -148,7 +148,7 @@ _SIZES: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
 def _size(given: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([km]?)", given.lower())
     if match is None or not 1 <= int(match[1]) * _SIZES[match[2]] <= 4 * 1024 * 1024:
-        raise ValueError("a number of bytes up to 4m is expected, such as 256k")
+        raise ValueError("a number of bytes up to 4m is expected, such as 64k")
     return int(match[1]) * _SIZES[match[2]]
 
 
