@@ -1,10 +1,11 @@
 """Sends that are written by a form are the bytes that the ordinary way writes."""
 
+import msgspec
 import pytest
 
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.forms import encode_send
+from eruca.protocol.forms import encode_send, form_of
 from eruca.protocol.headers.send import SendMessageV2
 
 NOW = 1_763_767_000_123
@@ -46,6 +47,20 @@ def test_a_form_writes_what_the_ordinary_way_writes(header: SendMessageV2, seria
         for opaque in (0, 7, 2**31 - 1):  # the first of each makes the form, the others use it
             expected = frame.encode(serialization, code, opaque, flag, header, 128)
             assert encode_send(serialization, code, opaque, flag, header, 128) == expected
+
+
+@pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ])
+@pytest.mark.parametrize("header", SENDS, ids=str)
+def test_sends_of_every_kind_have_a_form(header: SendMessageV2, serialization: int) -> None:
+    form = form_of(serialization, 310, 0, header)
+    assert form is not None
+    assert form(NOW, TEXT, 7, 5) == frame.encode(serialization, 310, 7, 0, replace(header, TEXT), 5)
+    with pytest.raises(ProtocolError, match="too long"):
+        form(NOW, TEXT, 7, frame.MAX_FRAME)
+
+
+def replace(header: SendMessageV2, text: str) -> SendMessageV2:
+    return msgspec.structs.replace(header, born_timestamp=NOW, properties=text)
 
 
 def test_a_form_is_of_one_kind_of_send_only() -> None:

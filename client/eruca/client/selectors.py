@@ -24,16 +24,17 @@ class RoundRobin:
     """One queue after the other, from a random start."""
 
     def __init__(self) -> None:
-        self._next = random.randrange(1 << 30)
+        self.last = random.randrange(1 << 30)
+        """The number of the last turn."""
 
     def step(self) -> int:
         """The next number."""
-        self._next += 1
-        return self._next
+        self.last += 1
+        return self.last
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
         """The next queue, if there is a choice not one of the broker to ``avoid``."""
-        self._next = start = self._next + 1
+        self.last = start = self.last + 1
         count = len(queues)
         chosen = queues[start % count]
         if avoid is None or chosen.broker_name != avoid:
@@ -41,7 +42,7 @@ class RoundRobin:
         for step in range(1, count):
             other = queues[(start + step) % count]
             if other.broker_name != avoid:
-                self._next = start + step
+                self.last = start + step
                 return other
         return chosen
 

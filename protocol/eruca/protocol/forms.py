@@ -3,7 +3,7 @@
 A producer's sends to one queue differ in born timestamp, properties and opaque. The rest is written once, by the
 ordinary way (``frame.encode``), cut where those three stand (``cuts``), and remembered as a form. What is written is
 byte for byte what the ordinary way writes, or the ordinary way writes it: forms that do not give their own sample back
-are not used. Times are ms since 1970.
+are not used. Who sends much to one queue keeps its form (``form_of``). Times are ms since 1970.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from eruca.protocol.cuts import cut_binary, cut_json
 from eruca.protocol.headers.send import SendMessageV2
 
 _REMEMBERED: Final = 4096
+_LONGEST: Final = frame.MAX_FRAME - 4
 _BORN: Final = range(10**12, 10**13)
 """Timestamps of 13 digits, which is what forms are cut by."""
-_SAMPLE: Final = (1234567890123, "sample", 7)
+_SAMPLE: Final = (1234567890123, "sample", 7, 0)
 
-Form = Callable[[int, str, int], bytes]
-"""Given born timestamp, properties and opaque: the header."""
+Form = Callable[[int, str, int, int], bytes]
+"""Given a born timestamp of 13 digits, properties that are not empty, opaque, and the length of the body: everything
+of a send's frame before its body. Raises ProtocolError as ``frame.encode``."""
 
 _forms: dict[tuple[Any, ...], Form | None] = {}
 _prefix = struct.Struct(">II").pack
@@ -34,6 +36,15 @@ _quote = msgspec.json.Encoder().encode
 
 def encode_send(serialization: int, code: int, opaque: int, flag: int, ask: SendMessageV2, body_length: int) -> bytes:
     """Everything of a send's frame before its body, as ``frame.encode``. Raises ProtocolError as that."""
+    form = form_of(serialization, code, flag, ask)
+    properties, born = ask.properties, ask.born_timestamp
+    if form is None or not properties or born not in _BORN:
+        return frame.encode(serialization, code, opaque, flag, ask, body_length)
+    return form(born, properties, opaque, body_length)
+
+
+def form_of(serialization: int, code: int, flag: int, ask: SendMessageV2) -> Form | None:
+    """The form of sends like this one; None where there is none, as in msgpack."""
     key = (
         ask.queue_id,
         ask.topic,
@@ -51,26 +62,18 @@ def encode_send(serialization: int, code: int, opaque: int, flag: int, ask: Send
         ask.unit_mode,
     )
     try:
-        form = _forms[key]
+        return _forms[key]
     except KeyError:
-        form = _remember(key, serialization, code, flag, ask)
-    properties, born = ask.properties, ask.born_timestamp
-    if form is None or not properties or born not in _BORN:
-        return frame.encode(serialization, code, opaque, flag, ask, body_length)
-    head = form(born, properties, opaque)
-    length = 4 + len(head) + body_length
-    if length > frame.MAX_FRAME - 4:
-        raise frame.too_long(length)
-    return _prefix(length, serialization << 24 | len(head)) + head
+        return _remember(key, serialization, code, flag, ask)
 
 
 def _remember(key: tuple[Any, ...], serialization: int, code: int, flag: int, ask: SendMessageV2) -> Form | None:
     make, form = _FORMS.get(serialization), None
     if make is not None:
-        born, properties, opaque = _SAMPLE
+        born, properties, opaque, _ = _SAMPLE
         sample = msgspec.structs.replace(ask, born_timestamp=born, properties=properties)
-        written = frame.encode(serialization, code, opaque, flag, sample)[8:]
-        form = make(written)
+        written = frame.encode(serialization, code, opaque, flag, sample)
+        form = make(written[8:])
         if form is not None and form(*_SAMPLE) != written:
             form = None
     if len(_forms) >= _REMEMBERED:
@@ -87,8 +90,13 @@ def _json_form(written: bytes) -> Form | None:
     # The quotation marks around the text come with it.
     template = b"%b%%d%b%%b%b%%d%b" % (head, before_text[:-1], before_opaque[1:], end)
 
-    def fill(born: int, properties: str, opaque: int) -> bytes:
-        return template % (born, _quote(properties), opaque)
+    def fill(born: int, properties: str, opaque: int, body_length: int) -> bytes:
+        header = template % (born, _quote(properties), opaque)
+        size = len(header)
+        length = 4 + size + body_length
+        if length > _LONGEST:
+            raise frame.too_long(length)
+        return _prefix(length, size) + header
 
     return fill
 
@@ -98,14 +106,19 @@ def _binary_form(written: bytes) -> Form | None:
     if cut is None:
         return None
     head, before_text, end, kind, flag = cut
+    head = head[2:]  # the code stands in ``kind`` too
     size = len(head) + 13 + len(before_text) + 4 + len(end)
+    word = frame.ROCKETMQ << 24
 
-    def fill(born: int, properties: str, opaque: int) -> bytes:
+    def fill(born: int, properties: str, opaque: int, body_length: int) -> bytes:
         text = properties.encode()
-        length = len(text)
-        return b"%b%b%b%b%b%d%b%b%b%b" % (
-            *(kind, _lengths(opaque), flag, _lengths(size + length), head),
-            *(born, before_text, _lengths(length), text, end),
+        fields = size + len(text)
+        length = 25 + fields + body_length
+        if length > _LONGEST:
+            raise frame.too_long(length)
+        return b"%b%b%b%b%b%b%d%b%b%b%b" % (
+            *(_prefix(length, word | 21 + fields), kind, _lengths(opaque), flag, _lengths(fields), head),
+            *(born, before_text, _lengths(len(text)), text, end),
         )
 
     return fill

@@ -84,6 +84,15 @@ def split(data: bytes, start: int) -> tuple[int, int, int, int] | None:
     return word >> 24, header_start, header_start + header_length, start + 4 + length
 
 
+def opaque_of_offer(data: bytes) -> int | None:
+    """The opaque of the request that begins here and offers the msgpack serialization; None for any other frame."""
+    found = split(data, 0)
+    if found is None or found[0] != JSON or b'"ErucaHeader":"msgpack"' not in data[found[1] : found[2]]:
+        return None
+    head = read(JSON, data[found[1] : found[2]])
+    return None if head.flag else head.opaque
+
+
 def check_length(length: int) -> None:
     """Raise ProtocolError when a frame's length field cannot be right."""
     if length < 4 or length > MAX_FRAME - 4:

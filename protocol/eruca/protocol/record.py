@@ -264,13 +264,22 @@ def encode_batch(entries: Iterable[tuple[int, bytes, bytes]]) -> bytes:
         ProtocolError: properties over 32767 bytes.
     """
     parts: list[bytes] = []
-    head, short = _ENTRY.pack, _SHORT.pack
     for flag, body, properties in entries:
-        size, length = len(body), len(properties)
-        if length > PROPERTIES_MAX:
-            raise ProtocolError("properties of a batch entry take more than 32767 bytes")
-        parts += (head(22 + size + length, 0, 0, flag, size), body, short(length), properties)
+        head, length = entry_frame(flag, len(body), len(properties))
+        parts += (head, body, length, properties)
     return b"".join(parts)
+
+
+def entry_frame(flag: int, body_length: int, properties_length: int) -> tuple[bytes, bytes]:
+    """What stands before the body of a batch's entry, and between its body and its properties.
+
+    Raises:
+        ProtocolError: properties over 32767 bytes.
+    """
+    if properties_length > PROPERTIES_MAX:
+        raise ProtocolError("properties of a batch entry take more than 32767 bytes")
+    size = 22 + body_length + properties_length
+    return _ENTRY.pack(size, 0, 0, flag, body_length), _SHORT.pack(properties_length)
 
 
 def decode_batch(data: bytes) -> list[BatchEntry]:

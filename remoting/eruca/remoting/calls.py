@@ -7,14 +7,16 @@ when it ended. Every call ends exactly once, with an answer or an error.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.forms import Form
 from eruca.protocol.header import Empty, Header
+from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting.errors import CallTimedOut, ConnectionLost
 
 R = TypeVar("R", bound=Header)
@@ -45,13 +47,21 @@ class Answer(msgspec.Struct, Generic[R], eq=False):
     language: str | int | None
 
 
+class Prepared(NamedTuple, Generic[R]):
+    """A request of which much is sent, with what writes it (see ``Connection.prepare``)."""
+
+    endpoint: Endpoint[SendMessageV2, R]
+    form: Form
+
+
 class Calls:
     """The calls of one connection to ``remote`` (``ip:port``) that await their answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.remote = ""
         self._loop = loop
-        self._waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
+        self.waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
+        """By opaque: who waits for an answer to what, and until when by the loop's time."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._cause = ""
@@ -59,12 +69,15 @@ class Calls:
         """Reads the fields of an answer as those of the answer before."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
         """Expect an answer within ``timeout`` seconds."""
-        deadline = self._loop.time() + timeout
-        self._waiting[opaque] = (receiver, endpoint, deadline)
+        self.expect(opaque, receiver, endpoint, self._loop.time() + timeout)
+
+    def expect(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], deadline: float) -> None:
+        """Expect an answer until ``deadline``, by the loop's time."""
+        self.waiting[opaque] = (receiver, endpoint, deadline)
         if self._timer is None or deadline < self._timer_at:
             self._wake_at(deadline)
 
@@ -81,13 +94,13 @@ class Calls:
         fields = head.ext
         if fields is None or not head.flag & frame.RESPONSE_FLAG:
             return False
-        waiting = self._waiting.get(head.opaque)
+        waiting = self.waiting.get(head.opaque)
         if waiting is None:
             return False
         receiver, endpoint, _ = waiting
         if endpoint.answer is not kind or head.code not in endpoint.accepts:
             return False
-        del self._waiting[head.opaque]
+        del self.waiting[head.opaque]
         if not receiver.done():
             body = data[body_at:end]
             receiver.set_result(Answer(head.code, fields, body, head.remark, head.version, head.language))
@@ -95,7 +108,7 @@ class Calls:
 
     def answered(self, head: frame.Head[Any], body: bytes) -> None:
         """An answer came; one that nobody waits for any more is dropped."""
-        waiting = self._waiting.pop(head.opaque, None)
+        waiting = self.waiting.pop(head.opaque, None)
         if waiting is None or waiting[0].done():
             return
         receiver, endpoint, _ = waiting
@@ -116,7 +129,7 @@ class Calls:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         for receiver, endpoint, _ in waiting.values():
             if not receiver.done():
                 text = f"the connection to <{self.remote}> ended during {endpoint.code.name}{cause}"
@@ -136,11 +149,11 @@ class Calls:
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [opaque for opaque, (_, _, deadline) in self._waiting.items() if deadline <= now]
+        late = [opaque for opaque, (_, _, deadline) in self.waiting.items() if deadline <= now]
         for opaque in late:
-            receiver, endpoint, _ = self._waiting.pop(opaque)
+            receiver, endpoint, _ = self.waiting.pop(opaque)
             if not receiver.done():
                 text = f"<{self.remote}> did not answer {endpoint.code.name} in time"
                 receiver.set_exception(CallTimedOut(self.remote, text))
-        if self._waiting:
-            self._wake_at(min(deadline for _, _, deadline in self._waiting.values()))
+        if self.waiting:
+            self._wake_at(min(deadline for _, _, deadline in self.waiting.values()))

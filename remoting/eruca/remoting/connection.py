@@ -16,10 +16,10 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.forms import encode_send
+from eruca.protocol.forms import encode_send, form_of
 from eruca.protocol.header import Header
 from eruca.protocol.headers.send import SendMessageV2
-from eruca.remoting.calls import Answer, Calls, Receiver
+from eruca.remoting.calls import Answer, Calls, Prepared, Receiver
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 from eruca.remoting.signing import Renamer, Signer, sign
@@ -41,8 +41,8 @@ class Connection(asyncio.Protocol):
     """A connection to a peer.
 
     ``remote`` and ``local`` are ``ip:port``; ``congested`` tells that the peer does not read what is sent to it.
-    With ``offer`` the first request offers Eruca's own header serialization,
-    and only a peer that accepts is spoken to in it; ``serialization`` is what is used otherwise.
+    With ``offer`` the first request offers Eruca's own header serialization, and only a peer that accepts is spoken to
+    in it; ``serialization`` is what is used otherwise.
     Requests are renamed by ``rename`` first and signed by ``signer`` then, where those are given.
     """
 
@@ -57,8 +57,7 @@ class Connection(asyncio.Protocol):
         signer: Signer | None = None,
         rename: Renamer | None = None,
     ) -> None:
-        self.remote = ""
-        self.local = ""
+        self.remote = self.local = ""
         self.closed = False
         self.congested = False
         self.tasks: set[asyncio.Future[Any]] = set()
@@ -84,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._flushing = False
         self._relief: asyncio.Future[None] | None = None
         self._opaque = 0
-        self._calls = Calls(self._loop)
+        self.calls = Calls(self._loop)
 
     # ------------------------------------------------------------------ calling
 
@@ -111,11 +110,11 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """Send a request whose answer, or error as in ``start_call``, goes to ``receiver`` as soon as it is read."""
         if self.closed:
-            self._calls.too_late(receiver)
+            self.calls.too_late(receiver)
             return
         opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         self._send_request(endpoint, ask, body, opaque, 0)
-        self._calls.add(opaque, receiver, endpoint, timeout)
+        self.calls.add(opaque, receiver, endpoint, timeout)
 
     async def call(
         self, endpoint: Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 3.0
@@ -128,6 +127,25 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             self._opaque = (self._opaque + 1) & 0x7FFFFFFF
             self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
+
+    def prepare(self, endpoint: Endpoint[SendMessageV2, R], ask: SendMessageV2) -> Prepared[R] | None:
+        """What repeats in sends like this one on this connection; None where each has to be written for itself."""
+        if self._offering or self._signer is not None or self._rename is not None:
+            return None
+        form = form_of(self.serialization, endpoint.code, 0, ask)
+        return None if form is None else Prepared(endpoint, form)
+
+    def call_prepared(
+        self, receiver: Receiver[Answer[R]], what: Prepared[R], born: int, text: str, body: bytes, deadline: float
+    ) -> None:
+        """``call_for`` with a born timestamp and properties, until ``deadline`` (loop's time); not when closed."""
+        opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        head = what.form(born, text, opaque, len(body))
+        self._out += (head, body)
+        self._out_size += len(head) + len(body)
+        self.calls.expect(opaque, receiver, what.endpoint, deadline)
+        if not self._flushing:
+            self._flush_soon()
 
     def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
         extra: Mapping[str, str] | None = None
@@ -234,7 +252,7 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]
-        self.remote = self._calls.remote = _address(transport.get_extra_info("peername"))
+        self.remote = self.calls.remote = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self.last_active = self._loop.time()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)  # type: ignore[union-attr]
@@ -272,12 +290,12 @@ class Connection(asyncio.Protocol):
         """Handle every complete frame in ``data`` and tell how many bytes that were. Raises ProtocolError."""
         at, size = 0, len(data)
         reader, dispatch = self.reader, self._router.dispatch
-        if not self._seen_first:
-            self._look_at_first(data)
+        if not self._seen_first and frame.split(data, 0) is not None:
+            self._seen_first, self._accepting = True, frame.opaque_of_offer(data)
         short = None if self._accepting is not None else self._router.express
         one, many = short or (None, None)
         out = self._out
-        calls = self._calls if not self._offered else None
+        calls = self.calls if not self._offered else None
         while True:
             if many is not None and at < size:
                 at = many(self, data, at)
@@ -306,22 +324,12 @@ class Connection(asyncio.Protocol):
             else:
                 dispatch(self, head, serialization, header, data[body_at:end])
 
-    def _look_at_first(self, data: bytes) -> None:
-        """Accept the msgpack serialization when the first request offers it."""
-        found = frame.split(data, 0)
-        if found is not None:
-            self._seen_first = True
-            serialization, start, stop, _ = found
-            if serialization == frame.JSON and b'"ErucaHeader":"msgpack"' in data[start:stop]:
-                head = frame.read(serialization, data[start:stop])
-                self._accepting = None if head.flag else head.opaque
-
     def _answered(self, head: frame.Head[Any], body: bytes) -> None:
         if head.opaque in self._offered:
             self._offered.discard(head.opaque)
             if frame.fields_of(head).get(frame.OFFER_FIELD) == "msgpack":
                 self.serialization = frame.MSGPACK
-        self._calls.answered(head, body)
+        self.calls.answered(head, body)
 
     # ------------------------------------------------------------------ state
 
@@ -332,7 +340,7 @@ class Connection(asyncio.Protocol):
         """
         self.congested = True
         self._relief = self._relief or self._loop.create_future()
-        if self._transport is not None and not self._calls:
+        if self._transport is not None and not self.calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -348,11 +356,6 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(callback, self)
         else:
             self._on_lost.append(callback)
-
-    @property
-    def waiting_calls(self) -> int:
-        """How many calls await their answer."""
-        return len(self._calls)
 
     def close(self) -> None:
         """End the connection after what is to be sent was sent."""
@@ -383,7 +386,7 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         heard = self._seen_first or self._transport is None
         encrypted = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
-        self._calls.end(why_ended(exc, heard=heard, encrypted=encrypted))
+        self.calls.end(why_ended(exc, heard=heard, encrypted=encrypted))
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []

@@ -103,13 +103,13 @@ Guard = Callable[[Call[Any]], None]
 class Express(NamedTuple):
     """A short way for the commonest of requests, tried before the ordinary one."""
 
-    one: Callable[[Connection, int, bytes, bytes, int, int], bytes | frame.Head[Any] | None]
+    one: Callable[[Connection, int, bytes, bytes, int, int], bytes | frame.Head[Any] | None] | None
     """Given connection, serialization, header, and the buffer with the frame's body from one place to another. Its
     answer: the whole frame to send (empty for none), the header where it had to read it, or None; with the latter two
-    the request takes the ordinary way."""
+    the request takes the ordinary way; None where there is only ``many``."""
     many: Callable[[Connection, bytes, int], int] | None = None
-    """Given connection, buffer and a place where a frame begins: handles and answers the frames from there on that
-    ``one`` would, as many as it can, and tells where it stopped; None where there is nothing quicker than ``one``."""
+    """Given connection, buffer and a place where a frame begins: handles the frames from there on that ``one`` would,
+    or answers to what was asked, as many as it can, and tells where it stopped; None where there is nothing quicker."""
 
 
 class Routes(Generic[S]):

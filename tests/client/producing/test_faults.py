@@ -19,7 +19,7 @@ ROUTE = Route("T", QUEUES, QUEUES, {}, {})
 
 def turn_at(number: int) -> RoundRobin:
     turn = RoundRobin()
-    turn._next = number - 1
+    turn.last = number - 1
     return turn
 
 

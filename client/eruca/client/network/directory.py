@@ -40,6 +40,8 @@ class Directory:
     ) -> None:
         self.routes: dict[str, Route] = {}
         """What is known now; look only, and ask with ``route``."""
+        self.version = 0
+        """Another number whenever routes or addresses may be others."""
         self._nameservers = nameservers
         self._changed = changed
         self._spawn = spawn
@@ -59,6 +61,7 @@ class Directory:
 
     def learn(self, cluster: ClusterInfo) -> None:
         """Keep the addresses of all brokers of a cluster."""
+        self.version += 1
         for name, broker in cluster.broker_addr_table.items():
             self._brokers[name] = dict(broker.broker_addrs)
 
@@ -129,6 +132,7 @@ class Directory:
     def _keep(self, route: Route) -> None:
         changed = self.routes.get(route.topic) != route
         self.routes[route.topic] = route
+        self.version += 1
         for broker, addresses in route.brokers.items():
             self._brokers[broker] = dict(addresses)
         if changed:

@@ -85,6 +85,16 @@ class UniqueKeys:
             self._start = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
         return f"{self._start}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
 
+    def several(self, now: float, count: int) -> list[str]:
+        """The ids of so many messages, one or more, made at ``now``."""
+        keys = [self.next(now)]
+        while (missing := count - len(keys)) > 0:
+            high, low = divmod((self._counter + 1) & 0xFFFF, 256)
+            start = self._start + _HEX[high]
+            keys += [start + end for end in _HEX[low : low + missing]]
+            self._counter = (high << 8) + min(low + missing, 256) - 1
+        return keys
+
 
 _keys: UniqueKeys | None = None
 os.register_at_fork(after_in_child=_forked)

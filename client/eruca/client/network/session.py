@@ -33,6 +33,7 @@ from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory, forget_task
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.routes import vip_address
+from eruca.client.producing.quick import read_answers
 from eruca.client.producing.requests import Requests
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import (
@@ -45,7 +46,18 @@ from eruca.protocol.bodies import (
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
-from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls, TlsFiles
+from eruca.remoting import (
+    Answer,
+    BadTls,
+    CallTimedOut,
+    Channels,
+    Connection,
+    Express,
+    RemotingError,
+    Router,
+    Tls,
+    TlsFiles,
+)
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -77,7 +89,7 @@ class Session:
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
         self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
         self.channels = Channels(
-            Router(self, [pushed.routes]),
+            Router(self, [pushed.routes], express=Express(None, read_answers)),
             connect_timeout=settings.connect_timeout,
             serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
             offer=settings.header == "MSGPACK",
@@ -100,7 +112,8 @@ class Session:
         self.forks = identity.fork_count()
         self.thread = threading.get_ident()
         self._producers: dict[str, int] = {}
-        self._greeted: set[Connection] = set()
+        self.greeted: set[Connection] = set()
+        """Connections to brokers that know this client."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -239,9 +252,9 @@ class Session:
 
     async def _greet(self, address: str) -> None:
         connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
-        if connection not in self._greeted:
-            self._greeted.add(connection)
-            connection.on_close(self._greeted.discard)
+        if connection not in self.greeted:
+            self.greeted.add(connection)
+            connection.on_close(self.greeted.discard)
         asked = self.loop.time()
         try:
             await connection.call(
@@ -251,7 +264,7 @@ class Session:
             # What is wrong with one group must not keep the others from their work; each request tells for itself.
             log.warning("the heartbeat was refused by %s: %s", address, translate(error))
         except (RemotingError, ProtocolError) as error:
-            self._greeted.discard(connection)
+            self.greeted.discard(connection)
             log.warning("the heartbeat to %s failed: %s", address, error)
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
                 connection.abort()  # perhaps nobody is at its other end any more; the next call makes another one
@@ -267,7 +280,7 @@ class Session:
     def ready(self, address: str) -> Connection | None:
         """The connection to a broker that knows this client already, if there is one."""
         connection = self.channels.ready(address)
-        if connection is None or connection in self._greeted or not (self._producers or self.consumers):
+        if connection is None or connection in self.greeted or not (self._producers or self.consumers):
             return connection
         return None
 

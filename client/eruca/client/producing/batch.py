@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from eruca.client.errors import BadMessage
 from eruca.client.message import Message, check_message
 from eruca.protocol import names
-from eruca.protocol.record import encode_batch
+from eruca.protocol.record import encode_batch, entry_frame
 
 ENTRY_SIZE = 22
 """Bytes of an entry beside its body and properties."""
@@ -36,6 +36,11 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
         raise BadMessage("Retry Group is not supported for batching")
 
 
+def wait_of(first: Message) -> str:
+    """The properties of the request around messages of which this is the first."""
+    return f"WAIT\x01{'true' if first.wait_store else 'false'}"
+
+
 def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes:
     """The body of a batch; ``keys`` are the unique ids of its messages. Raises BadMessage when it is too large."""
     body = encode_batch(
@@ -48,6 +53,45 @@ def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: 
             f"The {len(messages)} messages take {len(body)} bytes: divide them with split_batch."
         )
     return body
+
+
+def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes | None:
+    """The body of a batch, as ``encode_messages`` writes it; None where ``check_batch`` may find something wrong.
+
+    ``keys`` are of equal length. Nearly all messages of a batch are alike: what stands around body and unique id is
+    then written once. Raises BadMessage for properties that no message may have.
+    """
+    topic, wait_store = messages[0].topic, messages[0].wait_store
+    if topic.startswith("%"):
+        return None
+    before, after = Message(topic, b"", wait_store=wait_store).properties_text("\0").encode().split(b"\0")
+    ids, width = "".join(keys).encode(), len(keys[0])
+    plain_length, last_size = len(before) + width + len(after), -1
+    parts: list[bytes] = []
+    for message, key in zip(messages, [ids[at : at + width] for at in range(0, len(ids), width)], strict=True):
+        body = message.body
+        size = len(body)
+        if (
+            type(body) is not bytes
+            or not 0 < size <= max_size
+            or message.topic != topic
+            or message.wait_store != wait_store
+            or message.delay_level
+            or message.timer
+        ):
+            return None
+        if message.tags or message.keys or message.properties or message.flag:
+            text = message.properties_text(key.decode()).encode()
+            head, length = entry_frame(message.flag, size, len(text))
+            parts += (head, body, length, text)
+        else:
+            if size != last_size:
+                last_size = size
+                plain_head, length = entry_frame(0, size, plain_length)
+                between = length + before
+            parts += (plain_head, body, between, key, after)
+    whole = b"".join(parts)
+    return whole if len(whole) <= max_size else None
 
 
 def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) -> Iterator[list[Message]]:

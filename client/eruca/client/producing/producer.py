@@ -15,17 +15,17 @@ from eruca.client.asking import Asking
 from eruca.client.bounds import within
 from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_group, check_positive
-from eruca.client.errors import BadConfig, BadMessage, CallTimeout, StateError, UsageError
+from eruca.client.errors import BadConfig, CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage, check_message
 from eruca.client.network import identity
-from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
-from eruca.client.producing.batch import check_batch, encode_messages
+from eruca.client.producing.batch import check_batch, encode_messages, wait_of
 from eruca.client.producing.faults import Faults
 from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, describe_send, oneway_watched, rewrite_one
+from eruca.client.producing.quick import QuickSends
 from eruca.client.producing.requests import reply_to
-from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, write_oneway
+from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, choice_of_user, write_oneway
 from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Window
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.client.trace import MessageTrace
@@ -105,6 +105,7 @@ class Producer(Asking):
         self._session: Session | None = None
         self._faults = Faults() if fault_tolerance else None
         self._turns: dict[str, RoundRobin] = {}
+        self._quick: QuickSends | None = None
 
     # ------------------------------------------------------------------ starting and stopping
 
@@ -115,6 +116,7 @@ class Producer(Asking):
                 "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
             )
         self._session = Session.join(self._settings)
+        self._choose_way()
         await self._session.add_producer(self.group)
         if self._trace is not None:
             await self._trace.start()
@@ -123,6 +125,11 @@ class Producer(Asking):
         """One more that sees sends from now on, after those that are there. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
         self._watched = self._hooks.of_sends
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        short = self._session is not None and not self._watched and self._faults is None
+        self._quick = QuickSends(self, self.session, self._header, self._turns) if short else None
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
@@ -130,7 +137,7 @@ class Producer(Asking):
         if session is None:
             return
         await self.window.quiet(self.send_timeout)
-        self._session = None
+        self._session = self._quick = None
         if self._trace is not None:
             await self._trace.stop()
         await session.remove_producer(self.group)
@@ -168,7 +175,11 @@ class Producer(Asking):
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
         """
-        return await self.start_send(message, queue=queue, selector=selector, arg=arg, timeout=timeout)
+        if self._quick is not None and queue is None and selector is None:
+            future = self._quick.start(message, timeout)
+            if future is not None:
+                return await future
+        return await self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
 
     def start_send(
         self,
@@ -184,16 +195,11 @@ class Producer(Asking):
         Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
         time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
-        if self._watched:
-            return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
-        check_message(message, self.max_message_size)
-        now = time.time()
-        key = identity.unique_keys().next(now)
-        body, bits = self._compress(message.body)
-        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
-        turn = self._turns.get(message.topic) if queue is None and selector is None and self._faults is None else None
-        choose = self._choice(message, queue, selector, arg) if turn is None else turn.choose_of
-        return self._start(api.SEND_MESSAGE_V2, header, body, key, choose, queue or selector, timeout)
+        if self._quick is not None and queue is None and selector is None:
+            future = self._quick.start(message, timeout)
+            if future is not None:
+                return future
+        return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -202,14 +208,16 @@ class Producer(Asking):
 
         See ``split_batch`` for more than fit. Errors as in ``send``.
         """
+        if self._quick is not None and queue is None:
+            future = self._quick.start_batch(messages, timeout)
+            if future is not None:
+                return await future
         check_batch(messages, self.max_message_size)
         now = time.time()
-        next_key = identity.unique_keys().next
-        keys = [next_key(now) for _ in messages]
+        keys = identity.unique_keys().several(now, len(messages))
         body = encode_messages(messages, keys, self.max_message_size)
         first = messages[0]
-        wait = f"WAIT\x01{'true' if first.wait_store else 'false'}"
-        header = self._header(first.topic, wait, 0, 0, now)
+        header = self._header(first.topic, wait_of(first), 0, 0, now)
         header.batch = True
         choose = self._choice(first, queue, None, None)
         watched = self._watch(messages, lambda _, properties: self._encode_again(messages, keys, properties))
@@ -334,18 +342,9 @@ class Producer(Asking):
         )
 
     def _choice(self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object) -> Choice:
-        if queue is not None:
-            if selector is not None:
-                raise UsageError("Give a queue or a selector, not both.")
-            if not isinstance(queue, MessageQueue):
-                raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
-            if queue.topic != message.topic:
-                raise BadMessage("message's topic not equal mq's topic")
-            return lambda route, avoid: queue
-        if selector is not None:
-            if not callable(selector):
-                raise UsageError(f"selector is of type {type(selector).__name__}: a function is expected.")
-            return lambda route, avoid: _selected(selector, route, message, arg)
+        chosen = choice_of_user(message, queue, selector, arg)
+        if chosen is not None:
+            return chosen
         turn = self._turns.get(message.topic)
         if turn is None:
             turn = self._turns[message.topic] = RoundRobin()
@@ -379,12 +378,3 @@ class Producer(Asking):
             context = describe_send(watched, session, header, body)
             self.window.enter(WatchedSend(*what, watched=watched, context=context))
         return future
-
-
-def _selected(selector: Selector, route: Route, message: Message, arg: object) -> MessageQueue:
-    chosen = selector(route.to_send, message, arg)
-    if chosen is None:
-        raise UsageError("select message queue return null.")
-    if chosen.topic != message.topic:
-        raise UsageError("message's topic not equal mq's topic")
-    return chosen

@@ -17,6 +17,7 @@ import msgspec
 
 from eruca.client.errors import (
     RETRIABLE_CODES,
+    BadMessage,
     BrokerNotFound,
     BrokerRefused,
     BrokerUnreachable,
@@ -24,10 +25,13 @@ from eruca.client.errors import (
     ClientError,
     SendFailed,
     TopicNotFound,
+    UsageError,
     translate,
 )
+from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.client.producing.faults import Faults
+from eruca.client.selectors import Selector
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.queues import MessageQueue
@@ -88,6 +92,34 @@ async def write_oneway(session: Session, address: str, header: SendMessageV2, bo
     connection.oneway(api.SEND_MESSAGE_V2, header, body)
     if connection.unsent > _ONEWAY_UNSENT or connection.congested:
         await connection.drain()
+
+
+def choice_of_user(
+    message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object
+) -> Choice | None:
+    """The queue, or what chooses it, where the user gives one. Raises UsageError and BadMessage."""
+    if queue is not None:
+        if selector is not None:
+            raise UsageError("Give a queue or a selector, not both.")
+        if not isinstance(queue, MessageQueue):
+            raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
+        if queue.topic != message.topic:
+            raise BadMessage("message's topic not equal mq's topic")
+        return lambda route, avoid: queue
+    if selector is None:
+        return None
+    if not callable(selector):
+        raise UsageError(f"selector is of type {type(selector).__name__}: a function is expected.")
+
+    def choose(route: Route, avoid: str | None) -> MessageQueue:
+        chosen = selector(route.to_send, message, arg)
+        if chosen is None:
+            raise UsageError("select message queue return null.")
+        if chosen.topic != message.topic:
+            raise UsageError("message's topic not equal mq's topic")
+        return chosen
+
+    return choose
 
 
 class Send(msgspec.Struct, eq=False):
@@ -189,7 +221,7 @@ class Send(msgspec.Struct, eq=False):
             return
         if header.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
-        self.producer.window.leave(self)
+        self.producer.window.leave(self.size)
         if not self.future.done():
             self.future.set_result(
                 SendResult(
@@ -251,6 +283,6 @@ class Send(msgspec.Struct, eq=False):
 
     def fail(self, error: Exception) -> None:
         """Give up."""
-        self.producer.window.leave(self)
+        self.producer.window.leave(self.size)
         if not self.future.done():
             self.future.set_exception(error)

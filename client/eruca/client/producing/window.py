@@ -32,28 +32,34 @@ class Window:
         self._size = 0
         self._waiting: deque[Send] = deque()
         self._admitting = False
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Event | None = None
 
     def enter(self, send: Send) -> None:
         """Let a send begin, at once or when there is room."""
-        if self._waiting or self._full(send):
-            self._waiting.append(send)
-        else:
-            self._count += 1
-            self._size += send.size
+        if self.take(send.size):
             send.attempt()
+        else:
+            self._waiting.append(send)
 
-    def _full(self, send: Send) -> bool:
+    def take(self, size: int) -> bool:
+        """Count one more with a body of so many bytes, if it may begin at once."""
+        if self._waiting or self._full(size):
+            return False
+        self._count += 1
+        self._size += size
+        return True
+
+    def _full(self, size: int) -> bool:
         count = self._count
-        return count >= self._most or (count > 0 and self._size + send.size > self._most_bytes)
+        return count >= self._most or (count > 0 and self._size + size > self._most_bytes)
 
-    def leave(self, send: Send) -> None:
-        """A send has ended: others may begin."""
+    def leave(self, size: int) -> None:
+        """A send with a body of so many bytes has ended: others may begin."""
         self._count -= 1
-        self._size -= send.size
+        self._size -= size
         if self._waiting and not self._admitting:
             self._admit()
-        if not self._count:
+        if self._idle is not None and not self._count:
             self._idle.set()
 
     def _admit(self) -> None:
@@ -61,7 +67,7 @@ class Window:
         waiting = self._waiting
         self._admitting = True
         try:
-            while waiting and not self._full(waiting[0]):
+            while waiting and not self._full(waiting[0].size):
                 send = waiting.popleft()
                 if not send.future.done():  # its caller may have given it up
                     self._count += 1
@@ -74,6 +80,7 @@ class Window:
     async def quiet(self, timeout: float) -> None:
         """Wait until no send is under way, for ``timeout`` seconds at most."""
         if self._count:
-            self._idle.clear()
+            if self._idle is None or self._idle.is_set():
+                self._idle = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), timeout)
