@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import uuid
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from tests.support.processes import Process
 
 POM = Path(__file__).parent / "kafka" / "pom.xml"
 HEAP = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC")
+CLUSTER_ID = base64.urlsafe_b64encode(b"eruca's own test").decode().rstrip("=")
 SOURCE = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2")
 
 
@@ -47,9 +47,8 @@ class KafkaBroker:
         )
         jars = resolved_jars(POM, "kafka-broker", "-Pbroker", "-DincludeScope=runtime")
         java = ["java", *HEAP, "-cp", f"{jars}/*"]
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(conf)],
+            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(conf)],
             check=True,
             capture_output=True,
             cwd=home,
