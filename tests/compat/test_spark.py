@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.compat.clients import JavaClients, drain
+from tests.compat.test_mqadmin import eruca_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.java import Judge
 from tests.support.spark import Topic, assert_rows, read, read_stream, rows_of, spark_session
@@ -69,7 +71,7 @@ def test_filters(spark: SparkSession, topic: Topic) -> None:
 
 def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     query = (
-        read_stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=150)
+        read_stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=150, commitGroup="SparkLake")
         .writeStream.format("parquet")
         .option("path", str(tmp_path / "rows"))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -79,6 +81,12 @@ def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Pa
 
     assert query.awaitTermination(120)
     assert_rows(rows_of(spark.read.parquet(str(tmp_path / "rows"))), topic.rows)
+    # Its group is found by tools, though it never had a member.
+    progress, deadline = "", time.monotonic() + 60
+    while topic.name not in progress and time.monotonic() < deadline:
+        progress = eruca_mqadmin(("consumerProgress", "-n", topic.name_server, "-g", "SparkLake")).stdout
+    rows = [line.split() for line in progress.splitlines() if line.startswith(topic.name)]
+    assert len(rows) == 4 and all(row[3] == row[4] != "0" for row in rows), progress
 
 
 def test_what_spark_writes_java_reads(

@@ -14,6 +14,7 @@ import eruca.spark_connector as connector
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.installed import check_python, missing
+from eruca.spark_connector.java import NoJava
 from eruca.standalone.pipeline.running import cause, end
 
 WRAPPED = """[STREAM_FAILED] Query [id = 4, runId = e] terminated with exception: Failed: Traceback
@@ -55,6 +56,14 @@ def test_an_old_pyspark_and_a_missing_one_are_a_sentence(
     assert capsys.readouterr().err == "eruca pipeline: pyspark is missing: run `pip install 'eruca[spark]'`.\n"
     other = ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
     assert missing(other) is other and isinstance(missing(ModuleNotFoundError(name="pyarrow.lib")), NotInstalled)
+
+
+def test_no_java_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        raise NoJava("Spark needs Java 17 or newer and found none: install it.")
+
+    assert end(work) == 1
+    assert capsys.readouterr().err == "eruca pipeline: Spark needs Java 17 or newer and found none: install it.\n"
 
 
 def python(path: Path, script: str) -> str:

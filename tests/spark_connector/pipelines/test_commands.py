@@ -111,6 +111,8 @@ def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest
     told = capsys.readouterr().out
     assert "400 messages in 1 files" in told
     assert "__future__.py" in told
+    assert re.search(r"^[1-9]\d* letters because of \w+, such as \w+$", told, re.M), told
+    assert re.search(r"^[1-9]\d* were sent again, to the indexer alone$", told, re.M), told
 
 
 def test_every_option_is_described() -> None:

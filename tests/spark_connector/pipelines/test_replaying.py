@@ -34,7 +34,14 @@ def test_a_topic_gets_the_messages_in_order_with_marks_of_their_origin(spark: Sp
     fill(topic, 60)
     told: list[Progress] = []
 
-    done = replay(spark, name_server=topic.name_server, topic=topic.name, to=f"{topic.name}_again", tell=told.append)
+    done = replay(
+        spark,
+        name_server=topic.name_server,
+        topic=topic.name,
+        to=f"{topic.name}_again",
+        access={"pullGroup": "replayers", "createPullGroup": "true"},
+        tell=told.append,
+    )
 
     assert (done.messages, done.sent, told[-1]) == (60, True, Progress("sent", 60, 60))
     assert done.queues == {f"broker-a:{queue}": 15 for queue in range(4)}

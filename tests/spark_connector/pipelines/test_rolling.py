@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from eruca.client.sync import PullConsumer
 from eruca.spark_connector import BadOption
-from eruca.spark_connector.pipelines import archive, rollup
+from eruca.spark_connector.pipelines import Progress, archive, rollup
 from eruca.spark_connector.pipelines.telling import now, read_interval, read_time
 from tests.support.spark import Topic
 
@@ -55,6 +55,7 @@ def test_each_window_and_tag_has_its_figures(spark: SparkSession, topic: Topic, 
     for each in records(topic):
         expected[each.store_timestamp // 5 * 5, each.properties["TAGS"]].append(each)
     end = max(each.store_timestamp for each in records(topic)) // 5 * 5
+    told: list[Progress] = []
 
     done = rollup(
         spark,
@@ -66,8 +67,10 @@ def test_each_window_and_tag_has_its_figures(spark: SparkSession, topic: Topic, 
         end=end,
         to=str(tmp_path / "rolled"),
         to_topic=f"{topic.name}_rolled",
+        tell=told.append,
     )
 
+    assert told[-1] == Progress("counted", done.messages, done.messages)
     whole = {place: found for place, found in expected.items() if place[0] < end}
     assert {(row.start, row.of[0]) for row in done.rows} == set(whole)
     for row in done.rows:

@@ -10,6 +10,7 @@ from eruca.spark_connector.pipelines.replaying import ReplaySummary, replay
 from eruca.spark_connector.pipelines.rolling import RollupSummary, WindowCounts, rollup
 from eruca.spark_connector.pipelines.session import open_session
 from eruca.spark_connector.pipelines.telling import Progress
+from eruca.spark_connector.pipelines.tracing import TracedGroup, TracedTopic, Traces
 from eruca.spark_connector.pipelines.triaging import Cause, TriageSummary, triage
 
 __all__ = [
@@ -21,6 +22,9 @@ __all__ = [
     "QueueAudit",
     "ReplaySummary",
     "RollupSummary",
+    "TracedGroup",
+    "TracedTopic",
+    "Traces",
     "TriageSummary",
     "WindowCounts",
     "archive",

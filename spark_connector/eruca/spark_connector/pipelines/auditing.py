@@ -3,6 +3,7 @@
 Owns the comparison by offsets, queue by queue, and the look at the messages that a group has not consumed yet. A
 group's offset is what its members have committed: some seconds old while they work. What is behind an offset counts
 as consumed, also a message that was sent back (it waits among the retries) or given up (it is a dead letter).
+What clients themselves tell of it is in their traces (``tracing``).
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from pyspark.sql import functions as F
 
 from eruca.client import MessageQueue
 from eruca.protocol import names
+from eruca.protocol.names import TRACE_TOPIC
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.telling import Progress, Tell, read_window, tell_nobody
+from eruca.spark_connector.pipelines.jobs import watched
+from eruca.spark_connector.pipelines.telling import Progress, Tell, now, read_interval, read_window, tell_nobody
+from eruca.spark_connector.pipelines.tracing import Traces, read_traces
 from eruca.spark_connector.positions import write_positions
 
 COLUMNS = "topic string, tags string, storeTimestamp timestamp"
@@ -90,6 +94,7 @@ class AuditSummary:
     """All pairs of topic and group, in the order they were asked for."""
 
     groups: list[GroupAudit]
+    traces: Traces | None = None
 
     def faults(self, *, behind: int = 0, dead: int | None = None) -> list[str]:
         """A sentence for each pair with more waiting than ``behind`` or messages lost, and each group with more than
@@ -104,6 +109,8 @@ class AuditSummary:
                 found.append(f"{who} lost {each.lost:,} messages, which were deleted before it consumed them.")
             if dead is not None and each.dead > dead:
                 found.append(f"{each.group} has {each.dead:,} dead letters.")
+        if self.traces is not None:
+            found.extend(self.traces.faults(missing=behind))
         return list(dict.fromkeys(found))  # dead letters are the group's, whatever the topic
 
 
@@ -114,17 +121,32 @@ def audit(
     topics: Sequence[str],
     groups: Sequence[str],
     window: str = "1m",
+    traces: bool = False,
+    trace_topic: str = TRACE_TOPIC,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    tags: Sequence[str] = (),
     access: Mapping[str, str] | None = None,
     tell: Tell = tell_nobody,
 ) -> AuditSummary:
     """Compare what is stored in topics with what groups have consumed.
 
     Each group is held against each topic. Without a session only offsets are compared; with one, the messages that wait
-    are read, and counted by tag and by ``window`` of their store time. Raises BadOption, SourceError.
+    are read, and counted by tag and by ``window`` of their store time.
+
+    With ``traces`` what producers sent by their traces in [start, end) is held against what the groups consumed by
+    theirs, message by message; ``tags`` are those to which the groups subscribe.
+
+    Raises BadOption, SourceError.
     """
     if not topics or not groups:
         raise BadOption("Say what is held against what: one topic and one group at least.")
     length, endpoint = read_window(window), Endpoint(name_server, access)
+    if traces and spark is None:
+        raise BadOption("Traces are read with Spark: leave offsets_only (--offsets-only) out.")
+    if not traces and (start, end, *tags) != (None, None):
+        raise BadOption("An interval and tags choose among traces: add traces (--traces), or leave them out.")
+    first, last = read_interval(start, end)
     sent_back = {group: (_retrying(endpoint, group), _dead(endpoint, group)) for group in groups}
     found = []
     for place, topic in enumerate(topics):
@@ -137,10 +159,18 @@ def audit(
             pair = GroupAudit(topic=topic, group=group, queues=lines)
             pair.retrying, pair.dead = sent_back[group]
             if spark is not None and pair.behind:
-                _look(spark, endpoint, pair, length)
+                with watched(spark, f"of what {group} has not consumed", tell):
+                    _look(spark, endpoint, pair, length)
             found.append(pair)
         tell(Progress("topics compared", place + 1, len(topics)))
-    return AuditSummary(groups=found)
+    summary = AuditSummary(groups=found)
+    if traces and spark is not None:
+        with watched(spark, "of the traces", tell):
+            summary.traces = read_traces(
+                spark, endpoint, topics=topics, groups=groups, start=first, end=last or now(), window=length, tags=tags,
+                trace_topic=trace_topic,
+            )  # fmt: skip
+    return summary
 
 
 def _retrying(endpoint: Endpoint, group: str) -> int:

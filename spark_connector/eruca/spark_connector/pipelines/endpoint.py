@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
@@ -19,10 +20,15 @@ from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector import access as connection
-from eruca.spark_connector import cluster, link
+from eruca.spark_connector import cluster, link, replicas
 from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import READERS
 from eruca.spark_connector.positions import write_positions
 from eruca.spark_connector.values import read_values
+
+_PULLS: Final = {name: READERS[name] for name in ("pullGroup", "createPullGroup")}
+_PULLED: Final = {name.lower() for name in _PULLS}
+"""Options of reading alone."""
 
 
 class Endpoint:
@@ -30,8 +36,9 @@ class Endpoint:
 
     def __init__(self, name_server: str, access: Mapping[str, str] | None = None) -> None:
         self.options = {"nameServer": name_server, **(access or {})}
-        values = read_values(self.options, connection.READERS, "pipeline")
+        values = read_values(self.options, {**connection.READERS, **_PULLS}, "pipeline")
         connection.check_access(values)
+        values.pop("create_pull_group", None)
         self._access = connection.Access(**values)
 
     def read(self, spark: SparkSession, schema: str, **options: Any) -> DataFrame:
@@ -53,7 +60,8 @@ class Endpoint:
 
     def write(self, frame: DataFrame, topic: str | None, **options: Any) -> None:
         """Send the rows to a topic, or to those of their column topic, and wait until all are stored."""
-        given = {**self.options, **options, **({"topic": topic} if topic else {})}
+        reached = {name: value for name, value in self.options.items() if name.lower() not in _PULLED}
+        given = {**reached, **options, **({"topic": topic} if topic else {})}
         writer: DataFrameWriter = frame.write.format("rocketmq").options(**given)
         writer.mode("append").save()
 
@@ -85,6 +93,26 @@ class Endpoint:
         """The oldest offset of each queue."""
         return link.this_process().ask(
             self._access, lambda consumer: cluster.each(consumer, queues, consumer.min_offset)
+        )
+
+    def offsets_from(self, queues: Sequence[MessageQueue], at: int) -> dict[MessageQueue, int]:
+        """The first offset of each queue that was stored at ``at`` (ms) or later; its end where there is none.
+
+        Raises SourceError where only a slave can be asked, and has nothing from then on: it may be behind.
+        """
+
+        async def find(consumer: PullConsumer, queue: MessageQueue) -> int:
+            end, by_slave = await replicas.end(consumer, queue)
+            found = await cluster.offset_from(consumer, queue, at)
+            if found is None and by_slave:
+                raise SourceError(
+                    f"The master of {queue.broker_name} does not answer, and its slave may be behind: "
+                    "run this again when the master is there."
+                )
+            return end if found is None else found
+
+        return link.this_process().ask(
+            self._access, lambda consumer: cluster.each(consumer, queues, partial(find, consumer))
         )
 
     def group_offsets(self, queues: Sequence[MessageQueue], group: str) -> dict[MessageQueue, int | None]:

@@ -46,6 +46,25 @@ class Folders:
         if not self._files.rename(self._path(source), to):
             raise OSError(f"{source} could not be moved to {target}: is there room, and the right to write?")
 
+    def read(self, path: str) -> str:
+        """The text of a small file."""
+        stream = self._files.open(self._path(path))
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(text)
+
+    def write(self, path: str, text: str) -> None:
+        """Make a small file that is not there yet: it is there whole, or not at all."""
+        fresh = self._path(f"{path.rpartition('/')[0]}/_{path.rpartition('/')[2]}.new")
+        stream = self._files.create(fresh, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self.move(str(fresh), path)
+
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it; nothing happens where there is none."""
         self._files.delete(self._path(path), True)

@@ -28,6 +28,7 @@ from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.archiving import read_archive
 from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.marking import marked
 from eruca.spark_connector.pipelines.telling import Progress, Tell, read_interval, tell_nobody
 from eruca.spark_connector.values import group as check_group
@@ -103,13 +104,13 @@ def replay(
     destination = _destination(to, group, topic, same_cluster=target_name_server is None)
     rows = _messages(spark, source, topic, archive, first, last)
     rows = _chosen(rows, tags, keys)
-    tell(Progress("counted", 0))
     counts = rows.groupBy("brokerName", "queueId").agg(
         F.count("*").alias("count"), F.min("storeTimestamp").alias("first"), F.max("storeTimestamp").alias("last")
     )
-    found = counts.select(
-        *("brokerName", "queueId", "count"), *(F.unix_millis(name).alias(name) for name in ("first", "last"))
-    ).collect()
+    with watched(spark, "of the count", tell):
+        found = counts.select(
+            *("brokerName", "queueId", "count"), *(F.unix_millis(name).alias(name) for name in ("first", "last"))
+        ).collect()
     summary = ReplaySummary(
         topic=topic,
         to=destination,

@@ -17,7 +17,7 @@ from eruca.spark_connector.values import duration
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a pipeline is: ``done`` of ``total`` messages (None: not known) in the step ``step``."""
+    """How far a pipeline is: ``done`` of ``total`` (None: not known) in the step ``step``, which says what they are."""
 
     step: str
     done: int
@@ -56,12 +56,17 @@ def read_time(given: str | int, at: int) -> int:
     return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def read_duration(given: str, what: str) -> int:
+    """A duration in ms; ``what`` it is. Raises BadOption."""
+    try:
+        return duration(given)
+    except ValueError as error:
+        raise BadOption(f'The {what} "{given}" cannot be read: {error}.') from None
+
+
 def read_window(given: str) -> int:
     """The length of a window in ms. Raises BadOption."""
-    try:
-        length = duration(given)
-    except ValueError as error:
-        raise BadOption(f'The window "{given}" cannot be read: {error}.') from None
+    length = read_duration(given, "window")
     if length < 1:
         raise BadOption("A window is 1 ms at least.")
     return length

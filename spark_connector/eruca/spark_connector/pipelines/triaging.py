@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
 from eruca.spark_connector.pipelines.marking import marked
 from eruca.spark_connector.pipelines.telling import Progress, Tell, now, read_interval, tell_nobody
@@ -109,7 +110,8 @@ def triage(
         if chosen is not None:
             _resend(endpoint, chosen, summary, book, group, to_group=to_group, uncertain=resend_uncertain, tell=tell)
         summary.uncertain = sorted(place for place, state in book.states.items() if state == SENDING)
-        summary.causes = _causes(spark, letters, book)
+        with watched(spark, "of the grouping", tell):
+            summary.causes = _causes(spark, letters, book)
     return summary
 
 

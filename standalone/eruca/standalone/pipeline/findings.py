@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from eruca.standalone.pipeline.pictures import bars, sparkline, svg
-from eruca.standalone.pipeline.running import FOUND, Run, common, session, telling
+from eruca.standalone.pipeline.running import FOUND, Run, common, session, stop_by_signal, telling
 
 SHOWN = 30
 """Rows of a table that are printed."""
@@ -35,17 +35,30 @@ SHOWN = 30
 @click.option("--percentile", "percentiles", type=float, multiple=True, help="Of the latency. [50 95 99]")
 @click.option("--to", metavar="FOLDER", help="Write the rows there as Parquet, in a folder for the interval.")
 @click.option("--to-topic", help="Send the rows to this topic, each as JSON.")
+@click.option("--resume", is_flag=True, help="Only the windows that are over since the last run into FOLDER.")
+@click.option("--grace", default="10s", show_default=True, help="With --resume: so long windows wait for messages.")
+@click.option("--until-stopped", is_flag=True, help="Go on until Ctrl-C or SIGTERM; means --resume.")
+@click.option("--interval", default="1m", show_default=True, help="With --until-stopped: from round to round.")
+@click.option("--skip-lost", is_flag=True, help="Go on where the broker has deleted what is not counted yet.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the counts as an SVG file.")
-def rollup(run: Run, picture: Path | None, by: tuple[Any, ...], percentiles: tuple[float, ...], **options: Any) -> None:
+def rollup(
+    run: Run,
+    picture: Path | None,
+    by: tuple[Any, ...],
+    percentiles: tuple[float, ...],
+    until_stopped: bool,
+    **options: Any,
+) -> None:
     """Count messages, bytes and latencies by window of time, and by topic, tag or key."""
     from eruca.spark_connector.pipelines import rollup as work
     from eruca.spark_connector.pipelines.telling import spell_bytes, spell_time
 
-    with session(run) as spark, telling(run) as tell:
+    with session(run) as spark, stop_by_signal() if until_stopped else nullcontext() as stop, telling(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,
             access=run.access,
+            until_stopped=stop,
             by=by or ("topic",),
             percentiles=percentiles or (50, 95, 99),
             tell=tell,
@@ -59,7 +72,13 @@ def rollup(run: Run, picture: Path | None, by: tuple[Any, ...], percentiles: tup
         run.console.print(table)
     if len(done.rows) > SHOWN:
         run.say(f"… and {len(done.rows) - SHOWN:,} rows more.")
-    run.say(f"{done.messages:,} messages stored from {spell_time(done.start)} to {spell_time(done.end)}.")
+    if done.start == done.end:
+        run.say("Nothing is new: no window is over that was not counted yet.")
+        return
+    start = done.rows[0].start if done.rows and not done.start else done.start
+    run.say(f"{done.messages:,} messages of windows from {spell_time(start)} to {spell_time(done.end)}.")
+    if done.left_out:
+        run.say(f"{done.left_out:,} messages were left out: they came after their window was counted.")
     counts = [count for _, count in sorted(done.windows.items())]
     if len(counts) > 1:
         run.say(f"by window  {sparkline(counts)}")
@@ -128,6 +147,11 @@ def triage(run: Run, **options: Any) -> int | None:
 @click.option("--max-behind", default=0, show_default=True, help="Messages that a group may be behind.")
 @click.option("--max-dead", type=int, help="Dead letters that a group may have. [any]")
 @click.option("--window", default="1m", show_default=True, help="What waits is counted by such windows: 30s, 5m, 1h.")
+@click.option("--traces", is_flag=True, help="Also hold what producers sent by their traces against consumers' traces.")
+@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where the traces are.")
+@click.option("--since", "start", help="With --traces: messages sent from then on (ms, ISO 8601, or 2h ago: 2h).")
+@click.option("--until", "end", help="And before then. [now]")
+@click.option("--tag", "tags", multiple=True, help="With --traces: a tag to which the groups subscribe. Repeatable.")
 @click.option("--offsets-only", is_flag=True, help="Compare offsets and read no message: quick, and without Spark.")
 def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, **options: Any) -> int | None:
     """Hold what producers stored against what groups consumed; exits with 3 when a group is behind."""
@@ -145,15 +169,37 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     for each in done.groups:
         if each.behind:
             run.say(f"What {each.group} has not consumed of {each.topic}:")
-            run.say(bars({str(line.queue): line.behind for line in each.queues if line.behind}))
+            queues = [(line.queue, line.behind) for line in each.queues if line.behind]
+            waiting = {f"{queue.broker_name}:{queue.queue_id}": count for queue, count in queues}
+            run.say(bars(waiting))
             if len(each.tags) > 1:
                 run.say(bars({f"tag {tag}": count for tag, count in each.tags.items()}))
             if len(each.windows) > 1:
                 counts_by_window = [count for _, count in sorted(each.windows.items())]
                 run.say(f"by store time  {sparkline(counts_by_window)}")
+    if done.traces is not None:
+        _say_traces(run, done.traces)
     faults = done.faults(behind=max_behind, dead=max_dead)
     for sentence in faults:
         run.say(sentence)
     if not faults:
         run.say("Every group has consumed what it should.")
     return FOUND if faults else None
+
+
+def _say_traces(run: Run, traces: Any) -> None:
+    table = Table("topic", "group", "sent", "consumed", "failing", "missing", "repeated", title="By traces")
+    for each in traces.groups:
+        counts = (each.sent, each.consumed, each.failing, each.missing, each.repeated)
+        table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts))
+    if not traces.there:
+        return
+    run.console.print(table)
+    for each in traces.topics:
+        absent = "some were deleted since" if each.absent is None else f"{each.absent:,} of them are not there"
+        run.say(f"{each.topic}: {each.sent:,} sends by traces, {absent}; {each.untraced:,} messages without a trace.")
+    for each in traces.groups:
+        if len(each.windows) > 1:
+            sent, consumed = zip(*(pair for _, pair in sorted(each.windows.items())), strict=True)
+            run.say(f"sent to {each.topic}  {sparkline(sent)}")
+            run.say(f"consumed by {each.group}  {sparkline(consumed)}")
