@@ -65,7 +65,8 @@ class UniqueKeys:
         key = message.unique_key(self._address, os.getpid(), time.monotonic_ns() >> 8, 0, 0)
         self._prefix = key[:-12]
         self._counter = 0
-        self._elapsed = -1
+        self._since = self._until = 0.0  # when ids begin with `_start`: within one ms
+        self._start = self._head = ""  # all but the counter; all but its last byte
         self._start_of_month(time.time())
 
     def _start_of_month(self, now: float) -> None:
@@ -76,22 +77,28 @@ class UniqueKeys:
 
     def next(self, now: float) -> str:
         """The id of a message made at ``now`` (seconds since 1970)."""
+        counter = self._counter = (self._counter + 1) & 0xFFFF
+        last = counter & 0xFF
+        if not last or not self._since <= now < self._until:
+            self._begin(now, counter)
+        return self._head + _HEX[last]
+
+    def _begin(self, now: float, counter: int) -> None:
+        """Ids of another ms, or with another first byte of the counter."""
         if not self._month <= now < self._month_end:
             self._start_of_month(now)
-        self._counter = counter = (self._counter + 1) & 0xFFFF
         elapsed = int((now - self._month) * 1000)
-        if elapsed != self._elapsed:
-            self._elapsed = elapsed
-            self._start = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
-        return f"{self._start}{_HEX[counter >> 8]}{_HEX[counter & 0xFF]}"
+        self._since, self._until = now, self._month + (elapsed + 1) / 1000
+        self._start = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
+        self._head = self._start + _HEX[counter >> 8]
 
     def several(self, now: float, count: int) -> list[str]:
         """The ids of so many messages, one or more, made at ``now``."""
         keys = [self.next(now)]
         while (missing := count - len(keys)) > 0:
             high, low = divmod((self._counter + 1) & 0xFFFF, 256)
-            start = self._start + _HEX[high]
-            keys += [start + end for end in _HEX[low : low + missing]]
+            self._head = head = self._start + _HEX[high]
+            keys += [head + end for end in _HEX[low : low + missing]]
             self._counter = (high << 8) + min(low + missing, 256) - 1
         return keys
 

@@ -43,9 +43,10 @@ class Window:
 
     def take(self, size: int) -> bool:
         """Count one more with a body of so many bytes, if it may begin at once."""
-        if self._waiting or self._full(size):
+        count = self._count
+        if self._waiting or count >= self._most or (count and self._full(size)):
             return False
-        self._count += 1
+        self._count = count + 1
         self._size += size
         return True
 
