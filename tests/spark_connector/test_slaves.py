@@ -1,8 +1,9 @@
-"""A stream and a batch that go on at the slaves when masters die."""
+"""Streams and a batch that go on at the slaves when masters die."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from eruca.client import Message, Producer
+from eruca.client import Message, MessageQueue, Producer
 from eruca.spark_connector import link
 from eruca.spark_connector.batch import BatchReader
 from eruca.spark_connector.errors import SourceError
@@ -76,3 +77,51 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path, monkeypatch: pyte
             await asyncio.to_thread(read_without_masters, reader, end)
         with fresh_link(monkeypatch):
             await asyncio.to_thread(begin_without_masters)
+
+
+async def test_a_stream_goes_on_while_masters_die_and_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = [MessageQueue("Outage", f"broker-{master}", 0) for master in MASTERS]
+    sent: dict[tuple[str, int], bytes] = {}
+
+    async def send(producer: Producer, count: int) -> None:
+        for queue in queues * count:
+            body = b"%d" % len(sent)
+            sent[queue.broker_name, (await producer.send(Message("Outage", body), queue=queue)).offset] = body
+
+    async with Pairs(tmp_path) as pairs:
+        await pairs.create_topic("Outage", 1)
+        async with Producer("p", nameserver=pairs.address) as producer:
+            await send(producer, 30)
+        await pairs.followed()
+        given = {"nameServer": pairs.address, "subscribe": "Outage", "latestOffsetCacheMs": "0"}
+        options = read_options({**given, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}, streaming=True)
+        found: dict[tuple[str, int], bytes] = {}
+
+        def read(reader: StreamReader, at: dict[str, object], count: int) -> dict[str, object]:
+            """Micro-batches as Spark makes them, until there are so many rows; where they end."""
+            deadline = time.monotonic() + 120
+            while len(found) < count:
+                assert time.monotonic() < deadline, f"{len(found)} of {count}"
+                end = reader.latestOffset(at, reader.getDefaultReadLimit())
+                for part in [] if end == at else reader.partitions(at, end):
+                    for batch in reader.read(part):
+                        places = zip(batch["brokerName"].to_pylist(), batch["queueOffset"].to_pylist(), strict=True)
+                        rows = dict(zip(places, batch["body"].to_pylist(), strict=True))
+                        assert not found.keys() & rows.keys()
+                        found.update(rows)
+                at = end
+            return at
+
+        with fresh_link(monkeypatch):
+            reader = StreamReader(options, default_schema(), 2)
+            at = await asyncio.to_thread(read, reader, reader.initialOffset(), 8)
+            for master in MASTERS:
+                pairs.kill(master)
+            at = await asyncio.to_thread(read, reader, at, 60)
+            await asyncio.gather(*map(pairs.start, MASTERS))
+            async with Producer("p", nameserver=pairs.address) as producer:
+                await send(producer, 10)
+            await asyncio.to_thread(read, reader, at, 80)
+    assert found == sent
