@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from eruca.client import Message, ReceivedMessage
-from eruca.client.errors import BadMessage, BadName, UsageError
+from eruca.client.errors import BadAnswer, BadMessage, BadName, UsageError
+from eruca.client.message import received as pulled
 from eruca.client.producing.batch import check_batch, encode_messages, split_batch
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
@@ -109,8 +112,8 @@ def test_a_delay_that_is_none(options: dict[str, Any], sentence: str) -> None:
     assert str(raised.value) == sentence
 
 
-def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> ReceivedMessage:
-    stored = encode_record(
+def stored(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> bytes:
+    return encode_record(
         topic=topic,
         queue_id=2,
         queue_offset=7,
@@ -120,12 +123,15 @@ def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes
         flag=9,
         sys_flag=sys_flag,
         born_timestamp=11,
-        born_host=bytes([10, 0, 0, 1, 0, 0, 0, 80]),
+        born_host=bytes([10, 0, 0, 1, 0, 0, 0, 80]).rjust(20 if sys_flag & 0x10 else 8, b"\0"),
         store_timestamp=12,
-        store_host=bytes([1, 2, 3, 4, 0, 0, 0x2A, 0x9F]),
+        store_host=bytes([1, 2, 3, 4, 0, 0, 0x2A, 0x9F]).rjust(20 if sys_flag & 0x20 else 8, b"\0"),
         reconsume_times=1,
     )
-    return ReceivedMessage(decode_record(stored), MessageQueue(topic, "a", 2))
+
+
+def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> ReceivedMessage:
+    return ReceivedMessage(decode_record(stored(body, sys_flag, topic, properties)), MessageQueue(topic, "a", 2))
 
 
 def test_a_received_message_shows_what_was_stored() -> None:
@@ -135,6 +141,53 @@ def test_a_received_message_shows_what_was_stored() -> None:
     assert (message.born_timestamp, message.store_timestamp, message.born_host) == (11, 12, "10.0.0.1:80")
     assert message.message_id == "U"
     assert message.offset_message_id == "0102030400002A9F0000000000001000"
+
+
+LOOKS: tuple[str, ...] = (
+    "topic",
+    "body",
+    "tags",
+    "keys",
+    "properties",
+    "message_id",
+    "offset_message_id",
+    "queue_offset",
+    "flag",
+)
+LOOKS += ("stored_size", "reconsume_times", "born_timestamp", "store_timestamp", "born_host", "record", "queue")
+
+
+def test_what_a_pull_brought_reads_as_its_records_do() -> None:
+    """Messages that are read when they are asked, and those made of whole records: whatever is looked at first."""
+    queue = MessageQueue("T", "a", 2)
+    records = [
+        stored(b"one", properties=b"TAGS\x01AB"),
+        stored(zlib.compress(b"two"), properties=b"TAGS\x01A\x02KEYS\x01k1 k2", sys_flag=1),
+        stored(b"three", sys_flag=0x10),
+        stored(zlib.compress(b"four"), properties=b"TAGS\x01A\x02UNIQ_KEY\x01U", sys_flag=0x31),
+    ]
+    data = b"".join(records)
+    whole = [ReceivedMessage(decode_record(each), queue) for each in records]
+    for look in LOOKS:
+        found = pulled(data, queue)
+        assert [getattr(each, look) for each in found] == [getattr(each, look) for each in whole], look
+        assert [seen(each) for each in found] == [seen(each) for each in whole]
+    assert [each.body for each in pulled(data, queue, tags={b"A"})] == [b"two", b"four"]
+    assert seen(pickle.loads(pickle.dumps(pulled(data, queue)[1]))) == seen(whole[1])
+    with pytest.raises(BadAnswer, match="the lengths in the record at"):
+        pulled(data.replace(b"three", b"tree"), queue)
+
+
+def seen(message: ReceivedMessage) -> list[object]:
+    return [getattr(message, name) for name in LOOKS]
+
+
+def test_a_topic_that_is_no_text_is_told_when_it_is_read() -> None:
+    damaged = stored(b"x").replace(b"\x01T\x00\x00", b"\x01\xff\x00\x00")
+    (message,) = pulled(damaged, MessageQueue("T", "a", 2))
+    assert message.body == b"x"
+    with pytest.raises(BadAnswer, match="no whole record at 0"):
+        message.record  # noqa: B018
 
 
 def test_without_a_unique_key_the_brokers_id_stands_in() -> None:

@@ -18,7 +18,6 @@ from eruca.client.errors import UsageError
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 
 if TYPE_CHECKING:
     from eruca.client.producing.sends import SendResult
@@ -209,13 +208,13 @@ def run_calls(calls: Calls, context: object) -> None:
             log.exception("a hook failed: %s", getattr(call, "__qualname__", call))
 
 
-def filter_records(hooks: Hooks, group: str, queue: MessageQueue, records: list[Record]) -> list[Record]:
+def filter_messages(
+    hooks: Hooks, group: str, queue: MessageQueue, messages: list[ReceivedMessage]
+) -> list[ReceivedMessage]:
     """What the hooks leave of pulled messages."""
-    context = FilterContext(
-        consumer_group=group, queue=queue, messages=[ReceivedMessage(record, queue) for record in records]
-    )
+    context = FilterContext(consumer_group=group, queue=queue, messages=messages)
     run_calls(hooks.filter_messages, context)
-    return [message.record for message in context.messages]
+    return context.messages
 
 
 class ConsumeHooks:

@@ -1,27 +1,28 @@
 """Messages as users see them: one to send, one received.
 
-Owns what a user may put into a message and the sentences that say why not. A received message reads from its stored
-record only when asked: properties are parsed and a compressed body is decompressed at first use, once.
+Owns what a user may put into a message and the sentences that say why not. A received message reads its stored record
+only when asked: it is taken apart, properties are parsed and a compressed body is decompressed at first use, once.
 Facts: Validators.checkMessage and Message.putUserProperty in 4.9.7.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from eruca.client import serializers
 from eruca.client.compression import decompress
 from eruca.client.config import check_topic
-from eruca.client.errors import BadMessage
+from eruca.client.errors import BadAnswer, BadMessage
 from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Serializer
 from eruca.protocol import names
-from eruca.protocol.message import PROPERTIES_MAX_LENGTH
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.message import PROPERTIES_MAX_LENGTH, is_compressed, property_bytes
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record, host_text
+from eruca.protocol.record import Record, decode_record, host_text, outline, properties_of, stored_body
 
 MAX_DELAY_LEVEL: Final = 18
 
@@ -189,12 +190,41 @@ class ReceivedMessage:
     again after a failure).
     """
 
-    __slots__ = ("_body", "queue", "record")
+    __slots__ = ("_at", "_body", "_data", "_record", "queue", "queue_offset", "stored_size")
+    _at: int
+    _body: bytes | None
+    _data: bytes
+    """What the message came in, until its record is read."""
+    _record: Record | None
+    queue: MessageQueue
+    queue_offset: int
+    """The position in its queue."""
+    stored_size: int
+    """Bytes that it takes in the broker's log."""
 
     def __init__(self, record: Record, queue: MessageQueue) -> None:
-        self.record = record
+        self._record = record
+        self._body = None
+        self._data = b""
         self.queue = queue
-        self._body: bytes | None = None
+        self.queue_offset = record.queue_offset
+        self.stored_size = record.size
+
+    @property
+    def record(self) -> Record:
+        """What the broker stored."""
+        data, record = self._data, self._record  # in this order: another thread may read it meanwhile
+        if record is None:
+            try:
+                record = self._record = decode_record(data, self._at)
+            except ProtocolError as error:
+                raise BadAnswer(str(error)) from error
+            self._data = b""  # a message that is kept does not keep all that came with it
+        return record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have the record, not the answer in which it came."""
+        return type(self), (self.record, self.queue)
 
     @property
     def topic(self) -> str:
@@ -205,9 +235,14 @@ class ReceivedMessage:
     @property
     def body(self) -> bytes:
         """The body as it was sent. Raises BadAnswer when it cannot be decompressed."""
-        if self._body is None:
-            self._body = decompress(self.record.body, self.record.sys_flag)
-        return self._body
+        body = self._body
+        if body is None:
+            data, record = self._data, self._record
+            body, sys_flag = (record.body, record.sys_flag) if record is not None else stored_body(data, self._at)
+            if is_compressed(sys_flag):
+                body = decompress(body, sys_flag)
+            self._body = body
+        return body
 
     @property
     def value(self) -> Any:
@@ -247,11 +282,6 @@ class ReceivedMessage:
         return self.record.offset_message_id
 
     @property
-    def queue_offset(self) -> int:
-        """The position in its queue."""
-        return self.record.queue_offset
-
-    @property
     def reconsume_times(self) -> int:
         """How often it came before."""
         return self.record.reconsume_times
@@ -277,4 +307,34 @@ class ReceivedMessage:
         return self.record.flag
 
     def __repr__(self) -> str:
-        return f"<ReceivedMessage {self.message_id} of {self.queue} at {self.record.queue_offset}>"
+        return f"<ReceivedMessage {self.message_id} of {self.queue} at {self.queue_offset}>"
+
+
+def received(
+    data: bytes,
+    queue: MessageQueue,
+    *,
+    kind: type[ReceivedMessage] = ReceivedMessage,
+    tags: Collection[bytes] | None = None,
+) -> list[ReceivedMessage]:
+    """The messages of a pull's answer, those with one of the ``tags`` where some are given; none is read yet.
+
+    Raises BadAnswer.
+    """
+    try:
+        found = outline(data)
+    except ProtocolError as error:
+        raise BadAnswer(str(error)) from error
+    messages, new = [], kind.__new__
+    for position, size, queue_offset in found:
+        if tags is not None and property_bytes(properties_of(data[position : position + size]), b"TAGS") not in tags:
+            continue
+        message = new(kind)
+        message._record = message._body = None
+        message._data = data
+        message._at = position
+        message.queue = queue
+        message.queue_offset = queue_offset
+        message.stored_size = size
+        messages.append(message)
+    return messages

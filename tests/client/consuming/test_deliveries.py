@@ -14,13 +14,15 @@ from tests.client.test_message import received
 
 def delivery() -> tuple[Delivery, list[object]]:
     """A message, and the outcomes it was settled with."""
-    message = received(b"salad")
+    salad = received(b"salad")
+    message = Delivery(salad.record, salad.queue)
     outcomes: list[object] = []
 
     def finished(work: Work) -> None:
         outcomes.append(work.outcome)
 
-    return Delivery(Work(InFlight(message.queue, 7), [message]), finished), outcomes
+    message.hand_out(Work(InFlight(message.queue, 7)), finished)
+    return message, outcomes
 
 
 def test_a_block_that_ends_well_consumes() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from eruca.client import ClientSettings, Later, PushConsumer
 from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Work
 from eruca.client.consuming.returns import Returns, retry_header
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
@@ -106,9 +105,9 @@ class Case:
 
     def __init__(self, server: Scripted, session: Session) -> None:
         self.run = InFlight(MessageQueue("T", "broker-a", 0), 5)
-        self.run.put([record(5)], 6)
-        self.again: list[Work] = []
-        self.returns = Returns(session, "g", 16, self.again.append)
+        self.run.put({5: 100}, 6)
+        self.again: list[ReceivedMessage] = []
+        self.returns = Returns(session, "g", 16, lambda run, message: self.again.append(message))
         self.message = ReceivedMessage(record(5), self.run.queue)
 
     async def go(self, outcome: Later) -> None:
@@ -147,7 +146,7 @@ async def test_otherwise_it_is_kept_and_its_offset_waits(
     server.answers.append(1)
     await case.go(Later())
     await eventually(lambda: len(case.again) == 1)
-    assert case.again[0].messages[0].reconsume_times == 1
+    assert case.again[0].reconsume_times == 1
     assert case.run.position == 5
 
 

@@ -8,16 +8,15 @@ takes a second time back what a listener fails to consume after the time-out, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.listeners import Later, Runner, Work, clock
+from eruca.client.consuming.listeners import Later, Lot, Piece, Runner, Work, clock
 from eruca.client.consuming.pace import Pace, Paces
 from eruca.client.consuming.returns import FIRST_RETRY_LEVEL, Returns
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.protocol.record import Record
 
 MakeRunner = Callable[[Callable[[Work], None]], Runner]
 """Given whom to call with finished work: what runs the listener."""
@@ -52,57 +51,65 @@ class Concurrent:
         self.runner = make_runner(self._finished)
         self._ended = False
 
-    def deliver(self, run: InFlight, records: list[Record]) -> None:
+    def deliver(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
         """Pulled messages go to the runner."""
-        queue = run.queue
-        if self._batch is None:
-            works = [Work(run, [ReceivedMessage(record, queue)]) for record in records]
-        else:
-            size = self._batch
-            works = [
-                Work(run, [ReceivedMessage(record, queue) for record in records[start : start + size]])
-                for start in range(0, len(records), size)
-            ]
-        self.runner.give(works)
+        if messages:
+            self.runner.give(Lot(run, self._pieces(messages)))
+
+    def _pieces(self, messages: list[ReceivedMessage]) -> Sequence[Piece]:
+        size = self._batch
+        if size is None:
+            return messages
+        return [messages[start : start + size] for start in range(0, len(messages), size)]
 
     def work_of(self, run: InFlight, message: ReceivedMessage) -> Work:
         """A piece of work outside all queues."""
-        return Work(run, [message])
+        work = Work(run)
+        (work.piece,) = self._pieces([message])
+        return work
 
-    def again(self, work: Work) -> None:
-        """Give a piece of work to the listener once more."""
-        if not work.run.dropped and not self._ended:
-            self.runner.give([work])
+    def again(self, run: InFlight, message: ReceivedMessage) -> None:
+        """Give a message to the listener once more."""
+        if not run.dropped and not self._ended:
+            self.deliver(run, [message])
 
     def _finished(self, work: Work) -> None:
         """A listener ended: its messages are done, or go back."""
-        run = work.run
+        run, outcome = work.run, work.outcome
         if run.dropped:
             return
         if work.expired:
             log.warning("the listener of %s ended %.0f s after it began, too late", self._handling.group, work.took)
             return
-        outcome, messages = work.outcome, work.messages
         if run is not self._run:
             self._run, self._pace = run, self._paces[run.queue.topic]
         pace = self._pace
         pace.runs += 1
         pace.run_seconds += work.took
         run.consumed_at = work.began + work.took
-        if isinstance(outcome, Later):
-            if work.error is not None:
-                log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-            pace.failed += len(messages) - outcome.consumed
-            if self._handling.returns is not None:
-                self._handling.returns.start(run, messages[outcome.consumed :], outcome.delay_level)
-                messages = messages[: outcome.consumed]
-            else:
-                log.warning("%s were not consumed, and do not come again: %s", len(messages), messages)
-        pace.consumed += len(messages)
-        for message in messages:
-            run.done(message.record.queue_offset)
+        piece = work.piece
+        if outcome is None and not isinstance(piece, list):
+            pace.consumed += 1
+            run.done(piece.queue_offset)
+        else:
+            messages = self._returned(work, outcome) if isinstance(outcome, Later) else work.messages
+            pace.consumed += len(messages)
+            for message in messages:
+                run.done(message.queue_offset)
         if run.made_room is not None and run.has_room(self._limits):
             run.made_room()
+
+    def _returned(self, work: Work, outcome: Later) -> list[ReceivedMessage]:
+        """Give back what was not consumed; what remains is done."""
+        messages = work.messages
+        if work.error is not None:
+            log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
+        self._pace.failed += len(messages) - outcome.consumed
+        if self._handling.returns is None:
+            log.warning("%s were not consumed, and do not come again: %s", len(messages), messages)
+            return messages
+        self._handling.returns.start(work.run, messages[outcome.consumed :], outcome.delay_level)
+        return messages[: outcome.consumed]
 
     def expire(self) -> None:
         """Send back what listeners keep for too long; call it now and then."""

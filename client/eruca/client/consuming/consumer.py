@@ -25,9 +25,9 @@ from eruca.client.consuming import report
 from eruca.client.consuming.concurrent import Concurrent, Handling
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.listeners import Listener, Work, clock, run_in
+from eruca.client.consuming.listeners import Listener, clock, run_in
 from eruca.client.consuming.locks import QueueLocks
-from eruca.client.consuming.mailbox import Mailbox, Messages, runner_maker
+from eruca.client.consuming.mailbox import Delivery, Mailbox, Messages, runner_maker
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
@@ -36,7 +36,7 @@ from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.consuming.suspension import Gate, Suspendable
 from eruca.client.consuming.upkeep import Intervals, Upkeep
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
-from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
@@ -157,6 +157,7 @@ class PushConsumer(Suspendable):
             pull_batch=pull_batch,
             broadcast=broadcast,
             paces=self.paces,
+            kind=Delivery if listener is None else ReceivedMessage,
             gate=self._gate,
             manner=Manner(interval=pull_interval),
         )
@@ -252,7 +253,7 @@ class PushConsumer(Suspendable):
         """Put the parts together."""
         group, most, hooks = self.group, self._max_reconsume_times, None
         if self._hooks.filter_messages:
-            self._reading = replace(self._reading, sift=partial(filter_records, self._hooks, group))
+            self._reading = replace(self._reading, sift=partial(filter_messages, self._hooks, group))
         if self._hooks.of_consumption:
             hooks = ConsumeHooks(
                 self._hooks,
@@ -262,7 +263,7 @@ class PushConsumer(Suspendable):
                 broadcast=self.broadcast,
                 timeout=self._intervals.consume_timeout,
             )
-        make_runner = runner_maker(self._listener, batch=self._batch, concurrency=self.concurrency, hooks=hooks)
+        make_runner = runner_maker(self._listener, concurrency=self.concurrency, hooks=hooks)
         returns = None if self.broadcast else Returns(session, group, most, self._again)
         handling = Handling(
             group=group,
@@ -292,9 +293,9 @@ class PushConsumer(Suspendable):
             session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
         )
 
-    def _again(self, work: Work) -> None:
+    def _again(self, run: InFlight, message: ReceivedMessage) -> None:
         if isinstance(self._processing, Concurrent):
-            self._processing.again(work)
+            self._processing.again(run, message)
 
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 
 _generations = itertools.count(1)
 
@@ -78,16 +77,11 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def put(self, records: Sequence[Record], next_offset: int) -> None:
-        """Messages were pulled, and reading goes on at ``next_offset``."""
-        pending, order = self._pending, self._order
-        size = 0
-        for record in records:
-            offset, length = record.queue_offset, record.size
-            pending[offset] = length
-            order.append(offset)
-            size += length
-        self.size += size
+    def put(self, sizes: Mapping[int, int], next_offset: int) -> None:
+        """Messages were pulled, of so many bytes by offset in their order; reading goes on at ``next_offset``."""
+        self._pending.update(sizes)
+        self._order.extend(sizes)
+        self.size += sum(sizes.values())
         self.next_offset = next_offset
 
     def done(self, offset: int) -> None:

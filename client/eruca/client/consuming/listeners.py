@@ -1,21 +1,24 @@
 """Running a user's listener: coroutines in the event loop, functions in threads.
 
-Owns the messages that wait for a listener, and how many listeners run at once. Each piece of work ends in one call of
-``finished`` on the event loop, also when it could not be claimed as its run of the queue was dropped. Knows nothing of
-offsets and brokers. Invariant: no listener begins after ``halt``.
+Owns the messages that wait for a listener, and how many listeners run at once. What one pull brought is a lot, whose
+pieces the listeners share; each piece ends in one call of ``finished`` on the event loop, also when it could not be
+claimed as its run of the queue was dropped. Knows nothing of offsets and brokers. Invariants: no listener begins after
+``halt``; while pieces wait and a worker is idle, one is being woken, which wakes the next when it finds more than one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, Protocol
 
 from eruca.client import calling
@@ -68,16 +71,20 @@ Listener = Callable[[Any], Outcome | Awaitable[Outcome]]
 Suspend of an orderly consumer."""
 
 
-class Work:
-    """Messages of one run of a queue that a listener gets at once."""
+Piece = ReceivedMessage | list[ReceivedMessage]
+"""What a listener gets at once."""
 
-    __slots__ = ("began", "error", "expired", "messages", "outcome", "run", "took")
+
+class Work:
+    """A piece that a listener has, or had. One that was consumed in time may serve for the next piece of its lot."""
+
+    __slots__ = ("began", "error", "expired", "outcome", "piece", "run", "took")
     allowed: tuple[type, ...] = (Later,)
     """What a listener may return beside None."""
+    piece: Piece
 
-    def __init__(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
+    def __init__(self, run: InFlight) -> None:
         self.run = run
-        self.messages = messages
         self.outcome: Outcome = None
         self.error: Exception | None = None
         self.began = 0.0
@@ -86,6 +93,12 @@ class Work:
         """Seconds that it took."""
         self.expired = False
         """It took too long, and its messages went back: what it says now does not count any more."""
+
+    @property
+    def messages(self) -> list[ReceivedMessage]:
+        """The messages of the piece."""
+        piece = self.piece
+        return piece if isinstance(piece, list) else [piece]
 
     def claim(self) -> bool:
         """Whether the listener may begin; asked once, right before, perhaps in another thread."""
@@ -106,6 +119,32 @@ class Work:
         self.outcome = Later()
 
 
+class Lot:
+    """Pieces of one run that wait for listeners: whoever is free takes the next of ``pieces``, in any thread."""
+
+    __slots__ = ("pieces", "run")
+
+    def __init__(self, run: InFlight, pieces: Sequence[Piece]) -> None:
+        self.run = run
+        self.pieces: Iterator[Piece] = iter(pieces)
+
+    @property
+    def left(self) -> int:
+        """How many wait."""
+        return length_hint(self.pieces)
+
+    def close(self) -> None:
+        """Nobody gets what is left."""
+        deque(self.pieces, maxlen=0)
+
+    def work(self, spare: Work | None = None) -> Work:
+        """What a listener is at work on, or will be with the next piece; ``spare`` may serve again."""
+        if spare is None:
+            return Work(self.run)
+        spare.run = self.run
+        return spare
+
+
 class Runner(Protocol):
     """Either way of running listeners."""
 
@@ -113,7 +152,7 @@ class Runner(Protocol):
     def at_work(self) -> Sequence[Work]:
         """What listeners are at work on."""
 
-    def give(self, works: Sequence[Work]) -> None:
+    def give(self, lot: Lot) -> None:
         """More to do."""
 
     async def consume(self, work: Work) -> None:
@@ -135,24 +174,25 @@ def run_in(executor: Executor, listener: Listener) -> Listener:
     return run
 
 
-def run_listener(listener: Listener, *, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> Runner:
+def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[Work], None]) -> Runner:
     """The right runner: in the loop for a coroutine function, in threads for another. Raises UsageError."""
     calling.check_callable(listener, "The listener")
     if calling.is_coroutine_function(listener):
-        return LoopRunner(listener, batch, concurrency, finished)
-    return ThreadRunner(listener, batch, concurrency, finished)
+        return LoopRunner(listener, concurrency, finished)
+    return ThreadRunner(listener, concurrency, finished)
 
 
 class LoopRunner:
     """Runs a coroutine function: ``concurrency`` workers in the event loop."""
 
-    def __init__(self, listener: Listener, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> None:
+    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[Work], None]) -> None:
         self._listener: Any = listener
-        self._batch = batch
         self._finished = finished
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[Lot] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._waking = False
+        """A worker was woken and has not come yet; it wakes the next one when it finds enough to do."""
         self._busy: list[Work | None] = [None] * concurrency
         """What each worker is at work on."""
         self._workers = [self._loop.create_task(self._work(number)) for number in range(concurrency)]
@@ -163,66 +203,78 @@ class LoopRunner:
         """What listeners are at work on."""
         return [work for work in self._busy if work is not None]
 
-    def give(self, works: Sequence[Work]) -> None:
+    def give(self, lot: Lot) -> None:
         """More to do."""
-        self._waiting.extend(works)
-        for _ in range(min(len(works), len(self._idle))):
+        self._waiting.append(lot)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._idle and not self._waking:
             waiter = self._idle.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                self._waking = True
 
     async def _work(self, number: int) -> None:
-        waiting, listener, batch, finished, busy = (
-            self._waiting,
-            self._listener,
-            self._batch,
-            self._finished,
-            self._busy,
-        )
+        waiting, listener, finished, busy = self._waiting, self._listener, self._finished, self._busy
         began = now = clock()
         while True:
             while not waiting:
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
+                self._waking = False
                 began = now = clock()
-            work = waiting.popleft()
-            if not work.claim():
-                finished(work)
-                continue
-            busy[number] = work
-            work.began = now
+            lot = waiting[0]
+            if len(waiting) > 1 or lot.left > 1:
+                self._wake()
+            work = busy[number] = lot.work()
             try:
-                outcome = await listener(work.messages if batch else work.messages[0])
-                if outcome is not None:
-                    work.accept(outcome)
-            except Exception as error:
-                work.fail(error)
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
+                for piece in lot.pieces:
+                    work.piece = piece
+                    if not work.claim():
+                        finished(work)
+                        continue
+                    work.began = now
+                    try:
+                        outcome = await listener(piece)
+                        if outcome is not None:
+                            work.accept(outcome)
+                    except Exception as error:
+                        work.fail(error)
+                    except asyncio.CancelledError as error:
+                        task = asyncio.current_task()
+                        if task is None or task.cancelling():
+                            raise
+                        work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
+                    work.took = (after := clock()) - now
+                    now = after
+                    finished(work)
+                    if work.outcome is not None or work.expired:
+                        work = busy[number] = lot.work()
+                    if now - began > YIELD_AFTER:
+                        busy[number] = None
+                        await asyncio.sleep(0)
+                        busy[number] = work
+                        began = now = clock()
             finally:
                 busy[number] = None
                 if self._quiet is not None and not self.at_work:
                     self._quiet.set()
-            work.took = (after := clock()) - now
-            now = after
-            finished(work)
-            if now - began > YIELD_AFTER:
-                await asyncio.sleep(0)
-                began = now = clock()
+            if waiting and waiting[0] is lot:
+                waiting.popleft()
 
     async def consume(self, work: Work) -> None:
         """Run the listener now."""
         try:
-            work.accept(await self._listener(work.messages if self._batch else work.messages[0]))
+            work.accept(await self._listener(work.piece))
         except Exception as error:
             work.fail(error)
 
     async def halt(self, timeout: float) -> bool:
         """Begin nothing more and wait; what still runs after ``timeout`` is cancelled."""
+        for lot in self._waiting:
+            lot.close()
         self._waiting.clear()
         quiet = True
         if self.at_work:
@@ -240,13 +292,14 @@ class LoopRunner:
 class ThreadRunner:
     """Runs a plain function: up to ``concurrency`` threads, started as they are needed."""
 
-    def __init__(self, listener: Listener, batch: bool, concurrency: int, finished: Callable[[Work], None]) -> None:
+    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[Work], None]) -> None:
         self._listener: Any = listener
-        self._batch = batch
         self._concurrency = concurrency
         self._finished = finished
         self._loop = asyncio.get_running_loop()
-        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._waiting: deque[Lot] = deque()
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """True calls a thread that is free to what waits, False ends it."""
         self._done: deque[Work] = deque()
         self._draining = False
         self._threads: list[threading.Thread] = []
@@ -260,44 +313,60 @@ class ThreadRunner:
         """What listeners are at work on."""
         return list(self._busy.values())
 
-    def give(self, works: Sequence[Work]) -> None:
+    def give(self, lot: Lot) -> None:
         """More to do."""
-        for work in works:
-            self._inbox.put(work)
-        waiting = self._inbox.qsize()
-        while len(self._threads) < self._concurrency and len(self._threads) - len(self._busy) < waiting:
+        left = lot.left
+        self._waiting.append(lot)
+        self._calls.put(True)
+        while len(self._threads) < self._concurrency and len(self._threads) - len(self._busy) < left:
             thread = threading.Thread(target=self._work, name=f"eruca-listener-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _work(self) -> None:
-        number = threading.get_ident()
-        while (work := self._inbox.get()) is not None:
+        waiting, calls = self._waiting, self._calls
+        while calls.get():
+            while waiting:
+                try:
+                    lot = waiting[0]
+                except IndexError:  # another thread was quicker
+                    break
+                if calls.empty() and (len(waiting) > 1 or lot.left > 1):
+                    calls.put(True)
+                self._empty(lot)
+                with contextlib.suppress(ValueError):
+                    waiting.remove(lot)
+        self._drain_soon()
+
+    def _empty(self, lot: Lot) -> None:
+        """Run the listener for what is left of a lot."""
+        number, done = threading.get_ident(), self._done
+        for piece in lot.pieces:
             if self._halted:
-                continue
+                return
+            work = lot.work()
+            work.piece = piece
             if work.claim():
                 work.began = clock()
                 self._busy[number] = work
                 self._run(work)
                 work.took = clock() - work.began
                 del self._busy[number]
-            self._done.append(work)
-            self._drain_soon()
-        self._drain_soon()
+            done.append(work)
+            if not self._draining:
+                self._drain_soon()
 
     def _run(self, work: Work) -> None:
         try:
-            work.accept(self._listener(work.messages if self._batch else work.messages[0]))
+            work.accept(self._listener(work.piece))
         except Exception as error:
             work.fail(error)
 
     def _drain_soon(self) -> None:
-        if not self._draining:
-            self._draining = True
-            try:
-                self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the event loop has been closed under a listener that did not end
-                return
+        self._draining = True
+        # The event loop may have been closed under a listener that did not end.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._draining = False
@@ -314,8 +383,10 @@ class ThreadRunner:
         """Begin nothing more and wait; a listener that still runs after ``timeout`` is left to its daemon thread."""
         self._halted = True
         self._quiet = asyncio.Event()
+        for lot in tuple(self._waiting):
+            lot.close()
         for _ in self._threads:
-            self._inbox.put(None)
+            self._calls.put(False)
         quiet = True
         if self._busy:
             try:

@@ -10,9 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from eruca.client.consuming.listeners import Later, Listener, Runner, Work, clock, run_listener
+from eruca.client.consuming.listeners import Later, Listener, Lot, Runner, Work, clock, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
@@ -22,14 +22,17 @@ class Delivery(ReceivedMessage):
     """A received message that is settled by hand: consumed with ``ack``, or to come again with ``later``."""
 
     __slots__ = ("_finished", "_work")
+    _finished: Callable[[Work], None]
+    _work: Work | None
 
-    def __init__(self, work: Work, finished: Callable[[Work], None]) -> None:
-        message = work.messages[0]
-        self.record = message.record
-        self.queue = message.queue
-        self._body = None
-        self._work: Work | None = work
+    def hand_out(self, work: Work, finished: Callable[[Work], None]) -> None:
+        """From here on it can be settled: ``finished`` is called with ``work``."""
+        self._work = work
         self._finished = finished
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles cannot be settled."""
+        return ReceivedMessage, (self.record, self.queue)
 
     @property
     def settled(self) -> bool:
@@ -77,11 +80,13 @@ class Mailbox:
 
     def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
         self._finished = finished
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[Lot] = deque()
         self._asking: deque[asyncio.Future[None]] = deque()
         self._halted = False
         self._out: dict[Work, None] = {}
         """What was handed out and is not settled."""
+        self._spare: Work | None = None
+        """What was consumed in time, and may serve again."""
         self._hooks = hooks
         self._contexts: dict[Work, ConsumeContext] = {}
 
@@ -97,11 +102,13 @@ class Mailbox:
             context = self._contexts.pop(work)
             self._hooks.end(context, work.outcome, None, work.took)
         self._finished(work)
+        if work.outcome is None and not work.expired:
+            self._spare = work
 
-    def give(self, works: Sequence[Work]) -> None:
+    def give(self, lot: Lot) -> None:
         """More to hand out."""
-        self._waiting.extend(works)
-        self._wake(len(works))
+        self._waiting.append(lot)
+        self._wake(lot.left)
 
     def _wake(self, count: int) -> None:
         for _ in range(min(count, len(self._asking))):
@@ -114,15 +121,20 @@ class Mailbox:
         """The next message that waits, if there is one."""
         waiting = self._waiting
         while waiting:
-            work = waiting.popleft()
-            if work.claim():
-                self._out[work] = None
-                work.began = clock()
-                delivery = Delivery(work, self._settled)
-                if self._hooks is not None:
-                    self._contexts[work] = self._hooks.begin([delivery], in_listener=False)
-                return delivery
-            self._finished(work)
+            lot = waiting[0]
+            for piece in lot.pieces:
+                assert isinstance(piece, Delivery)
+                work, self._spare = lot.work(self._spare), None
+                work.piece = piece
+                if work.claim():
+                    self._out[work] = None
+                    work.began = clock()
+                    piece.hand_out(work, self._settled)
+                    if self._hooks is not None:
+                        self._contexts[work] = self._hooks.begin([piece], in_listener=False)
+                    return piece
+                self._finished(work)
+            waiting.popleft()
         return None
 
     async def next(self) -> Delivery | None:
@@ -154,11 +166,7 @@ class Mailbox:
 
 
 def runner_maker(
-    listener: Listener | None,
-    *,
-    batch: int | None,
-    concurrency: int,
-    hooks: ConsumeHooks | None = None,
+    listener: Listener | None, *, concurrency: int, hooks: ConsumeHooks | None = None
 ) -> Callable[[Callable[[Work], None]], Runner]:
     """Given whom to call with finished work: what runs the listener, or hands messages out where there is none."""
 
@@ -166,7 +174,7 @@ def runner_maker(
         if listener is None:
             return Mailbox(finished, hooks)
         chosen = listener if hooks is None else hooks.around(listener, clock)
-        return run_listener(chosen, batch=batch is not None, concurrency=concurrency, finished=finished)
+        return run_listener(chosen, concurrency=concurrency, finished=finished)
 
     return make
 

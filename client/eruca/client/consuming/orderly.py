@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from eruca.client.consuming.concurrent import Handling, MakeRunner
 from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Decision, Suspend, Work
+from eruca.client.consuming.listeners import Decision, Lot, Piece, Suspend, Work
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
 """Seconds between which a suspension lies, whatever the listener says."""
@@ -39,8 +38,9 @@ class OrderlyWork(Work):
     __slots__ = ("_held", "_ticket", "begun")
     allowed = (Suspend, Decision)
 
-    def __init__(self, run: InFlight, messages: list[ReceivedMessage], held: Callable[[MessageQueue], bool]) -> None:
-        super().__init__(run, messages)
+    def __init__(self, run: InFlight, piece: Piece, held: Callable[[MessageQueue], bool]) -> None:
+        super().__init__(run)
+        self.piece = piece
         self.begun = False
         self._held = held
         self._ticket = [None]
@@ -59,6 +59,20 @@ class OrderlyWork(Work):
         except IndexError:
             return False
         return True
+
+
+class OrderlyLot(Lot):
+    """One piece; ``work`` is what the queue waits for."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: OrderlyWork) -> None:
+        super().__init__(work.run, [work.piece])
+        self._work = work
+
+    def work(self, spare: Work | None = None) -> Work:
+        """What a listener will be at work on."""
+        return self._work
 
 
 class Line:
@@ -98,7 +112,7 @@ class Line:
 
 def _once_more(message: ReceivedMessage) -> ReceivedMessage:
     record = message.record
-    return ReceivedMessage(record._replace(reconsume_times=record.reconsume_times + 1), message.queue)
+    return type(message)(record._replace(reconsume_times=record.reconsume_times + 1), message.queue)
 
 
 class Orderly:
@@ -133,19 +147,19 @@ class Orderly:
 
     # ------------------------------------------------------------------ from the pull to the listener
 
-    def deliver(self, run: InFlight, records: list[Record]) -> None:
+    def deliver(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
         """Pulled messages line up."""
         line = self._lines.get(run.queue)
         if line is None:
             line = self._lines[run.queue] = Line(run)
         elif line.run is not run:
             line.begin(run)
-        line.waiting.extend(ReceivedMessage(record, run.queue) for record in records)
+        line.waiting.extend(messages)
         self._next(line)
 
     def work_of(self, run: InFlight, message: ReceivedMessage) -> Work:
         """A piece of work outside all queues."""
-        return OrderlyWork(run, [message], lambda queue: True)
+        return OrderlyWork(run, message if self._handling.batch is None else [message], lambda queue: True)
 
     def _next(self, line: Line) -> None:
         """Let the listener have the next messages of a queue, if it may."""
@@ -153,9 +167,13 @@ class Orderly:
             return
         if not line.waiting or not self.may_read(line.run.queue):
             return
-        count = min(self._handling.batch or 1, len(line.waiting))
-        work = line.busy = OrderlyWork(line.run, [line.waiting.popleft() for _ in range(count)], self.held)
-        self.runner.give([work])
+        piece: Piece
+        if self._handling.batch is None:
+            piece = line.waiting.popleft()
+        else:
+            piece = [line.waiting.popleft() for _ in range(min(self._handling.batch, len(line.waiting)))]
+        work = line.busy = OrderlyWork(line.run, piece, self.held)
+        self.runner.give(OrderlyLot(work))
 
     async def _lock_again(self, locks: QueueLocks, queue: MessageQueue) -> None:
         """Get a lost lock back; meanwhile the queue waits."""
@@ -215,7 +233,7 @@ class Orderly:
 
     def _done(self, run: InFlight, messages: Collection[ReceivedMessage]) -> None:
         for message in messages:
-            run.done(message.record.queue_offset)
+            run.done(message.queue_offset)
         if run.made_room is not None and run.has_room(self._handling.limits):
             run.made_room()
 
@@ -241,7 +259,7 @@ class Orderly:
         left = []
         for message in work.messages:
             if message.reconsume_times >= self._max and await self._buried(message):
-                work.run.done(message.record.queue_offset)
+                work.run.done(message.queue_offset)
             else:
                 left.append(message)
         if work.run.dropped:

@@ -23,12 +23,12 @@ from eruca.client.consuming.rebalance import plan_change
 from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
 from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 
 HAND_OVER = 0.1
 """Seconds for which another member may store its last positions before its queues are taken: brokers tell all members
@@ -41,7 +41,8 @@ class Reading:
     """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
 
     ``broadcast``: this member gets everything, whoever else is in the group. ``sift`` may leave out messages, ``paces``
-    count by topic, ``gate`` may be closed, ``manner`` is how pulls are made (all as of Reader).
+    count by topic, ``gate`` may be closed, ``manner`` is how pulls are made, and messages are of a ``kind`` (all as of
+    Reader).
     """
 
     start_from: str | int
@@ -51,7 +52,8 @@ class Reading:
     broadcast: bool = False
     store_start: bool = True
     """Whether to store where the group begins when it has no offset."""
-    sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None
+    sift: Callable[[MessageQueue, list[ReceivedMessage]], list[ReceivedMessage]] | None = None
+    kind: type[ReceivedMessage] = ReceivedMessage
     paces: Paces | None = None
     gate: Gate | None = None
     manner: Manner = field(default_factory=Manner)
@@ -71,7 +73,7 @@ class Ownership:
         subscriptions: Mapping[str, SubscriptionData],
         reading: Reading,
         positions: Positions,
-        deliver: Callable[[InFlight, list[Record]], None],
+        deliver: Callable[[InFlight, list[ReceivedMessage]], None],
         order: Orderly | None = None,
     ) -> None:
         self.readers: dict[MessageQueue, Reads] = {}
@@ -254,6 +256,7 @@ class Ownership:
             may_read=None if self._order is None else self._order.may_read,
             sift=self._reading.sift,
             pace=None if self._reading.paces is None else self._reading.paces[queue.topic],
+            kind=self._reading.kind,
             gate=self._reading.gate,
             manner=self._reading.manner,
         )

@@ -15,18 +15,16 @@ from eruca.client.bounds import unbounded
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.pace import Pace
 from eruca.client.consuming.suspension import Gate
-from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientError
+from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.log import log
+from eruca.client.message import ReceivedMessage, received
 from eruca.client.network import brokers
 from eruca.client.network.routes import MASTER
 from eruca.client.network.session import Session, now_ms
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull
-from eruca.protocol.message import property_bytes
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record, decode_records
 from eruca.protocol.subscription import is_tag_type
 from eruca.remoting import Answer
 
@@ -79,9 +77,10 @@ class Reads(Protocol):
 class Reader:
     """Reads ``run`` until it is dropped.
 
-    ``deliver`` gets the messages, ``moved`` the offset to go on from when the broker says that the run is outside the
-    queue. ``commit``: whether pulls carry the position; ``may_read`` says whether the queue may be read now; ``sift``
-    may leave out messages; ``pace`` counts; nothing is pulled while ``gate`` is closed.
+    ``deliver`` gets the messages, which are of that ``kind``, as soon as the next pull is on its way; ``moved`` the
+    offset to go on from when the broker says that the run is outside the queue. ``commit``: whether pulls carry the
+    position; ``may_read`` says whether the queue may be read now; ``sift`` may leave out messages; ``pace`` counts;
+    nothing is pulled while ``gate`` is closed.
     """
 
     def __init__(
@@ -92,14 +91,15 @@ class Reader:
         subscription: SubscriptionData,
         limits: Limits,
         pull_batch: int,
-        deliver: Callable[[InFlight, list[Record]], None],
+        deliver: Callable[[InFlight, list[ReceivedMessage]], None],
         moved: Callable[[InFlight, int], None],
         *,
         commit: bool = True,
         may_read: Callable[[MessageQueue], bool] | None = None,
         manner: Manner = Manner(),
-        sift: Callable[[MessageQueue, list[Record]], list[Record]] | None = None,
+        sift: Callable[[MessageQueue, list[ReceivedMessage]], list[ReceivedMessage]] | None = None,
         pace: Pace | None = None,
+        kind: type[ReceivedMessage] = ReceivedMessage,
         gate: Gate | None = None,
     ) -> None:
         self.run = run
@@ -117,6 +117,7 @@ class Reader:
         self._manner = manner
         self._sift = sift
         self._pace = pace
+        self._kind = kind
         self._gate = gate
         self._flags = pull.SUSPEND | (pull.SUBSCRIPTION | pull.LITE_PULL if manner.lite else 0)
         self._broker_id = MASTER
@@ -133,10 +134,12 @@ class Reader:
             sub_version=0 if manner.lite and is_tag_type(subscription.expression_type) else subscription.sub_version,
             expression_type=subscription.expression_type,
         )
+        self._stopped = False
         self._task = asyncio.get_running_loop().create_task(self._read(), context=unbounded())
 
     def stop(self) -> None:
-        """Pull no more; what was pulled is not touched."""
+        """Pull and deliver no more; what was delivered is not touched."""
+        self._stopped = True
         self._task.cancel()
 
     async def _read(self) -> None:
@@ -190,15 +193,15 @@ class Reader:
         same_broker = header.suggest_which_broker_id == self._broker_id
         self._broker_id = header.suggest_which_broker_id
         if answer.code == ResponseCode.SUCCESS:
-            records = self._keep_wanted(_decode(answer.body))
+            messages = received(answer.body, run.queue, kind=self._kind, tags=self._wanted_tags())
             if self._sift is not None:
-                records = self._sift(run.queue, records)
+                messages = self._sift(run.queue, messages)
             if self._pace is not None:
                 self._pace.pulls += 1
-                self._pace.pulled += len(records)
+                self._pace.pulled += len(messages)
                 self._pace.pull_seconds += (now_ms() - self.last_pull) / 1000
-            run.put(records, header.next_begin_offset)
-            self._deliver(run, records)
+            run.put({each.queue_offset: each.stored_size for each in messages}, header.next_begin_offset)
+            self._session.loop.call_soon(self._hand_over, messages)  # the next pull leaves before a listener begins
             if self._manner.interval:
                 await asyncio.sleep(self._manner.interval)
         elif answer.code == ResponseCode.PULL_OFFSET_MOVED:
@@ -216,12 +219,14 @@ class Reader:
                 await asyncio.sleep(AFTER_FLOW_CONTROL)
             run.next_offset = header.next_begin_offset
 
-    def _keep_wanted(self, records: list[Record]) -> list[Record]:
-        """Without the messages whose tag only has the hash of a wanted one."""
-        if not self.subscription.tags_set:
-            return records
-        tags = {tag.encode() for tag in self.subscription.tags_set}
-        return [each for each in records if property_bytes(each.properties_text, b"TAGS") in tags]
+    def _hand_over(self, messages: list[ReceivedMessage]) -> None:
+        if not self._stopped and not self.run.dropped:
+            self._deliver(self.run, messages)
+
+    def _wanted_tags(self) -> set[bytes] | None:
+        """What tells a wanted tag from one that only has its hash; None where all messages are wanted."""
+        wanted = self.subscription.tags_set
+        return {tag.encode() for tag in wanted} if wanted else None
 
     def _pause_after(self, error: ClientError) -> float:
         if isinstance(error, BrokerRefused):
@@ -234,10 +239,3 @@ class Reader:
         pause = self._manner.after_error
         log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, pause, error)
         return pause
-
-
-def _decode(body: bytes) -> list[Record]:
-    try:
-        return decode_records(body)
-    except ProtocolError as error:
-        raise BadAnswer(str(error)) from error

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable
 
 from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Work
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -28,12 +27,13 @@ TRY_AGAIN_AFTER = 5.0
 """Seconds after which a message that could not be given back is consumed here again."""
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
+Again = Callable[[InFlight, ReceivedMessage], None]
 
 
 class Returns:
-    """The way back for the messages of one group; ``again`` gives a piece of work to the listener once more."""
+    """The way back for the messages of one group; ``again`` gives one to the listener once more."""
 
-    def __init__(self, session: Session, group: str, max_reconsume_times: int, again: Callable[[Work], None]) -> None:
+    def __init__(self, session: Session, group: str, max_reconsume_times: int, again: Again) -> None:
         self._session = session
         self._group = group
         self._max = max_reconsume_times
@@ -56,14 +56,14 @@ class Returns:
             if run.dropped:
                 return
             if await self._return(message, delay_level):
-                run.done(message.record.queue_offset)
+                run.done(message.queue_offset)
                 if run.made_room is not None:
                     run.made_room()
             else:
                 record = message.record
                 again = record._replace(reconsume_times=record.reconsume_times + 1)
-                work = Work(run, [ReceivedMessage(again, message.queue)])
-                self._session.loop.call_later(TRY_AGAIN_AFTER, self._again, work)
+                kept = type(message)(again, message.queue)
+                self._session.loop.call_later(TRY_AGAIN_AFTER, self._again, run, kept)
 
     async def _return(self, message: ReceivedMessage, delay_level: int) -> bool:
         try:

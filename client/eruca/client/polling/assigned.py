@@ -21,7 +21,6 @@ from eruca.client.network.session import Session
 from eruca.client.polling.polled import Cache, PolledRun
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 
 MessageQueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], Awaitable[None] | None]
 """Told of a topic, all its queues, and those that this member has now."""
@@ -71,9 +70,9 @@ class Assigned(Ownership):
             if isinstance(reader.run, PolledRun) and not reader.run.dropped
         }
 
-    def _keep(self, run: InFlight, records: list[Record]) -> None:
+    def _keep(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
         assert isinstance(run, PolledRun)
-        self._cache.put(run, [ReceivedMessage(record, run.queue) for record in records])
+        self._cache.put(run, messages)
 
     # ------------------------------------------------------------------ queues that the user names
 

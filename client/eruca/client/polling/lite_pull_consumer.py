@@ -32,7 +32,7 @@ from eruca.client.consuming.ownership import Reading
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.reading import Manner
 from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
-from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
@@ -216,7 +216,7 @@ class LitePullConsumer(LiteQueues):
     def _look_on(self, session: Session) -> None:
         """Let the hooks see what they want to."""
         if self._hooks.filter_messages:
-            self._reading = replace(self._reading, sift=partial(filter_records, self._hooks, self.group))
+            self._reading = replace(self._reading, sift=partial(filter_messages, self._hooks, self.group))
         if self._hooks.of_consumption:
             self._cache.watched = Watched(
                 ConsumeHooks(

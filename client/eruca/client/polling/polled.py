@@ -44,7 +44,7 @@ class PolledRun(InFlight):
             self._kept = self.position
         self._out = True
         for message in messages:
-            self.done(message.record.queue_offset)
+            self.done(message.queue_offset)
 
     def settle(self) -> None:
         """What was handed out counts as consumed."""

@@ -17,7 +17,7 @@ from eruca.client.config import ClientSettings, check_group, check_suspend
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
-from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_records
+from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
@@ -225,7 +225,9 @@ class PullConsumer(Asking):
     def _show(self, result: PullResult) -> None:
         """Let the hooks have the messages; what they take out is gone."""
         if self._hooks.filter_messages and result.records:
-            result.records = filter_records(self._hooks, self.group, result.queue, result.records)
+            messages = [ReceivedMessage(each, result.queue) for each in result.records]
+            left = filter_messages(self._hooks, self.group, result.queue, messages)
+            result.records = [each.record for each in left]
         if self._consumption is not None and result.records:
             messages = [ReceivedMessage(each, result.queue) for each in result.records]
             self._consumption.end(self._consumption.begin(messages, in_listener=False), None, None, 0.0)

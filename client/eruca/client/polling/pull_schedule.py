@@ -22,13 +22,13 @@ from eruca.client.consuming.positions import BrokerPositions
 from eruca.client.errors import UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session, now_ms
 from eruca.client.polling.active_member import ActiveMember
 from eruca.client.polling.polled import PolledRun
 from eruca.client.polling.pull_consumer import PullConsumer
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
 from eruca.protocol.subscription import ALL, build_subscription
 
 NEXT_PULL = 0.2
@@ -122,7 +122,7 @@ class _Scheduled(Ownership):
             self.readers[queue] = self.last[queue] = PullTask(queue, self._call, self.last.get(queue), restore)
 
 
-def _nothing(run: InFlight, records: list[Record]) -> None:
+def _nothing(run: InFlight, messages: list[ReceivedMessage]) -> None:
     """Nobody reads here but the callbacks."""
 
 
