@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -90,16 +91,21 @@ def register(spark: SparkSession) -> None:
         sent_along = archive is not None or bool(context._python_includes)
         check_python(context.pythonExec, environment=os.environ, with_eruca=not sent_along)
     if archive is not None:
-        given = context.environment.get("PYTHONPATH")
-        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, given)))
+        plan_with(context, archive)
     spark.dataSource.register(_with_parallelism(context.defaultParallelism))
 
 
-def _own_archive() -> str | None:
-    """The zip of ``spark-submit --py-files`` that this module came from.
+def plan_with(context: SparkContext, archive: str) -> None:
+    """Let the processes beside the driver, in which streams are planned, import Eruca from this zip.
 
-    Spark brings it to its workers by itself, but not to the processes beside the driver in which streams are planned.
+    What Spark sends to its workers (``addPyFile``, ``--py-files``) does not reach them.
     """
+    given = context.environment.get("PYTHONPATH")
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, given)))
+
+
+def _own_archive() -> str | None:
+    """The zip of ``spark-submit --py-files`` that this module came from."""
     return next((str(folder) for folder in Path(__file__).parents if folder.suffix == ".zip"), None)
 
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from eruca.spark_connector import java, register
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
+from eruca.spark_connector.source import plan_with
 
 LOCAL = "local[2]"
 NAME = "eruca-pipeline"
@@ -55,7 +56,9 @@ def open_session(
         session.sparkContext.setLogLevel("OFF" if quiet else "WARN")
         with tempfile.TemporaryDirectory(prefix="eruca-pyfiles-") as folder:
             if not local:
-                session.sparkContext.addPyFile(str(write_pyfiles(Path(folder) / "eruca.zip")))
+                archive = str(write_pyfiles(Path(folder) / "eruca.zip"))
+                session.sparkContext.addPyFile(archive)
+                plan_with(session.sparkContext, archive)
             register(session)
             yield session
     finally:
