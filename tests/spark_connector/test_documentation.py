@@ -1,8 +1,9 @@
-"""The examples of docs/spark.md run as they stand, against a running cluster."""
+"""The examples of docs/spark.md and docs/spark-notebook.md run as they stand, and print what stands there."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from eruca.spark_connector.schema import COLUMNS
 from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS
 from tests.support.spark import Topic
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "spark.md").read_text()
+NOTEBOOK = (DOCS / "spark-notebook.md").read_text()
+LOG = re.compile(r"\S*\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\[.*(debug|info|warning)")
 
 
 def test_the_examples_run(
@@ -37,6 +41,21 @@ def test_the_examples_run(
     assert "message 0" in capsys.readouterr().out
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 10
     assert names["deduplicated"](names["copies"]).count() == 20
+
+
+def test_the_notebook_prints_what_stands_there(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    cells = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", NOTEBOOK, re.DOTALL)
+    try:
+        for cell, printed in cells:
+            exec(cell, names)
+            told = [line for line in capsys.readouterr().out.splitlines() if not LOG.match(line)]
+            assert "\n".join(told).strip() == printed.strip(), cell
+        assert 0 in names["lags"].values(), "the listener was told that nothing is left"
+    finally:
+        names["mq"].stop()
+        shutil.rmtree(names["folder"])
+    assert len(cells) > 8
 
 
 def described(page: str) -> set[str]:
