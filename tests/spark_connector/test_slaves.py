@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eruca.client import Message, MessageQueue, Producer
@@ -19,7 +19,8 @@ from eruca.spark_connector.options import read_options
 from eruca.spark_connector.positions import StreamOffset
 from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.stream import StreamReader
-from tests.support.pairs import MASTERS, Pairs
+from tests.support.pairs import MASTERS, Pairs, eventually
+from tests.support.spark import COLUMNS, Rows, assert_rows, rows_of
 
 ALL = ReadAllAvailable()
 WANTED = {b"%d" % number for number in range(40)}
@@ -79,49 +80,42 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path, monkeypatch: pyte
             await asyncio.to_thread(begin_without_masters)
 
 
-async def test_a_stream_goes_on_while_masters_die_and_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_query_runs_on_while_masters_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     queues = [MessageQueue("Outage", f"broker-{master}", 0) for master in MASTERS]
-    sent: dict[tuple[str, int], bytes] = {}
+    wanted: dict[str, Rows] = {queue.broker_name: {} for queue in queues}
+    rows = tmp_path / "rows"
 
     async def send(producer: Producer, count: int) -> None:
         for queue in queues * count:
-            body = b"%d" % len(sent)
-            sent[queue.broker_name, (await producer.send(Message("Outage", body), queue=queue)).offset] = body
+            body = b"%d of %s" % (len(wanted[queue.broker_name]), queue.broker_name.encode())
+            result = await producer.send(Message("Outage", body, keys="a key"), queue=queue)
+            wanted[queue.broker_name][0, result.offset] = {"body": body, "tags": None, "keys": "a key", "flag": 0}
 
     async with Pairs(tmp_path) as pairs:
         await pairs.create_topic("Outage", 1)
         async with Producer("p", nameserver=pairs.address) as producer:
             await send(producer, 30)
         await pairs.followed()
-        given = {"nameServer": pairs.address, "subscribe": "Outage", "latestOffsetCacheMs": "0"}
-        options = read_options({**given, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}, streaming=True)
-        found: dict[tuple[str, int], bytes] = {}
+        reader = spark.readStream.format("rocketmq").schema(f"brokerName string, {COLUMNS}")
+        reader = reader.options(nameServer=pairs.address, subscribe="Outage", startingOffsets="earliest")
+        writer = reader.option("maxOffsetsPerTrigger", 8).load().writeStream.format("parquet").option("path", str(rows))
+        query = await asyncio.to_thread(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start)
 
-        def read(reader: StreamReader, at: dict[str, object], count: int) -> dict[str, object]:
-            """Micro-batches as Spark makes them, until there are so many rows; where they end."""
-            deadline = time.monotonic() + 120
-            while len(found) < count:
-                assert time.monotonic() < deadline, f"{len(found)} of {count}"
-                end = reader.latestOffset(at, reader.getDefaultReadLimit())
-                for part in [] if end == at else reader.partitions(at, end):
-                    for batch in reader.read(part):
-                        places = zip(batch["brokerName"].to_pylist(), batch["queueOffset"].to_pylist(), strict=True)
-                        rows = dict(zip(places, batch["body"].to_pylist(), strict=True))
-                        assert not found.keys() & rows.keys()
-                        found.update(rows)
-                at = end
-            return at
+        def read() -> int:
+            assert query.isActive, query.exception()
+            return sum(progress.numInputRows for progress in query.recentProgress)
 
-        with fresh_link(monkeypatch):
-            reader = StreamReader(options, default_schema(), 2)
-            at = await asyncio.to_thread(read, reader, reader.initialOffset(), 8)
-            for master in MASTERS:
-                pairs.kill(master)
-            at = await asyncio.to_thread(read, reader, at, 60)
-            await asyncio.gather(*map(pairs.start, MASTERS))
-            async with Producer("p", nameserver=pairs.address) as producer:
-                await send(producer, 10)
-            await asyncio.to_thread(read, reader, at, 80)
-    assert found == sent
+        await eventually(lambda: read() > 0, 200)
+        for master in MASTERS:
+            pairs.kill(master)
+        assert read() < 60, "there is nothing left to read from the slaves"
+        await eventually(lambda: read() == 60, 200)
+        await asyncio.gather(*map(pairs.start, MASTERS))
+        async with Producer("p", nameserver=pairs.address) as producer:
+            await send(producer, 10)
+        await eventually(lambda: read() == 80, 200)
+        query.stop()
+
+    found = spark.read.schema(f"brokerName string, {COLUMNS}").parquet(str(rows))
+    for broker, theirs in wanted.items():
+        assert_rows(rows_of(found.where(f"brokerName = '{broker}'").drop("brokerName")), theirs)
