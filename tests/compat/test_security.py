@@ -315,7 +315,7 @@ async def test_a_server_without_tls(guarded: Guarded, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("guarded", ["4.9.7"], indirect=True)
 def test_spark_with_an_account(guarded: Guarded, tmp_path: Path) -> None:
-    """Driver and tasks sign and encrypt what they ask; without an account, or with a wrong one, nothing is read."""
+    """Driver and tasks sign and encrypt what they ask, in batches and streams; without an account nothing is done."""
     own = guarded.certificates.client
     reached = {
         "nameServer": guarded.nameserver.address,
@@ -334,12 +334,29 @@ def test_spark_with_an_account(guarded: Guarded, tmp_path: Path) -> None:
             frame = spark.read.format("rocketmq").options(**options, subscribe=topic).load()
             return sorted(row.body for row in frame.selectExpr("CAST(body AS STRING) AS body").collect())
 
+        def copy(topic: str, **options: str) -> None:
+            source = spark.readStream.format("rocketmq").options(**account, startingOffsets="earliest")
+            sink = source.option("subscribe", "BySpark").load().select("body").writeStream.format("rocketmq")
+            sink = sink.options(**account, topic=topic, checkpointLocation=str(tmp_path / topic), **options)
+            assert sink.trigger(availableNow=True).start().awaitTermination(200)
+
         rows.write.format("rocketmq").options(**account, topic="BySpark").mode("append").save()
-        assert bodies(account, "BySpark") == sorted(str(number) for number in range(500))
+        everything = sorted(str(number) for number in range(500))
+        assert bodies(account, "BySpark") == everything
         for options in (wrong, reached):
             with pytest.raises(Exception, match=r"Check signature failed|No accessKey is configured") as refused:
                 bodies(options, "BySpark")
             assert "a-wrong-secret" not in str(refused.value)
+            with pytest.raises(Exception, match=r"Check signature failed|No accessKey is configured") as refused:
+                rows.write.format("rocketmq").options(**options, topic="BySpark").mode("append").save()
+            assert "a-wrong-secret" not in str(refused.value)
+
+        copy("Copied")
+        assert bodies(account, "Copied") == everything
+        markers = ("updateTopic", "-b", guarded.broker.address, "-t", "SparkMarkers", "-r", "1", "-w", "1")
+        assert asyncio.run(mqadmin(guarded, ADMIN, *markers))[0] == 0
+        copy("CopiedAtOnce", delivery="transactional", markerTopic="SparkMarkers")
+        assert bodies(account, "CopiedAtOnce") == everything
 
 
 # ---------------------------------------------------------------------- mqadmin
