@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage, lag
 from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
@@ -72,6 +74,7 @@ TYPES = [
 
 
 def test_a_program_of_a_user(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="the type checker is installed for one Python only")
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
