@@ -69,9 +69,10 @@ def share_a_namespace(cluster: ApacheCluster, judge: Judge, python: PythonClient
 
         with java.member(dying, address, {short: "*"}, namespace=TENANT, refuse=1, maxReconsumeTimes=0) as last:
             assert len(last.received(21)) == 21
-        for name in (group, dying):
-            dead = Queue(f"%DLQ%{TENANT}%{name}", "broker-a", 0)
-            wait_until(lambda dead=dead: outside.offset(dead, "max") == 1)  # type: ignore[misc]
+        of_python_member, of_java_member = (Queue(f"%DLQ%{TENANT}%{name}", "broker-a", 0) for name in (group, dying))
+        wait_until(lambda: outside.offset(of_python_member, "max") == 1)
+        # On 5.3.3 Java's member gives the one message that it refused back twice now and then.
+        wait_until(lambda: outside.offset(of_java_member, "max") >= 1)
         topics = set(mqadmin(("topicList", "-n", address)).stdout.split())
         assert {stored, f"%RETRY%{TENANT}%{group}"} <= topics
         assert not {short, f"%RETRY%{group}", f"%DLQ%{group}", f"%DLQ%{dying}"} & topics
