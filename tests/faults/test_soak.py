@@ -41,11 +41,14 @@ async def follow(address: str) -> None:
     """Consume a queue, from its beginning again whenever retention was faster."""
     peer = await Peer().connect(address)
     offset = 0
-    while True:
-        answer = await pull(peer, 0, offset)
-        offset = int(answer.fields["nextBeginOffset"])
-        if answer.code:
-            await asyncio.sleep(0.02)
+    try:
+        while True:
+            answer = await pull(peer, 0, offset)
+            offset = int(answer.fields["nextBeginOffset"])
+            if answer.code:
+                await asyncio.sleep(0.02)
+    finally:
+        await peer.close()
 
 
 async def test_memory_and_waits_stay_as_they_are(tmp_path: Path) -> None:
@@ -64,6 +67,7 @@ async def test_memory_and_waits_stay_as_they_are(tmp_path: Path) -> None:
             grown = broker.memory()["anonymous"] - before
             assert not following.done(), following
             following.cancel()
+            await asyncio.wait([following])
             sent = load.answers[0]
             assert set(load.answers) == {0}, load.refusals
         print(f"{sent} sent in {SECONDS:.0f} s: {grown / MEBIBYTE:+.2f} MiB; p99 {first:.1f} ms, then {last:.1f} ms")
