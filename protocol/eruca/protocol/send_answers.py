@@ -46,8 +46,8 @@ _OFFSET: Final = b"\0\x0bqueueOffset\0\0\0"
 _TRANSACTION: Final = b"\0\x0dtransactionId\0\0\0"
 _ID_AT: Final = 32
 _REMEMBERED: Final = 64
-_others: dict[bytes, bool] = {}
-"""Ends of headers: whether nothing in them changes what was read before them."""
+_harmless: set[bytes] = set()
+"""Ends of headers in which nothing changes what was read before them."""
 
 
 def read(serialization: int, header: bytes) -> StoredAnswer | None:
@@ -76,7 +76,7 @@ def _read_binary(header: bytes) -> StoredAnswer | None:
                 return None
             transaction = text.decode()
         end = header[end_at:]
-        if not (_others.get(end) or _adds_nothing(end)) or not _are_numbers(queue, offset):
+        if not (end in _harmless or _adds_nothing(end)) or not _are_numbers(queue, offset):
             return None
         stored = Stored(header[_ID_AT:queue_at].decode(), int(queue), int(offset), transaction)
     except (struct.error, IndexError, UnicodeDecodeError):
@@ -100,10 +100,11 @@ def _field(header: bytes, name: bytes, at: int) -> tuple[bytes, int]:
 def _adds_nothing(end: bytes) -> bool:
     """Whether what follows in a header is fields, and none of those that were read."""
     try:
-        known = frozenset(read_binary_fields(end)).isdisjoint(Stored.__struct_encode_fields__)
+        if not frozenset(read_binary_fields(end)).isdisjoint(Stored.__struct_encode_fields__):
+            return False
     except ProtocolError:
-        known = False
-    if len(_others) >= _REMEMBERED:
-        _others.clear()
-    _others[end] = known
-    return known
+        return False
+    if len(_harmless) >= _REMEMBERED:
+        _harmless.clear()
+    _harmless.add(end)
+    return True

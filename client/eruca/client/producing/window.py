@@ -43,10 +43,9 @@ class Window:
 
     def take(self, size: int) -> bool:
         """Count one more with a body of so many bytes, if it may begin at once."""
-        count = self._count
-        if self._waiting or count >= self._most or (count and self._full(size)):
+        if self._waiting or self._full(size):
             return False
-        self._count = count + 1
+        self._count += 1
         self._size += size
         return True
 
