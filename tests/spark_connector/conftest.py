@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from eruca.spark_connector import link
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic, spark_session
 
@@ -33,5 +34,14 @@ def topic(cluster: ErucaCluster, request: pytest.FixtureRequest) -> Iterator[Top
     """A topic of this test alone with four queues."""
     name = f"{request.path.stem.removeprefix('test_')}_{request.node.name}"
     made = Topic(cluster, re.sub("[^a-zA-Z0-9]+", "_", name)[:100], 4)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[link.Link]:
+    """A link of this test alone, which knows nothing of a cluster yet."""
+    made = link.Link()
+    monkeypatch.setattr(link, "_link", made)
     yield made
     made.close()

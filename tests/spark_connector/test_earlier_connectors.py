@@ -6,29 +6,19 @@ Each run of a query is a reader of its own that knows no more than what Spark ke
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eruca.client.sync import PullConsumer
-from eruca.spark_connector import link
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.stream import StreamReader
 from tests.support.spark import Topic
 
+pytestmark = pytest.mark.usefixtures("line")
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture(autouse=True)
-def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A link of this test alone."""
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
-    yield
-    made.close()
 
 
 class Query:

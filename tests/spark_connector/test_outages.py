@@ -27,15 +27,12 @@ def own(tmp_path: Path) -> Iterator[ErucaCluster]:
 
 
 @pytest.fixture
-def source(own: ErucaCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Topic, StreamReader]]:
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
+def source(own: ErucaCluster, line: link.Link) -> Iterator[tuple[Topic, StreamReader]]:
     topic = Topic(own, "outages", 2)
     topic.fill(6)
     given = {"nameServer": own.address, "subscribe": "outages", "startingOffsets": "earliest"}
     options = read_options({**given, "latestOffsetCacheMs": "0"}, streaming=True)
     yield topic, StreamReader(options, default_schema(), 2)
-    made.close()
     topic.close()
 
 

@@ -13,7 +13,6 @@ from eruca.client import PullConsumer
 from eruca.protocol import api
 from eruca.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.remoting import run
-from eruca.spark_connector import link
 from eruca.spark_connector.batch import BatchReader
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.options import read_options
@@ -21,6 +20,8 @@ from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.stream import StreamReader
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic
+
+pytestmark = pytest.mark.usefixtures("line")
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +37,6 @@ def orders(strict: ErucaCluster, request: pytest.FixtureRequest) -> Iterator[Top
     made = Topic(strict, request.node.name[:100], 2)
     made.fill(6)
     yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A link of this test alone."""
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
-    yield
     made.close()
 
 

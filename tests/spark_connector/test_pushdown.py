@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan, LessThanOrEqual, Not
 
 from eruca.client import MessageQueue
-from eruca.spark_connector import batch, link
+from eruca.spark_connector import batch
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.pushdown import Bounds, read_filters
 from eruca.spark_connector.schema import default_schema
@@ -69,8 +69,8 @@ def planned(topic: Topic, *filters: Any) -> int:
     return sum(len(each) for part in reader.partitions() for each in part.ranges)
 
 
-def test_less_is_planned(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_link", made := link.Link())
+@pytest.mark.usefixtures("line")
+def test_less_is_planned(topic: Topic) -> None:
     topic.fill(40)
 
     assert planned(topic) == 40
@@ -78,7 +78,6 @@ def test_less_is_planned(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(topic, GreaterThan(("storeTimestamp",), datetime(2100, 1, 1, tzinfo=UTC))) == 0
     assert planned(topic, LessThan(("storeTimestamp",), datetime(1960, 1, 1, tzinfo=UTC))) == 0
     assert planned(topic, EqualTo(("brokerName",), "elsewhere")) == 0
-    made.close()
 
 
 def test_spark_reads_the_same_rows(spark: SparkSession, topic: Topic) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from eruca.client import MessageQueue, PullConsumer
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting import run
-from eruca.spark_connector import link
 from eruca.spark_connector.batch import BatchReader
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import read_options
@@ -28,17 +26,9 @@ from eruca.spark_connector.stream import StreamReader
 from tests.support.eruca import ErucaBroker, ErucaCluster
 from tests.support.spark import Topic
 
+pytestmark = pytest.mark.usefixtures("line")
 ALL = ReadAllAvailable()
 Ranges = dict[int, tuple[int, int]]
-
-
-@pytest.fixture(autouse=True)
-def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A link of this test alone."""
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
-    yield
-    made.close()
 
 
 def batch(topic: Topic, **options: str) -> BatchReader:

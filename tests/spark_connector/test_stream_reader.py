@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,16 +20,8 @@ from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.stream import StreamReader
 from tests.support.spark import Topic
 
+pytestmark = pytest.mark.usefixtures("line")
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture(autouse=True)
-def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[link.Link]:
-    """A link of this test alone."""
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
-    yield made
-    made.close()
 
 
 def reader(topic: Topic, **options: str) -> StreamReader:
