@@ -95,11 +95,19 @@ async def test_a_corrected_offset_is_told_in_a_topic(desk: Desk) -> None:
     }
 
 
-async def test_at_most_as_many_as_asked_for_and_32(desk: Desk) -> None:
+async def test_at_most_as_many_as_asked_for_and_1024(desk: Desk) -> None:
     desk.topic("T")
-    desk.store("T", 0, *range(40))
+    desk.store("T", 0, *range(1030))
     assert len(bodies(await desk.ask(PULL, pull(maxMsgNums=3)))) == 3
-    assert len(bodies(await desk.ask(PULL, pull(maxMsgNums=1000)))) == 32
+    assert len(bodies(await desk.ask(PULL, pull(maxMsgNums=1000)))) == 1000
+    assert len(bodies(await desk.ask(PULL, pull(maxMsgNums=5000)))) == 1024
+
+
+async def test_an_answer_has_256_kib_of_records_at_most(desk: Desk) -> None:
+    desk.topic("T")
+    for _ in range(30):
+        desk.store("T", 0, 0, body=bytes(10_000))
+    assert len(bodies(await desk.ask(PULL, pull(maxMsgNums=1000)))) == 25
 
 
 async def test_the_limit_of_an_answer_is_the_operators(prepared: Prepared) -> None:

@@ -51,9 +51,9 @@ class StoreConfig:
     flush_interval_consume_queue: int = 1000
     flush_consume_queue_thorough_interval: int = 60_000
     max_transfer_bytes_on_message_in_memory: int = 262_144
-    max_transfer_count_on_message_in_memory: int = 32
-    max_transfer_bytes_on_message_in_disk: int = 65_536
-    max_transfer_count_on_message_in_disk: int = 8
+    max_transfer_count_on_message_in_memory: int = 1024
+    max_transfer_bytes_on_message_in_disk: int = 262_144
+    max_transfer_count_on_message_in_disk: int = 1024
     access_message_in_memory_max_ratio: int = 40
     """Percent of the machine's memory within which data counts as being in memory."""
     max_msgs_num_batch: int = 64
