@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from eruca.protocol import api
+from eruca.remoting import Connection
 from eruca.spark_connector import link
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.halves import Ending
@@ -18,6 +22,7 @@ from eruca.spark_connector.row_ids import Origin
 from eruca.spark_connector.sink import abort_write, commit_write, write_rows
 from eruca.spark_connector.sink_options import SinkOptions
 from tests.support.eruca import ErucaCluster
+from tests.support.requests import watched
 from tests.support.spark import PRODUCER_GROUP, Topic
 from tests.support.spark_writes import (
     assert_epochs,
@@ -87,6 +92,29 @@ def test_nothing_of_an_epoch_is_seen_before_it_is_decided(topic: Topic, options:
     abort_write(options, [first, second])
 
     assert_epochs(visible(topic.name_server, topic.queues), [0], honouring=False)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_connections_that_break_again_and_again(
+    topic: Topic, options: SinkOptions, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    """Many requests are under way then, stored or not: none is lost, none is there twice, and keys keep their order."""
+    seen: Counter[int] = Counter()
+
+    def breaks(connection: Connection, endpoint: api.Endpoint[Any, Any]) -> None:
+        seen[endpoint.code] += 1
+        if seen[endpoint.code] in (70, 200, 500):
+            connection.abort()
+
+    monkeypatch.setattr(Connection, "call_for", watched(answered=breaks))
+    rows = {"body": [str(n) for n in range(600)], **({"shardingKey": [n % 3 for n in range(600)]} if ordered else {})}
+    commit_write(options, [write_rows(options, Origin("q", 0, 0), iter([pa.record_batch(rows)]))])
+
+    assert min(seen[api.SEND_MESSAGE_V2.code], seen[api.END_TRANSACTION.code]) >= 500
+    found = [int(body) for body, _ in visible(topic.name_server, topic.queues)]
+    assert sorted(found) == list(range(600))
+    for key in range(3 if ordered else 0):
+        assert [each for each in found if each % 3 == key] == list(range(key, 600, 3))
 
 
 def test_order_of_a_key_in_a_transaction(topic: Topic, options: SinkOptions) -> None:

@@ -23,9 +23,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from eruca.spark_connector.halves import Ending
+from eruca.protocol import api
+from eruca.remoting import Connection
 from eruca.spark_connector.sink import StreamWriter
 from eruca.spark_connector.source import RocketMQDataSource
+from tests.support.requests import watched
 from tests.support.spark import ROOT, spark_session
 from tests.support.spark_stream import IMPORTS
 
@@ -40,16 +42,17 @@ class DyingWriter(StreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """At the driver."""
-        real, ended, dies_at = Ending._end, 0, self.dies_at
+        ended, dies_at = 0, self.dies_at
 
-        async def end(self: Ending, *args: Any) -> None:
+        def answered(connection: Connection, endpoint: object) -> None:
             nonlocal ended
-            await real(self, *args)
+            if endpoint is not api.END_TRANSACTION:
+                return
             ended += 1
             if ended == dies_at:
                 kill_session()
 
-        Ending._end = end  # type: ignore[assignment, method-assign]
+        Connection.call_for = watched(answered=answered)  # type: ignore[method-assign]
         super().commit(messages, batchId)
 
 

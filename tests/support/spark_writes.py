@@ -17,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from eruca.client.errors import ClientError
-from eruca.client.network.session import Session
 from eruca.client.sync import PullConsumer
 from eruca.protocol.names import REAL_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Connection
 from eruca.spark_connector.row_ids import Origin
 from eruca.spark_connector.sink import Receipt, commit_write, write_rows
 from eruca.spark_connector.sink_options import SinkOptions, read_sink_options
+from tests.support.requests import watched
 
 TASKS = 2
 ROWS_A_TASK = 4
@@ -56,15 +57,13 @@ def write_epoch(options: SinkOptions, epoch: int) -> None:
 def count_requests(options: SinkOptions, epoch: int) -> int:
     """How many requests an epoch takes."""
     seen = 0
-    real = Session.call
 
-    async def counted(self: Session, *args: Any, **others: Any) -> Any:
+    def count(*_: Any) -> None:
         nonlocal seen
         seen += 1
-        return await real(self, *args, **others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "call", counted)
+        patch.setattr(Connection, "call_for", watched(count))
         write_epoch(options, epoch)
     return seen
 
@@ -85,20 +84,21 @@ def write_and_die(options: SinkOptions, epoch: int, request: int, *, answered: b
 
 
 def _die_at(request: int, *, answered: bool) -> None:
-    real, started = Session.call, 0
+    began = came = 0
 
-    async def fatal(self: Session, *args: Any, **others: Any) -> Any:
-        nonlocal started
-        started += 1
-        last = started == request
-        if last and not answered:
+    def leaving(*_: Any) -> None:
+        nonlocal began
+        began += 1
+        if began == request and not answered:
             os.kill(os.getpid(), signal.SIGKILL)
-        answer = await real(self, *args, **others)
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
 
-    Session.call = fatal  # type: ignore[method-assign]
+    def back(*_: Any) -> None:
+        nonlocal came
+        came += 1
+        if came == request and answered:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Connection.call_for = watched(leaving, back)  # type: ignore[method-assign]
 
 
 def visible(name_server: str, queues: list[MessageQueue], least: int = 0) -> list[tuple[str, str]]:

@@ -11,19 +11,23 @@ not come, and for what an earlier run may have committed, the broker's index is 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self
+
+import msgspec
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import BrokerRefused, ClientError
 from eruca.protocol import api
 from eruca.protocol.codes import ResponseCode
+from eruca.protocol.header import Empty
 from eruca.protocol.headers.pull import QueryMessage
 from eruca.protocol.headers.send import EndTransaction, SendReply
 from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, parse_offset_message_id
 from eruca.protocol.record import decode_records
+from eruca.remoting import Answer
+from eruca.remoting.calls import Receiver
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.sink_options import SinkOptions
 
@@ -52,15 +56,14 @@ class Half(NamedTuple):
 
 def pack(halves: Iterable[Half]) -> bytes:
     """Half messages as the body of a message."""
-    rows = [(*_names(half.queue), half.offset, half.place, half.key) for half in halves]
-    return json.dumps(rows).encode()
+    return msgspec.json.encode([(*_names(half.queue), half.offset, half.place, half.key) for half in halves])
 
 
 def unpack(body: bytes) -> list[Half]:
     """What ``pack`` was given."""
     return [
         Half(MessageQueue(topic, broker, number), offset, place, key)
-        for topic, broker, number, offset, place, key in json.loads(body)
+        for topic, broker, number, offset, place, key in msgspec.json.decode(body)
     ]
 
 
@@ -74,52 +77,67 @@ class Ending:
     def __init__(self, consumer: PullConsumer, options: SinkOptions) -> None:
         self._session = consumer.session
         self._options = options
-        self._room = asyncio.Semaphore(ENDS_AT_ONCE)
 
     async def commit(self, halves: Sequence[Half], *, ordered: bool, again: bool) -> None:
         """Make the messages real; all at once, or queue by queue in their order when ``ordered``.
 
         With ``again`` some of them may have been committed before. Raises SinkError.
         """
-        if not ordered:
-            await asyncio.gather(*(self._commit(half, again) for half in halves))
-            return
-        queues: dict[MessageQueue, list[Half]] = {}
-        for half in halves:
-            queues.setdefault(half.queue, []).append(half)
-        await asyncio.gather(*(self._commit_in_turn(each, again) for each in queues.values()))
+        lines = [iter(halves)] * min(ENDS_AT_ONCE, len(halves))
+        if ordered:
+            queues: dict[MessageQueue, list[Half]] = {}
+            for half in halves:
+                queues.setdefault(half.queue, []).append(half)
+            lines = [iter(each) for each in queues.values()]
+        ends = [_Line(self, line, again=again) for line in lines]
+        try:
+            await asyncio.gather(*(each.ended for each in ends))
+        finally:
+            for each in ends:
+                each.stop()
 
-    async def _commit_in_turn(self, halves: Sequence[Half], again: bool) -> None:
-        for half in halves:
-            await self._commit(half, again)
+    def start(self, half: Half, receiver: Receiver[Answer[Empty]]) -> bool:
+        """Send the request that commits; False where the connection has to be made first."""
+        address = self._session.directory.master_now(half.queue.broker_name)
+        connection = None if address is None else self._session.ready(address)
+        if connection is None:
+            return False
+        timeout = self._options.send_timeout_ms / 1000
+        connection.call_for(receiver, api.END_TRANSACTION, self._ask(half, TRANSACTION_COMMIT), timeout=timeout)
+        return True
 
-    async def _commit(self, half: Half, again: bool) -> None:
-        async with self._room:
-            deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
-            waits = iter(WAITS)
-            while True:
-                try:
-                    if not again or not await self._is_there(half):
-                        await self._end(half, TRANSACTION_COMMIT)
-                    return
-                except ClientError as error:
-                    if isinstance(error, BrokerRefused) and error.remark.startswith("Find prepared"):
-                        raise _gone(half) from error
-                    wait = next(waits, WAITS[-1])
-                    if not error.retriable or time.monotonic() + wait > deadline:
-                        raise SinkError(
-                            f"A decided message to {half.queue.topic} could not be committed: {error}; "
-                            "start the query, or the write with its writeId, again to go on."
-                        ) from error
-                again = True
-                await asyncio.sleep(wait)
+    async def finish(self, half: Half, *, again: bool) -> None:
+        """Commit one, as long as it takes; the index is asked first with ``again``. Raises SinkError."""
+        deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
+        waits = iter(WAITS)
+        while True:
+            try:
+                if not again or not await self._is_there(half):
+                    await self._end(half, TRANSACTION_COMMIT)
+                return
+            except ClientError as error:
+                if isinstance(error, BrokerRefused) and error.remark.startswith("Find prepared"):
+                    raise _gone(half) from error
+                wait = next(waits, WAITS[-1])
+                if not error.retriable or time.monotonic() + wait > deadline:
+                    raise SinkError(
+                        f"A decided message to {half.queue.topic} could not be committed: {error}; "
+                        "start the query, or the write with its writeId, again to go on."
+                    ) from error
+            again = True
+            await asyncio.sleep(wait)
 
     async def roll_back(self, halves: Sequence[Half]) -> None:
         """Let half messages go; what fails is left to the broker, which gives up what is never decided."""
         await asyncio.gather(*(self._end(half, TRANSACTION_ROLLBACK) for half in halves), return_exceptions=True)
 
     async def _end(self, half: Half, decision: int) -> None:
-        ask = EndTransaction(
+        timeout = self._options.send_timeout_ms / 1000
+        address = await self._session.master(half.queue.broker_name, half.queue.topic)
+        await self._session.call(address, api.END_TRANSACTION, self._ask(half, decision), timeout=timeout)
+
+    def _ask(self, half: Half, decision: int) -> EndTransaction:
+        return EndTransaction(
             producer_group=self._options.producer_group,
             tran_state_table_offset=half.offset,
             commit_log_offset=half.place,
@@ -127,9 +145,6 @@ class Ending:
             msg_id=half.key,
             transaction_id=half.key,
         )
-        timeout = self._options.send_timeout_ms / 1000
-        address = await self._session.master(half.queue.broker_name, half.queue.topic)
-        await self._session.call(address, api.END_TRANSACTION, ask, timeout=timeout)
 
     async def _is_there(self, half: Half) -> bool:
         """Whether the real message is in the broker's index."""
@@ -152,6 +167,63 @@ class Ending:
             raise
         # Apache compares the hash of the key alone.
         return any((each.topic, each.unique_key) == (stored, half.key) for each in decode_records(answer.body))
+
+
+class _Line:
+    """Commits half messages one after the other: the next request leaves when the one before is answered (a Receiver).
+
+    Several lines may share an iterator. A task for each message would cost more than the request does: there is one
+    only for what is not ordinary, such as a connection to be made, or an answer that did not come.
+    """
+
+    def __init__(self, ending: Ending, halves: Iterator[Half], *, again: bool) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ending = ending
+        self._halves = halves
+        self._again = again
+        self._task: asyncio.Task[None] | None = None
+        self._next()
+
+    def stop(self) -> None:
+        """Begin no more."""
+        self._halves = iter(())
+        if self._task is not None:
+            self._task.cancel()
+
+    def done(self) -> bool:
+        """Whether nobody waits for the answer."""
+        return self.ended.done()
+
+    def set_result(self, answer: Answer[Empty], /) -> None:
+        """It is committed."""
+        self._next()
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """What became of it is not known, or it was refused."""
+        self._begin(WAITS[0], again=True)
+
+    def _next(self) -> None:
+        half = next(self._halves, None)
+        if half is None:
+            if not self.ended.done():
+                self.ended.set_result(None)
+            return
+        self._half = half
+        if self._again or not self._ending.start(half, self):
+            self._begin(0, again=self._again)
+
+    def _begin(self, wait: float, *, again: bool) -> None:
+        self._task = asyncio.create_task(self._finish(wait, again=again))
+
+    async def _finish(self, wait: float, *, again: bool) -> None:
+        try:
+            await asyncio.sleep(wait)
+            await self._ending.finish(self._half, again=again)
+        except Exception as error:
+            if not self.ended.done():
+                self.ended.set_exception(error)
+        else:
+            self._next()
 
 
 def _gone(half: Half) -> SinkError:

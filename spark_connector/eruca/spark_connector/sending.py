@@ -26,6 +26,8 @@ from eruca.client.selectors import RoundRobin, by_hash
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
+from eruca.remoting import Answer
+from eruca.remoting.calls import Receiver
 from eruca.spark_connector import link
 from eruca.spark_connector.encoding import Letter, Parcel
 from eruca.spark_connector.errors import SinkError
@@ -33,6 +35,8 @@ from eruca.spark_connector.halves import WAITS, Half
 from eruca.spark_connector.sink_options import SinkOptions
 
 T = TypeVar("T")
+Stored = tuple[MessageQueue, SendReply, str]
+"""Where a message was stored, what its broker says of it, and its unique key."""
 
 NEW_TOPIC_QUEUES = 4
 """Queues of a topic that a broker creates by the first message (DefaultMQProducer in 4.9.7)."""
@@ -66,32 +70,62 @@ class Post:
 
     async def send_letters(self, letters: Sequence[Letter]) -> None:
         """Store messages one by one, all under way at once. Raises SinkError."""
-        await asyncio.gather(*(self._send_letter(letter, "", 0) for letter in letters))
+        await self._send(letters, "", 0)
 
     async def send_halves(self, letters: Sequence[Letter]) -> list[Half]:
         """Store half messages, and tell where they are. Raises SinkError."""
         more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self._options.producer_group}"
-        sent = await asyncio.gather(*(self._send_letter(letter, more, TRANSACTION_PREPARED) for letter in letters))
-        return [Half.of(queue, reply, key) for queue, reply, key in sent]
+        return [Half.of(*each) for each in await self._send(letters, more, TRANSACTION_PREPARED)]
 
     async def send_mark(self, queue: MessageQueue, text: str, body: bytes) -> int:
         """Store one message in a queue; its offset there. Raises SinkError."""
         letter = Letter(queue.topic, queue, body, text, 0)
-        return (await self._send_letter(letter, "", 0))[1].queue_offset
+        return (await self.send_letter(_Stamped(letter, "", 0)))[1].queue_offset
 
-    async def _send_letter(self, letter: Letter, more: str, bits: int) -> tuple[MessageQueue, SendReply, str]:
+    async def _send(self, letters: Sequence[Letter], more: str, bits: int) -> list[Stored]:
+        flights = [_Flight(self, _Stamped(letter, more, bits)) for letter in letters]
+        return await asyncio.gather(*(each.landed for each in flights))
+
+    def start(self, what: _Stamped, receiver: Receiver[Answer[SendReply]]) -> MessageQueue | None:
+        """Send a message to the queue whose turn it is, which is returned; None where something is to be done first."""
+        letter = what.letter
+        route = self._session.directory.routes.get(letter.topic)
+        if self._failed or route is None or not route.to_send:
+            return None
+        queue = letter.queue or self._turn(letter.topic).choose(route.to_send)
+        address = self._session.directory.master_now(queue.broker_name)
+        connection = None if address is None else self._session.ready(address)
+        if connection is None:
+            return None
+        header, body = self._stamp(what)
+        header.queue_id = queue.queue_id
+        timeout = self._options.send_timeout_ms / 1000
+        connection.call_for(receiver, api.SEND_MESSAGE_V2, header, body, timeout=timeout)
+        return queue
+
+    def stored(self, answer: Answer[SendReply]) -> bool:
+        """Whether a message so answered is as safe as it is to be."""
+        return not answer.code or not self._options.require_send_ok
+
+    async def send_letter(self, what: _Stamped) -> Stored:
+        """Store one message, as often as it takes. Raises SinkError."""
+        letter = what.letter
+        queue, reply = await self._deliver(api.SEND_MESSAGE_V2, letter.topic, letter.queue, lambda: self._stamp(what))
+        return queue, reply, what.key
+
+    def _stamp(self, what: _Stamped) -> tuple[SendMessageV2, bytes]:
+        # Each attempt has an id of its own: of two halves that were stored for one message, one is known.
+        letter, now = what.letter, time.time()
+        what.key = unique_keys().next(now)
         body, compressed = self._compress(letter.body)
-        key = ""
+        text = f"UNIQ_KEY\x01{what.key}\x02{letter.properties}{what.more}"
+        return self._header(letter.topic, text, what.bits | compressed, letter.flag), body
 
-        def request() -> tuple[SendMessageV2, bytes]:
-            # Each attempt has an id of its own: of two halves that were stored for one message, one is known.
-            nonlocal key
-            key = unique_keys().next(time.time())
-            text = f"UNIQ_KEY\x01{key}\x02{letter.properties}{more}"
-            return self._header(letter.topic, text, bits | compressed, letter.flag), body
-
-        queue, reply = await self._deliver(api.SEND_MESSAGE_V2, letter.topic, letter.queue, request)
-        return queue, reply, key
+    def _turn(self, topic: str) -> RoundRobin:
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = RoundRobin()
+        return turn
 
     def _header(self, topic: str, text: str, bits: int, flag: int) -> SendMessageV2:
         return SendMessageV2(
@@ -119,14 +153,13 @@ class Post:
             target = queue
             try:
                 if target is None:
-                    turn = self._turns.setdefault(topic, RoundRobin())
-                    target = turn.choose(self._queues(await self._route(topic), topic), avoid)
+                    target = self._turn(topic).choose(self._queues(await self._route(topic), topic), avoid)
                 header, body = request()
                 header.queue_id = target.queue_id
                 address = await self._session.master(target.broker_name, topic)
                 timeout = self._options.send_timeout_ms / 1000
                 answer = await self._session.call(address, endpoint, header, body, timeout=timeout)
-                if not answer.code or not self._options.require_send_ok:
+                if self.stored(answer):
                     return target, answer.header
                 failed = SendStatus(int(answer.code)).name + ", so it is less safe than its broker is set to make it"
             except ClientError as error:
@@ -175,6 +208,60 @@ class Post:
                 f"there are {there}."
             )
         return found[0]
+
+
+class _Stamped:
+    """A letter that travels with ``more`` properties and ``bits`` of sysFlag; ``key`` is that of its last attempt."""
+
+    __slots__ = ("bits", "key", "letter", "more")
+
+    def __init__(self, letter: Letter, more: str, bits: int) -> None:
+        self.letter, self.more, self.bits, self.key = letter, more, bits, ""
+
+
+class _Flight:
+    """One letter under way (a Receiver): the first attempt without a task, all others in one.
+
+    A task for each message would cost more than the request does.
+    """
+
+    __slots__ = ("_post", "_queue", "_task", "_what", "landed")
+
+    def __init__(self, post: Post, what: _Stamped) -> None:
+        self.landed: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        self._post = post
+        self._what = what
+        self._queue = post.start(what, self)
+        if self._queue is None:
+            self._begin()
+
+    def done(self) -> bool:
+        """Whether nobody waits for the answer."""
+        return self.landed.done()
+
+    def set_result(self, answer: Answer[SendReply], /) -> None:
+        """It was stored."""
+        if self._queue is None or not self._post.stored(answer):
+            self._begin()
+        else:
+            self.landed.set_result((self._queue, answer.header, self._what.key))
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """The first attempt failed."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        try:
+            stored = await self._post.send_letter(self._what)
+        except Exception as error:
+            if not self.landed.done():
+                self.landed.set_exception(error)
+        else:
+            if not self.landed.done():
+                self.landed.set_result(stored)
 
 
 def _may_pass(error: ClientError) -> bool:
