@@ -179,6 +179,12 @@ class PullConsumer(_Asking[pull_consumer.PullConsumer]):
     pull = _waiting(pull_consumer.PullConsumer.pull)
     pull_block_if_not_found = _waiting(pull_consumer.PullConsumer.pull_block_if_not_found)
     send_message_back = _waiting(pull_consumer.PullConsumer.send_message_back)
+    register_message_queue_listener = _waiting(pull_consumer.PullConsumer.register_message_queue_listener)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """As the asynchronous ``queues``."""
+        return self._client.queues
 
 
 class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):

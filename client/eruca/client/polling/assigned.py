@@ -102,7 +102,7 @@ class Assigned(Ownership):
         self._cache.sweep()
         listener = self._listeners.get(topic)
         if listener is not None:
-            self._session.spawn(_tell(listener, topic, sorted(queues), mine))
+            self._session.spawn(tell(listener, topic, sorted(queues), mine))
 
     # ------------------------------------------------------------------ going on from elsewhere
 
@@ -170,9 +170,10 @@ class Assigned(Ownership):
         return len(self._cache) * self._reading.pull_batch > self._threshold
 
 
-async def _tell(
+async def tell(
     listener: MessageQueueListener, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]
 ) -> None:
+    """Call a listener; what it raises goes to the log."""
     try:
         await calling.call(listener, topic, queues, mine)
     except Exception:

@@ -1,8 +1,9 @@
 """Pulling by hand: the caller chooses queue, offset and count, and keeps its own position.
 
-Owns nothing but a seat in the session: no heartbeat is sent, so a group that only pulls is never seen as online, and
-no offset moves unless ``update_offset`` says so. Any number of calls may be under way at once; those to one broker
-share a connection. Hooks see what a pull found before the caller does. Facts: DefaultMQPullConsumer in 4.9.7.
+Owns nothing but a seat in the session: no heartbeat is sent, so a group that only pulls is never seen as online, unless
+a listener for a share of the queues is registered; no offset moves unless ``update_offset`` says so. Any number of
+calls may be under way at once; those to one broker share a connection. Hooks see what a pull found before the caller
+does. Facts: DefaultMQPullConsumer in 4.9.7.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import enum
 from collections.abc import Sequence
 from functools import cached_property
 
+from eruca.client import calling
 from eruca.client.asking import Asking
+from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
-from eruca.client.config import ClientSettings, check_group, check_suspend
+from eruca.client.config import ClientSettings, check_group, check_positive, check_suspend, check_topic
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
@@ -22,6 +25,8 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
+from eruca.client.polling.assigned import MessageQueueListener
+from eruca.client.polling.registered import Registered
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -98,6 +103,8 @@ class PullConsumer(Asking):
         max_reconsume_times: returns after which ``send_message_back`` makes a message a dead letter.
         hooks: what sees the messages that a pull found, and may leave some out, before ``pull`` returns (see Hook).
             They count as consumed then, as with Java's synchronous pull.
+        strategy: how the queues of registered topics are shared out in the group (see ``assign``).
+        rebalance_interval: seconds between two looks at who is in the group then (brokers tell of changes at once).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic.
         settings: everything else that clients share.
     """
@@ -112,10 +119,13 @@ class PullConsumer(Asking):
         max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
+        strategy: Strategy = averagely,
+        rebalance_interval: float = 20.0,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
+        check_positive(rebalance_interval=rebalance_interval)
         self.group = group
         self._suspend = broker_suspend_max_time
         self._suspend_timeout = consumer_timeout_when_suspend
@@ -125,19 +135,55 @@ class PullConsumer(Asking):
         self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
+        self._strategy = strategy
+        self._rebalance_interval = rebalance_interval
+        self._listeners: dict[str, MessageQueueListener] = {}
+        self._registered: Registered | None = None
 
     async def start(self) -> None:
-        """Take a seat in the session; nothing is sent yet."""
+        """Take a seat in the session; nothing is sent yet, unless topics are registered."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
         self._session = Session.join(self._settings)
         self._look_on(self._session)
-        if self._trace is not None:
-            try:
+        try:
+            if self._trace is not None:
                 await self._trace.start()
-            except BaseException:
-                await self.stop()
-                raise
+            if self._listeners:
+                await self._take_share()
+        except BaseException:
+            await self.stop()
+            raise
+
+    @bounded
+    async def register_message_queue_listener(
+        self, topic: str, listener: MessageQueueListener, *, timeout: float | None = None
+    ) -> None:
+        """Take a share of a topic's queues, and call ``listener(topic, queues, mine)`` whenever it is another one.
+
+        The consumer is a member of its group then, which shares queues out as groups of push consumers do; what is
+        pulled stays the caller's matter. A function that is no coroutine function runs in a thread. May be called
+        before and after start; another listener of a topic takes the place of the first. Raises BadName, UsageError.
+        """
+        check_topic(topic)
+        calling.check_callable(listener, "The listener")
+        if self.group == names.TOOLS_GROUP:
+            raise UsageError("Queues are shared out within a group: give the consumer a group of its own.")
+        self._listeners[topic] = listener
+        if self._registered is not None:
+            self._registered.register(topic)
+        elif self._session is not None:
+            await self._take_share()
+
+    async def _take_share(self) -> None:
+        registered = Registered(self.group, self._strategy, self._rebalance_interval, self._settings, self._listeners)
+        await registered.start()
+        self._registered = registered
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues of registered topics that are this member's now (fetchMessageQueuesInBalance)."""
+        return [] if self._registered is None else self._registered.queues
 
     def add_hook(self, hook: Hook) -> None:
         """One more that sees what is pulled from now on, after those that are there. Raises UsageError."""
@@ -156,6 +202,9 @@ class PullConsumer(Asking):
         """Leave; connections that nobody else uses are closed. Calling it twice does no harm."""
         session, self._session = self._session, None
         if session is not None:
+            registered, self._registered = self._registered, None
+            if registered is not None:
+                await registered.stop()
             if self._trace is not None:
                 await self._trace.stop()
             await session.leave()

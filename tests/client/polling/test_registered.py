@@ -1,0 +1,62 @@
+"""A pull consumer that takes a share of its group's queues, and is told when it is another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.client import LitePullConsumer, MessageQueue, PullConsumer, sync
+from eruca.client.errors import UsageError
+from tests.client.conftest import Lab, eventually
+from tests.client.polled import QUEUES, fill
+
+Told = tuple[str, list[MessageQueue], list[MessageQueue]]
+
+
+async def test_a_listener_hears_of_each_other_share(lab: Lab) -> None:
+    await fill(lab, 1)
+    told: list[Told] = []
+
+    async def listener(topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        told.append((topic, queues, mine))
+
+    consumer = PullConsumer("g", nameserver=lab.address)
+    await consumer.register_message_queue_listener("T", listener)
+    assert (consumer.queues, told) == ([], [])
+    async with consumer:
+        await eventually(lambda: told == [("T", QUEUES, QUEUES)])
+        async with LitePullConsumer("g", nameserver=lab.address).subscribe("T") as other:
+            await eventually(lambda: len(consumer.queues) == len(other.assignment()) == 2)
+            await eventually(lambda: told[1:] == [("T", QUEUES, consumer.queues)])
+        await eventually(lambda: told[2:] == [("T", QUEUES, QUEUES)])
+        (queue, *_) = consumer.queues
+        assert len((await consumer.pull(queue, 0)).records) == 1
+    assert consumer.queues == []
+
+
+async def test_it_may_be_registered_while_the_consumer_runs(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    await fill(lab, 1)
+    told: list[str] = []
+
+    def listener(topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        told.append(topic)
+        if topic == "Later":
+            raise ValueError("not this one")
+
+    async with PullConsumer("g", nameserver=lab.address) as consumer:
+        await consumer.register_message_queue_listener("T", listener)
+        await eventually(lambda: told == ["T"])
+        await lab.send("Later", b"x")
+        await consumer.register_message_queue_listener("Later", listener)
+        await eventually(lambda: told == ["T", "Later"] and len(consumer.queues) == 8)
+        await eventually(lambda: "the listener for the queues of Later failed" in caplog.text)
+    async with consumer:  # the listeners are still there
+        await eventually(lambda: sorted(told[2:]) == ["Later", "T"])
+
+
+def test_what_cannot_be() -> None:
+    with sync.PullConsumer(nameserver="127.0.0.1:9") as consumer:
+        with pytest.raises(UsageError, match="give the consumer a group of its own"):
+            consumer.register_message_queue_listener("T", lambda *_: None)
+        with pytest.raises(UsageError, match="The listener"):
+            consumer.register_message_queue_listener("T", 5)  # type: ignore[arg-type]
+        assert consumer.queues == []
