@@ -41,12 +41,12 @@ async def test_headers_are_written_as_the_settings_say(
             seen.append(serialization)
         return encode(serialization, code, *rest)
 
-    def spy_on_prepared(sender: connection.Connection, *rest: Any) -> None:
-        seen.append(sender.serialization)
-        call_prepared(sender, *rest)
+    def spy_on_prepared(sender: connection.Connection, frames: list[bytes], *rest: Any) -> None:
+        seen.append(frames[0][4])
+        depart(sender, frames, *rest)
 
-    call_prepared = connection.Connection.call_prepared
-    monkeypatch.setattr(connection.Connection, "call_prepared", spy_on_prepared)
+    depart = connection.Connection.depart
+    monkeypatch.setattr(connection.Connection, "depart", spy_on_prepared)
     monkeypatch.setattr(connection, "encode_send", spy)
     monkeypatch.setattr(frame, "encode", spy_on_offers)
     settings = ClientSettings(nameserver=lab.address, header=header)

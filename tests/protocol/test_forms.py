@@ -54,9 +54,21 @@ def test_a_form_writes_what_the_ordinary_way_writes(header: SendMessageV2, seria
 def test_sends_of_every_kind_have_a_form(header: SendMessageV2, serialization: int) -> None:
     form = form_of(serialization, 310, 0, header)
     assert form is not None
-    assert form(NOW, TEXT, 7, 5) == frame.encode(serialization, 310, 7, 0, replace(header, TEXT), 5)
+    assert form.fill(NOW, TEXT, 7, 5) == frame.encode(serialization, 310, 7, 0, replace(header, TEXT), 5)
     with pytest.raises(ProtocolError, match="too long"):
-        form(NOW, TEXT, 7, frame.MAX_FRAME)
+        form.fill(NOW, TEXT, 7, frame.MAX_FRAME)
+
+
+@pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ])
+@pytest.mark.parametrize("after", ["", "\x02WAIT\x01true", '\x02city\x01Zürich "😀" 100 %d'], ids=repr)
+@pytest.mark.parametrize("key", ["C00002026C0AABBBF2266952730A0001", "AB" * 28, "7"])
+def test_what_is_written_around_an_id_is_what_is_filled_in(serialization: int, after: str, key: str) -> None:
+    form = form_of(serialization, 310, 0, send())
+    assert form is not None
+    write = form.around("UNIQ_KEY\x01", after)
+    for opaque in (0, 7, 2**31 - 1):
+        written = write(b"%d" % NOW, key.encode(), opaque, 128)
+        assert written == form.fill(NOW, f"UNIQ_KEY\x01{key}{after}", opaque, 128)
 
 
 def replace(header: SendMessageV2, text: str) -> SendMessageV2:

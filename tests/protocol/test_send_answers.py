@@ -7,7 +7,7 @@ import pytest
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendReply
-from eruca.protocol.send_answers import StoredAnswer, read
+from eruca.protocol.send_answers import StoredAnswer, read_binary, read_json
 
 ID = "7F00000100002A9F000000000001E240"
 APACHE_JSON = (
@@ -40,6 +40,16 @@ def ordinary(serialization: int, header: bytes) -> tuple[int, str, int, int, str
     except (ProtocolError, Refused):
         return None
     return head.opaque, found.msg_id, found.queue_id, found.queue_offset, found.transaction_id
+
+
+def read(serialization: int, header: bytes) -> StoredAnswer | None:
+    """What is read in one go."""
+    if serialization != frame.JSON:
+        return read_binary(header)
+    try:
+        return read_json(header)
+    except frame.UNREADABLE:
+        return None
 
 
 def told(answer: StoredAnswer) -> tuple[int, str, int, int, str | None]:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
+import msgspec
+
 from eruca.client import serializers
 from eruca.client.compression import decompress
 from eruca.client.config import check_topic
@@ -25,9 +27,21 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, host_text, outline, properties_of, stored_body
 
 MAX_DELAY_LEVEL: Final = 18
+BEFORE_ID: Final = "UNIQ_KEY\x01"
+AFTER_ID: Final = "\x02WAIT\x01true"
+"""What stands around the unique id in the properties of a message that asks for nothing else."""
+_AFTER_ID_AT_MOST: Final = PROPERTIES_MAX_LENGTH - len(BEFORE_ID) - 56
+"""Bytes of what follows the id, which has 56 digits at most."""
 
 
-class Message:
+class _Addressed(msgspec.Struct, eq=False, gc=False):
+    """What every message has, by position."""
+
+    topic: str
+    body: bytes
+
+
+class Message(_Addressed, eq=False, gc=False, kw_only=True):
     """A message to send.
 
     Args:
@@ -46,34 +60,27 @@ class Message:
     Raises BadMessage.
     """
 
-    __slots__ = ("body", "delay_level", "flag", "keys", "properties", "tags", "timer", "topic", "wait_store")
+    tags: str | None = None
+    keys: str | Iterable[str] | None = None
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
+    delay_level: int = 0
+    delay: float | timedelta | None = None
+    deliver_at: int | datetime | None = None
+    wait_store: bool = True
 
-    def __init__(
-        self,
-        topic: str,
-        body: bytes,
-        *,
-        tags: str | None = None,
-        keys: str | Iterable[str] | None = None,
-        properties: Mapping[str, str] | None = None,
-        flag: int = 0,
-        delay_level: int = 0,
-        delay: float | timedelta | None = None,
-        deliver_at: int | datetime | None = None,
-        wait_store: bool = True,
-    ) -> None:
-        self.topic = topic
-        self.body = body
-        self.tags = tags
-        self.keys = keys if keys is None or isinstance(keys, str) else " ".join(keys)
-        self.properties = properties
-        self.flag = flag
-        self.delay_level = delay_level
-        self.timer: tuple[str, str] | None = None
+    def __post_init__(self) -> None:
+        if self.keys is not None and not isinstance(self.keys, str):
+            self.keys = " ".join(self.keys)
+        if self.delay is not None or self.deliver_at is not None:
+            _timer(self.delay_level, self.delay, self.deliver_at)  # tells what is wrong
+
+    @property
+    def timer(self) -> tuple[str, str] | None:
         """The property that asks for a delay of its own."""
-        if delay is not None or deliver_at is not None:
-            self.timer = _timer(delay_level, delay, deliver_at)
-        self.wait_store = wait_store
+        if self.delay is None and self.deliver_at is None:
+            return None
+        return _timer(self.delay_level, self.delay, self.deliver_at)
 
     @classmethod
     def of(cls, topic: str, value: object, serializer: Serializer, **options: Any) -> Self:
@@ -114,10 +121,15 @@ class Message:
 
     def properties_text(self, unique_key: str) -> str:
         """The properties as they travel. Raises BadMessage."""
-        text = f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01{'true' if self.wait_store else 'false'}"
-        if not (self.tags or self.keys or self.properties or self.delay_level or self.timer):
+        return BEFORE_ID + unique_key + self.text_after_id()
+
+    def text_after_id(self) -> str:
+        """What follows the unique id in the properties as they travel. Raises BadMessage."""
+        text = AFTER_ID if self.wait_store else "\x02WAIT\x01false"
+        timer = None if self.delay is None and self.deliver_at is None else self.timer
+        if not (self.tags or self.keys or self.properties or self.delay_level or timer):
             return text
-        pairs = 2
+        pairs = 1
         if self.tags:
             text += "\x02TAGS\x01" + self.tags
             pairs += 1
@@ -127,18 +139,18 @@ class Message:
         if self.delay_level:
             text += f"\x02DELAY\x01{self.delay_level}"
             pairs += 1
-        if self.timer:
-            text += f"\x02{self.timer[0]}\x01{self.timer[1]}"
+        if timer:
+            text += f"\x02{timer[0]}\x01{timer[1]}"
             pairs += 1
         if self.properties:
             for name, value in self.properties.items():
                 _check_property(name, value)
                 text += f"\x02{name}\x01{value}"
                 pairs += 1
-        if text.count("\x01") != pairs or text.count("\x02") != pairs - 1:
+        if text.count("\x01") != pairs or text.count("\x02") != pairs:
             raise BadMessage("tags, keys and properties must not hold the characters 0x01 and 0x02")
-        if len(text) > PROPERTIES_MAX_LENGTH // 4 and len(text.encode()) > PROPERTIES_MAX_LENGTH:
-            raise BadMessage(f"tags, keys and properties together take more than {PROPERTIES_MAX_LENGTH} bytes")
+        if not text.isascii() or len(text) > _AFTER_ID_AT_MOST:
+            _check_length(text)
         return text
 
     def with_properties(self, properties: Mapping[str, str]) -> Self:
@@ -172,6 +184,15 @@ def _timer(level: int, delay: float | timedelta | None, deliver_at: int | dateti
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise BadMessage(f"delay={delay!r}: 0 or more seconds, or a timedelta, is expected")
     return names.TIMER_DELAY_MS, str(round(seconds * 1000))
+
+
+def _check_length(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadMessage("tags, keys and properties hold half of a surrogate pair, which UTF-8 cannot write") from None
+    if size > _AFTER_ID_AT_MOST:
+        raise BadMessage(f"tags, keys and properties together take more than {PROPERTIES_MAX_LENGTH} bytes")
 
 
 def _check_property(name: str, value: str) -> None:

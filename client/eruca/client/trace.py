@@ -71,7 +71,8 @@ def _flag(value: bool) -> str:
 
 def _keys_of(message: Message | ReceivedMessage) -> str | None:
     """The business keys as one text."""
-    return " ".join(message.keys) or None if isinstance(message, ReceivedMessage) else message.keys
+    keys = message.keys
+    return keys if keys is None or isinstance(keys, str) else " ".join(keys) or None
 
 
 def _search_keys(message_id: str, keys: str | None) -> tuple[str, ...]:
@@ -85,6 +86,7 @@ def encode_send(context: SendContext, began: int, cost: int) -> Iterable[Trace]:
     ids = zip(result.message_id.split(","), result.offset_message_id.split(","), strict=False)
     alone = len(context.messages) == 1
     for message, (message_id, offset_id) in zip(context.messages, ids, strict=False):
+        keys = _keys_of(message)
         line = _line(
             "Pub",
             began,
@@ -93,7 +95,7 @@ def encode_send(context: SendContext, began: int, cost: int) -> Iterable[Trace]:
             message.topic,
             message_id,
             message.tags,
-            message.keys,
+            keys,
             context.broker_address,
             context.body_size if alone else len(message.body),
             cost,
@@ -101,7 +103,7 @@ def encode_send(context: SendContext, began: int, cost: int) -> Iterable[Trace]:
             offset_id,
             _flag(result.status.value == 0),
         )
-        yield Trace(line, _search_keys(message_id, message.keys))
+        yield Trace(line, _search_keys(message_id, keys))
 
 
 def encode_begin(group: str, messages: Iterable[ReceivedMessage], request_id: str, now: int) -> Iterable[Trace]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,9 +24,21 @@ _BORN: Final = range(10**12, 10**13)
 """Timestamps of 13 digits, which is what forms are cut by."""
 _SAMPLE: Final = (1234567890123, "sample", 7, 0)
 
-Form = Callable[[int, str, int, int], bytes]
-"""Given a born timestamp of 13 digits, properties that are not empty, opaque, and the length of the body: everything
-of a send's frame before its body. Raises ProtocolError as ``frame.encode``."""
+Fill = Callable[[int, str, int, int], bytes]
+Write = Callable[[bytes, bytes, int, int], bytes]
+"""Given a born timestamp of 13 digits, an id of letters and digits, opaque, and the length of a body that fits a frame:
+everything of a send's frame before its body."""
+
+
+class Form(NamedTuple):
+    """What writes everything of a send's frame before its body."""
+
+    fill: Fill
+    """Given a born timestamp of 13 digits, properties that are not empty, opaque, and the length of the body. Raises
+    ProtocolError as ``frame.encode``."""
+    around: Callable[[str, str], Write]
+    """Given the properties before and after an id: what writes sends that differ in nothing but that."""
+
 
 _forms: dict[tuple[Any, ...], Form | None] = {}
 _prefix = struct.Struct(">II").pack
@@ -40,7 +52,7 @@ def encode_send(serialization: int, code: int, opaque: int, flag: int, ask: Send
     properties, born = ask.properties, ask.born_timestamp
     if form is None or not properties or born not in _BORN:
         return frame.encode(serialization, code, opaque, flag, ask, body_length)
-    return form(born, properties, opaque, body_length)
+    return form.fill(born, properties, opaque, body_length)
 
 
 def form_of(serialization: int, code: int, flag: int, ask: SendMessageV2) -> Form | None:
@@ -74,7 +86,7 @@ def _remember(key: tuple[Any, ...], serialization: int, code: int, flag: int, as
         sample = msgspec.structs.replace(ask, born_timestamp=born, properties=properties)
         written = frame.encode(serialization, code, opaque, flag, sample)
         form = make(written[8:])
-        if form is not None and form(*_SAMPLE) != written:
+        if form is not None and form.fill(*_SAMPLE) != written:
             form = None
     if len(_forms) >= _REMEMBERED:
         _forms.clear()
@@ -98,7 +110,19 @@ def _json_form(written: bytes) -> Form | None:
             raise frame.too_long(length)
         return _prefix(length, size) + header
 
-    return fill
+    def around(before: str, after: str) -> Write:
+        begin, rest = (_quote(text).replace(b"%", b"%%") for text in (before, after))
+        parts = (head, before_text[:-1], begin[:-1], rest[1:], before_opaque[1:], end)
+        template = b"%b%%b%b%b%%b%b%b%%d%b" % parts
+
+        def write(born: bytes, key: bytes, opaque: int, body_length: int) -> bytes:
+            header = template % (born, key, opaque)
+            size = len(header)
+            return _prefix(4 + size + body_length, size) + header
+
+        return write
+
+    return Form(fill, around)
 
 
 def _binary_form(written: bytes) -> Form | None:
@@ -121,7 +145,21 @@ def _binary_form(written: bytes) -> Form | None:
             *(born, before_text, _lengths(len(text)), text, end),
         )
 
-    return fill
+    def around(before: str, after: str) -> Write:
+        begin, rest = before.encode(), after.encode()
+        around_id = len(begin) + len(rest)
+
+        def write(born: bytes, key: bytes, opaque: int, body_length: int) -> bytes:
+            length = around_id + len(key)
+            fields = size + length
+            return b"%b%b%b%b%b%b%b%b%b%b%b%b%b" % (
+                *(_prefix(25 + fields + body_length, word | 21 + fields), kind, _lengths(opaque), flag),
+                *(_lengths(fields), head, born, before_text, _lengths(length), begin, key, rest, end),
+            )
+
+        return write
+
+    return Form(fill, around)
 
 
 _FORMS: Final[dict[int, Callable[[bytes], Form | None]]] = {frame.JSON: _json_form, frame.ROCKETMQ: _binary_form}

@@ -1,16 +1,17 @@
 """Answers to sends, read in one go: what nearly every one of them says, and nothing else.
 
-``read`` takes a header in JSON or in the ROCKETMQ serialization, as Apache's brokers and Eruca's write it. It answers
-None for whatever it does not know, refusals among it; the ordinary way (``frame.read`` and ``frame.typed``) reads that,
-or tells what is wrong. Invariant: where ``read`` gives something, the ordinary way gives the same; only that damage in
-texts which are of no use here, such as a region that is not UTF-8, is not seen.
+``read_json`` and ``read_binary`` take a header in JSON and in the ROCKETMQ serialization, as Apache's brokers and
+Eruca's write it. Whatever they do not know, refusals among it, they leave (by UNREADABLE, and by None) to the ordinary
+way (``frame.read`` and ``frame.typed``), which reads it or tells what is wrong. Invariant: where one gives something,
+the ordinary way gives the same; only that damage in texts which are of no use here, such as a region that is not
+UTF-8, is not seen.
 Facts: SendMessageResponseHeader and RocketMQSerializable in 4.9.7. Pure.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,13 +32,14 @@ class Stored(msgspec.Struct, gc=False, rename="camel"):
 class StoredAnswer(msgspec.Struct, gc=False):
     """The header of an answer to a send."""
 
-    code: int
-    flag: int
+    code: Literal[0]
+    flag: Literal[1]
     opaque: int
     stored: Stored = msgspec.field(name="extFields")
 
 
-_read_json = msgspec.json.Decoder(StoredAnswer, strict=False).decode
+read_json = msgspec.json.Decoder(StoredAnswer, strict=False).decode
+"""The answer of a broker that stored what was sent (code 0). Raises one of ``frame.UNREADABLE`` for any other."""
 _start = struct.Struct(">hBHiiii7si").unpack_from
 """Code, language, version, opaque, flag, length of the remark, length of the fields; the first name, and how long."""
 _ID: Final = b"\0\5msgId"
@@ -50,18 +52,8 @@ _harmless: set[bytes] = set()
 """Ends of headers in which nothing changes what was read before them."""
 
 
-def read(serialization: int, header: bytes) -> StoredAnswer | None:
-    """The answer of a broker that stored what was sent (code 0); None for what must be read the ordinary way."""
-    if serialization == frame.JSON:
-        try:
-            answer = _read_json(header)
-        except frame.UNREADABLE:
-            return None
-        return answer if answer.flag == frame.RESPONSE_FLAG and not answer.code else None
-    return _read_binary(header) if serialization == frame.ROCKETMQ else None
-
-
-def _read_binary(header: bytes) -> StoredAnswer | None:
+def read_binary(header: bytes) -> StoredAnswer | None:
+    """The same; None for any other."""
     try:
         code, _, _, opaque, flag, remark, size, name, length = _start(header)
         queue_at = _ID_AT + length
@@ -81,7 +73,7 @@ def _read_binary(header: bytes) -> StoredAnswer | None:
         stored = Stored(header[_ID_AT:queue_at].decode(), int(queue), int(offset), transaction)
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
-    return StoredAnswer(0, flag, opaque, stored)
+    return StoredAnswer(0, 1, opaque, stored)
 
 
 def _are_numbers(queue: bytes, offset: bytes) -> bool:

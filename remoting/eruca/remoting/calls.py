@@ -78,6 +78,10 @@ class Calls:
     def expect(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], deadline: float) -> None:
         """Expect an answer until ``deadline``, by the loop's time."""
         self.waiting[opaque] = (receiver, endpoint, deadline)
+        self.watch(deadline)
+
+    def watch(self, deadline: float) -> None:
+        """Look at ``deadline`` (loop's time), or before, for calls that were not answered in time."""
         if self._timer is None or deadline < self._timer_at:
             self._wake_at(deadline)
 

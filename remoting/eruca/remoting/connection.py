@@ -140,12 +140,30 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """``call_for`` with a born timestamp and properties, until ``deadline`` (loop's time); not when closed."""
         opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        head = what.form(born, text, opaque, len(body))
+        head = what.form.fill(born, text, opaque, len(body))
         self._out += (head, body)
         self._out_size += len(head) + len(body)
         self.calls.expect(opaque, receiver, what.endpoint, deadline)
         if not self._flushing:
             self._flush_soon()
+
+    def reserve(self, count: int) -> range:
+        """So many opaques for calls that the caller enters in ``calls.waiting`` and then sends by ``depart``."""
+        first = self._opaque + 1
+        if first + count > 0x7FFFFFFF:
+            first = 0
+        self._opaque = first + count - 1
+        return range(first, first + count)
+
+    def depart(self, frames: list[bytes], deadline: float) -> None:
+        """Send these pieces of frames now; the first of their calls has to be answered by ``deadline`` (loop's time).
+
+        Not when closed.
+        """
+        self._out += frames
+        self._out_size += sum(map(len, frames))
+        self.calls.watch(deadline)
+        self._flush()
 
     def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
         extra: Mapping[str, str] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
-from eruca.client.message import Message, check_message
+from eruca.client.message import AFTER_ID, BEFORE_ID, Message, check_message
 from eruca.protocol import names
 from eruca.protocol.record import encode_batch, entry_frame
 
@@ -64,7 +64,7 @@ def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: 
     topic, wait_store = messages[0].topic, messages[0].wait_store
     if topic.startswith("%"):
         return None
-    before, after = Message(topic, b"", wait_store=wait_store).properties_text("\0").encode().split(b"\0")
+    before, after = BEFORE_ID.encode(), (AFTER_ID if wait_store else "\x02WAIT\x01false").encode()
     ids, width = "".join(keys).encode(), len(keys[0])
     plain_length, last_size = len(before) + width + len(after), -1
     parts: list[bytes] = []
@@ -77,7 +77,8 @@ def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: 
             or message.topic != topic
             or message.wait_store != wait_store
             or message.delay_level
-            or message.timer
+            or message.delay is not None
+            or message.deliver_at is not None
         ):
             return None
         if message.tags or message.keys or message.properties or message.flag:

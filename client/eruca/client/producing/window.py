@@ -43,19 +43,20 @@ class Window:
 
     def take(self, size: int) -> bool:
         """Count one more with a body of so many bytes, if it may begin at once."""
-        if self._waiting or self._full(size):
+        return not self._waiting and self._take(size)
+
+    def _take(self, size: int) -> bool:
+        """Count one more, if there is room."""
+        count = self._count
+        if count >= self._most or (count > 0 and self._size + size > self._most_bytes):
             return False
-        self._count += 1
+        self._count = count + 1
         self._size += size
         return True
 
-    def _full(self, size: int) -> bool:
-        count = self._count
-        return count >= self._most or (count > 0 and self._size + size > self._most_bytes)
-
-    def leave(self, size: int) -> None:
-        """A send with a body of so many bytes has ended: others may begin."""
-        self._count -= 1
+    def leave(self, size: int, count: int = 1) -> None:
+        """Sends, so many, with bodies of so many bytes have ended: others may begin."""
+        self._count -= count
         self._size -= size
         if self._waiting and not self._admitting:
             self._admit()
@@ -67,11 +68,13 @@ class Window:
         waiting = self._waiting
         self._admitting = True
         try:
-            while waiting and not self._full(waiting[0].size):
-                send = waiting.popleft()
-                if not send.future.done():  # its caller may have given it up
-                    self._count += 1
-                    self._size += send.size
+            while waiting:
+                send = waiting[0]
+                given_up = send.future.done()
+                if not given_up and not self._take(send.size):
+                    break
+                waiting.popleft()
+                if not given_up:
                     send.start = send.session.loop.time()
                     send.attempt()
         finally:
