@@ -360,8 +360,8 @@ class PythonClients:
             self.run(consumer.stop())
 
     @contextlib.contextmanager
-    def puller(self, group: str, name_server: str) -> Iterator[PythonPuller]:
-        consumer = PullConsumer(group, nameserver=name_server)
+    def puller(self, group: str, name_server: str, **options: Any) -> Iterator[PythonPuller]:
+        consumer = PullConsumer(group, nameserver=name_server, **options)
         self.run(consumer.start())
         try:
             yield PythonPuller(self, consumer)
@@ -460,17 +460,17 @@ _STATUS = {
 class PythonPuller:
     def __init__(self, clients: PythonClients, consumer: PullConsumer) -> None:
         self._clients = clients
-        self._consumer = consumer
+        self.consumer = consumer
 
     def queues(self, topic: str) -> list[Queue]:
-        found = self._clients.run(self._consumer.fetch_queues(topic))
+        found = self._clients.run(self.consumer.fetch_queues(topic))
         return [Queue(each.topic, each.broker_name, each.queue_id) for each in sorted(found)]
 
     def pull(self, queue: Queue, offset: int, expression: str = "*", most: int = 32, *, sql: bool = False) -> Pulled:
         where = MessageQueue(queue.topic, queue.broker, queue.number)
         kind = "SQL92" if sql else "TAG"
         got = self._clients.run(
-            self._consumer.pull(where, offset, expression=expression, expression_type=kind, max_messages=most)
+            self.consumer.pull(where, offset, expression=expression, expression_type=kind, max_messages=most)
         )
         messages = [ReceivedMessage(each, where) for each in got.records]
         return Pulled(
@@ -484,10 +484,10 @@ class PythonPuller:
     def offset(self, queue: Queue, which: str, timestamp: int = 0) -> int:
         where = MessageQueue(queue.topic, queue.broker, queue.number)
         asks: dict[str, Callable[[], Coroutine[Any, Any, int | None]]] = {
-            "min": lambda: self._consumer.min_offset(where),
-            "max": lambda: self._consumer.max_offset(where),
-            "time": lambda: self._consumer.offset_by_time(where, timestamp),
-            "committed": lambda: self._consumer.query_offset(where),
+            "min": lambda: self.consumer.min_offset(where),
+            "max": lambda: self.consumer.max_offset(where),
+            "time": lambda: self.consumer.offset_by_time(where, timestamp),
+            "committed": lambda: self.consumer.query_offset(where),
         }
         answer = self._clients.run(asks[which]())
         return -1 if answer is None else answer

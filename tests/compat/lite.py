@@ -64,26 +64,26 @@ class JavaLite:
 class PythonLite:
     def __init__(self, clients: PythonClients, consumer: LitePullConsumer) -> None:
         self._clients = clients
-        self._consumer = consumer
+        self.consumer = consumer
 
     def poll(self, at_least: int, timeout: float = PATIENCE) -> list[Seen]:
         seen: list[Seen] = []
         deadline = time.monotonic() + timeout
         while len(seen) < at_least and time.monotonic() < deadline:
-            got = self._clients.run(self._consumer.poll(0.2))
+            got = self._clients.run(self.consumer.poll(0.2))
             seen += [_seen(each.record, each.body, each.topic) for each in got]
         return seen
 
     def assignment(self, count: int) -> list[Queue]:
         deadline = time.monotonic() + PATIENCE
-        while len(self._consumer.assignment()) != count and time.monotonic() < deadline:
+        while len(self.consumer.assignment()) != count and time.monotonic() < deadline:
             time.sleep(0.02)
-        found = sorted(self._consumer.assignment())
+        found = sorted(self.consumer.assignment())
         return [Queue(each.topic, each.broker_name, each.queue_id) for each in found]
 
     def assign(self, queues: Sequence[Queue]) -> None:
         async def assign() -> None:
-            self._consumer.assign([_named(each) for each in queues])
+            self.consumer.assign([_named(each) for each in queues])
 
         self._clients.run(assign())
 
@@ -91,19 +91,19 @@ class PythonLite:
         where = _named(queue)
         try:
             if to == "begin":
-                self._clients.run(self._consumer.seek_to_begin(where))
+                self._clients.run(self.consumer.seek_to_begin(where))
             elif to == "end":
-                self._clients.run(self._consumer.seek_to_end(where))
+                self._clients.run(self.consumer.seek_to_end(where))
             else:
-                self._clients.run(self._consumer.seek(where, int(to)))
+                self._clients.run(self.consumer.seek(where, int(to)))
         except (RuntimeError, ValueError) as error:
             raise Refusal(str(error)) from None
 
     def commit(self) -> None:
-        self._clients.run(self._consumer.commit_sync())
+        self._clients.run(self.consumer.commit_sync())
 
     def time(self, queue: Queue, timestamp: int) -> int:
-        return self._clients.run(self._consumer.offset_for_timestamp(_named(queue), timestamp))
+        return self._clients.run(self.consumer.offset_for_timestamp(_named(queue), timestamp))
 
 
 @contextlib.contextmanager
@@ -116,10 +116,12 @@ def lite(
     queues: Sequence[Queue] = (),
     auto: bool = False,
     hold: float = 20.0,
+    look: float = 20.0,
 ) -> Iterator[Lite]:
     """A started consumer that begins at the first offset: subscribed to topics, or with queues assigned.
 
-    ``hold``: seconds for which brokers may hold a pull of one of Eruca's.
+    Of one of Eruca's: ``hold``, seconds for which brokers may hold a pull, and ``look``, seconds until it looks by
+    itself who is in the group.
     """
     if isinstance(clients, PythonClients):
         consumer = LitePullConsumer(
@@ -128,6 +130,7 @@ def lite(
             start_from="first",
             auto_commit=auto,
             broker_suspend_max_time=hold,
+            rebalance_interval=look,
         )
         for topic, expression in (topics or {}).items():
             consumer.subscribe(topic, expression)

@@ -12,7 +12,7 @@ from eruca.client import ClientSettings, Message, MessageQueue, Producer, PullCo
 from eruca.protocol.compression import BITS, KINDS, Kind
 from eruca.spark_connector.decoding import Decoder
 from eruca.spark_connector.pulling import Chunk
-from tests.compat.clients import JavaClients, JavaProducer, Letter, Queue, drain
+from tests.compat.clients import JavaClients, JavaProducer, Letter, PythonClients, Queue, drain
 from tests.compat.conftest import Cluster
 from tests.support.java import Judge
 
@@ -64,3 +64,27 @@ async def test_we_read_javas(
     assert ReceivedMessage(record, queue).body == TEXT
     batch = Decoder(pa.schema([("body", pa.binary())])).decode([Chunk(queue, pulled.body, 1)])
     assert batch.column("body").to_pylist() == [TEXT]
+
+
+@pytest.mark.parametrize("side", ["ours", "Java's"])
+def test_each_format_and_none_at_a_broker_of_5(
+    side: str, apache5: Cluster, judge5: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
+) -> None:
+    """Push consumers of the other side read each body as it was sent."""
+    name, java = topic(apache5, judge5, 1), JavaClients(judge5)
+    senders, readers = (python, java) if side == "ours" else (java, python)
+    plain = TEXT[:3000]  # below the size from which bodies are compressed
+    with readers.member(fresh("group"), apache5.address, {name: "*"}) as member:
+        for kind in KINDS:
+            settings = ClientSettings(nameserver=apache5.address, compression=kind)
+            option = {"settings": settings} if side == "ours" else {"compressType": kind.upper()}
+            with senders.producer(fresh("producers"), apache5.address, **option) as producer:
+                producer.send([Letter(name, TEXT, tags=kind)])
+        with senders.producer(fresh("producers"), apache5.address) as producer:
+            producer.send([Letter(name, plain, tags="plain")])
+        seen = member.received(4)
+    bits = {kind: BITS[kind] & 0x700 for kind in KINDS} | {"plain": 0}
+    assert [(each.tags, each.body == (plain if each.tags == "plain" else TEXT)) for each in seen] == [
+        (tag, True) for tag in bits
+    ]
+    assert {each.tags: each.sys_flag & 0x700 for each in seen} == bits

@@ -73,9 +73,12 @@ def seek_and_commit(pair: Pair, judge: Judge, python: PythonClients, topic: Make
             assert consumer.poll(1, 0.5) == []
 
 
+@pytest.mark.parametrize("kind", ["apache", "apache5", "eruca"])
 def test_members_of_both_sides_share_a_group(
-    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+    kind: str, request: pytest.FixtureRequest, python: PythonClients, topic: MakeTopic, fresh: Fresh
 ) -> None:
+    cluster: Cluster = request.getfixturevalue(kind)
+    judge: Judge = request.getfixturevalue("judge5" if kind == "apache5" else "judge")
     name, group = topic(cluster, judge, 4), fresh("group")
     java = JavaClients(judge)
     queues = [Queue(name, "broker-a", number) for number in range(4)]

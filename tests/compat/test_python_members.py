@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from eruca.client import Later, MessageQueue, PushConsumer, ReceivedMessage
 from tests.compat.clients import JavaClients, Letter, Member, PythonClients, Queue, drain
 from tests.compat.conftest import Real
+from tests.compat.lite import PythonLite, lite
 from tests.compat.test_consuming import numbered, numbers
 from tests.compat.transcript import Mqadmin, java_mqadmin
 from tests.support.java import Judge
@@ -50,6 +53,35 @@ def test_one_of_java_and_two_of_python(real: Real, python: PythonClients, topic:
         shown = mqadmin(("consumerStatus", "-n", real.address, "-g", group)).stdout
         assert "Same subscription in the same group of consumer" in shown and "Rebalance OK" in shown
         until_no_lag(mqadmin, real, group, name, shares[1] + shares[2])
+
+
+@pytest.mark.parametrize("kind", ["push", "lite pull", "pull"])
+def test_the_broker_alone_tells_of_another_member(
+    kind: str, real: Real, python: PythonClients, topic: MakeTopic, fresh: Fresh
+) -> None:
+    """By 40: the first member gives up queues and gets them back, though it looks by itself once an hour."""
+    name, group, hour = topic(real.cluster, real.judge, 4), fresh("group"), 3600.0
+
+    @contextmanager
+    def join() -> Iterator[Callable[[], int]]:
+        """One more member; how many queues it has."""
+        if kind == "push":
+            with python.member(group, real.address, {name: "*"}, rebalance_interval=hour) as push:
+                yield lambda: len(push.assigned(0))
+        elif kind == "lite pull":
+            with lite(python, group, real.address, topics={name: "*"}, look=hour) as polling:
+                assert isinstance(polling, PythonLite)
+                yield lambda: len(polling.consumer.assignment())
+        else:
+            with python.puller(group, real.address, rebalance_interval=hour) as puller:
+                python.run(puller.consumer.register_message_queue_listener(name, lambda *_: None))
+                yield lambda: len(puller.consumer.queues)
+
+    with join() as first:
+        until(lambda: first() == 4)
+        with join() as second:
+            until(lambda: (first(), second()) == (2, 2))
+        until(lambda: first() == 4)
 
 
 def test_tags_with_the_same_hash(real: Real, python: PythonClients, topic: MakeTopic, fresh: Fresh) -> None:
@@ -205,7 +237,7 @@ def ends(python: PythonClients, real: Real, topic: str) -> dict[int, int]:
 
 
 def store(python: PythonClients, puller: Any, queue: Queue, offset: int) -> None:
-    python.run(puller._consumer.update_offset(MessageQueue(queue.topic, queue.broker, queue.number), offset))
+    python.run(puller.consumer.update_offset(MessageQueue(queue.topic, queue.broker, queue.number), offset))
 
 
 def until(condition: Callable[[], bool]) -> None:

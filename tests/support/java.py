@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
@@ -144,9 +144,9 @@ class JudgeError(Exception):
 
 
 class Judge:
-    """One JVM with Apache's clients of one release; requests may come from several threads."""
+    """One JVM with Apache's clients of one release; requests may come from several threads. `options` go to Java."""
 
-    def __init__(self, release: str, home: Path, *, heap: str = "512m") -> None:
+    def __init__(self, release: str, home: Path, *, heap: str = "512m", options: Sequence[str] = ()) -> None:
         logback = write_logback(home, "tools")
         self.release = release
         self._ids = itertools.count(1)
@@ -162,6 +162,7 @@ class Judge:
                 # 5.x may miss its own first rebalance and then waits 20 s; 4.9 keeps its interval, so that it is
                 # the broker's notification that makes members rebalance.
                 *(["-Drocketmq.client.rebalance.waitInterval=2000"] if release.startswith("5") else []),
+                *options,
                 *("-cp", classpath(release), "judge.Judge"),
             ],
             stdin=subprocess.PIPE,
@@ -203,6 +204,11 @@ class Judge:
     def call(self, op: str, *, within: float = 120, **request: Any) -> Any:
         """The answer of one request; raises JudgeError, or TimeoutError after `within` seconds."""
         return self.begin(op, **request).result(within)
+
+    def kill(self) -> None:
+        """SIGKILL: its clients are gone without a word; `close` is still to be called."""
+        self._child.kill()
+        self._child.wait()
 
     def close(self) -> None:
         """Ends the JVM; clients that still run are cut off."""
