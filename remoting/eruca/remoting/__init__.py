@@ -3,7 +3,7 @@
 Knows frames and the table of endpoints; knows nothing of brokers, nameservers and clients.
 """
 
-from eruca.remoting.calls import Answer, Prepared
+from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
@@ -24,7 +24,6 @@ __all__ = [
     "ConnectionLost",
     "Express",
     "Limits",
-    "Prepared",
     "RemotingError",
     "Renamer",
     "Reply",

@@ -7,16 +7,14 @@ when it ended. Every call ends exactly once, with an answer or an error.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.forms import Form
 from eruca.protocol.header import Empty, Header
-from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting.errors import CallTimedOut, ConnectionLost
 
 R = TypeVar("R", bound=Header)
@@ -47,13 +45,6 @@ class Answer(msgspec.Struct, Generic[R], eq=False):
     language: str | int | None
 
 
-class Prepared(NamedTuple, Generic[R]):
-    """A request of which much is sent, with what writes it (see ``Connection.prepare``)."""
-
-    endpoint: Endpoint[SendMessageV2, R]
-    form: Form
-
-
 class Calls:
     """The calls of one connection to ``remote`` (``ip:port``) that await their answers."""
 
@@ -73,10 +64,7 @@ class Calls:
 
     def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
         """Expect an answer within ``timeout`` seconds."""
-        self.expect(opaque, receiver, endpoint, self._loop.time() + timeout)
-
-    def expect(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], deadline: float) -> None:
-        """Expect an answer until ``deadline``, by the loop's time."""
+        deadline = self._loop.time() + timeout
         self.waiting[opaque] = (receiver, endpoint, deadline)
         self.watch(deadline)
 

@@ -16,10 +16,10 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.forms import encode_send, form_of
+from eruca.protocol.forms import Form, encode_send, form_of
 from eruca.protocol.header import Header
 from eruca.protocol.headers.send import SendMessageV2
-from eruca.remoting.calls import Answer, Calls, Prepared, Receiver
+from eruca.remoting.calls import Answer, Calls, Receiver
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 from eruca.remoting.signing import Renamer, Signer, sign
@@ -128,24 +128,11 @@ class Connection(asyncio.Protocol):
             self._opaque = (self._opaque + 1) & 0x7FFFFFFF
             self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
 
-    def prepare(self, endpoint: Endpoint[SendMessageV2, R], ask: SendMessageV2) -> Prepared[R] | None:
-        """What repeats in sends like this one on this connection; None where each has to be written for itself."""
+    def form_of(self, code: int, ask: SendMessageV2) -> Form | None:
+        """What writes sends like this one to this peer; None where each has to be written for itself."""
         if self._offering or self._signer is not None or self._rename is not None:
             return None
-        form = form_of(self.serialization, endpoint.code, 0, ask)
-        return None if form is None else Prepared(endpoint, form)
-
-    def call_prepared(
-        self, receiver: Receiver[Answer[R]], what: Prepared[R], born: int, text: str, body: bytes, deadline: float
-    ) -> None:
-        """``call_for`` with a born timestamp and properties, until ``deadline`` (loop's time); not when closed."""
-        opaque = self._opaque = (self._opaque + 1) & 0x7FFFFFFF
-        head = what.form.fill(born, text, opaque, len(body))
-        self._out += (head, body)
-        self._out_size += len(head) + len(body)
-        self.calls.expect(opaque, receiver, what.endpoint, deadline)
-        if not self._flushing:
-            self._flush_soon()
+        return form_of(self.serialization, code, 0, ask)
 
     def reserve(self, count: int) -> range:
         """So many opaques for calls that the caller enters in ``calls.waiting`` and then sends by ``depart``."""
@@ -156,10 +143,7 @@ class Connection(asyncio.Protocol):
         return range(first, first + count)
 
     def depart(self, frames: list[bytes], deadline: float) -> None:
-        """Send these pieces of frames now; the first of their calls has to be answered by ``deadline`` (loop's time).
-
-        Not when closed.
-        """
+        """Send these pieces of frames now, unless closed; the first answer is due by ``deadline`` (loop's time)."""
         self._out += frames
         self._out_size += sum(map(len, frames))
         self.calls.watch(deadline)
@@ -210,9 +194,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._out.extend(body)
         self._out_size += len(head) + size
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        self._flush_soon()
 
     def send(self, whole: bytes) -> None:
         """Send a frame that was encoded already (the later answer of a short way); dropped when closed."""

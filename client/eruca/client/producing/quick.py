@@ -29,7 +29,7 @@ from eruca.protocol.forms import Fill, Write
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.send_answers import StoredAnswer, read_binary, read_json
-from eruca.remoting import Answer, Connection, Prepared
+from eruca.remoting import Answer, Connection
 
 if TYPE_CHECKING:
     from eruca.client.network.session import Session
@@ -49,9 +49,8 @@ class Seat(msgspec.Struct, eq=False):
     """One queue to send to, with all that repeats from send to send."""
 
     queue: MessageQueue
-    turn: RoundRobin
     connection: Connection
-    prepared: Prepared[SendReply]
+    fill: Fill
     write: Write
     """Writes sends that ask for nothing else, by their unique ids."""
 
@@ -204,7 +203,7 @@ class QuickSends:
         if connection not in loads:
             loads[connection] = [], iter(connection.reserve(count))
         frames, opaques = loads[connection]
-        return seat.queue, seat.write, seat.prepared.form.fill, frames, connection.calls.waiting, opaques
+        return seat.queue, seat.write, seat.fill, frames, connection.calls.waiting, opaques
 
     def start_batch(self, messages: Sequence[Message], timeout: float | None) -> Future[SendResult] | None:
         """The same for messages in one request."""
@@ -224,14 +223,16 @@ class QuickSends:
         now = time()
         keys = identity.unique_keys().several(now, len(messages))
         body = encode_ordinary(messages, keys, self._producer.max_message_size)
-        if body is None or not self.window.take(len(body)):
+        if body is None or len(body) > _LONGEST or not self.window.take(len(body)):
             return None
         lane.turn.last += 1
         start, born, future = self._clock(), int(now * 1000), self._new_future()
         seconds = self._producer.send_timeout if timeout is None else timeout
-        text = wait_of(messages[0])
-        send = QuickSend(self, lane, future, body, text, seconds, ",".join(keys), seat.queue, born, start, batch=True)
-        seat.connection.call_prepared(send, seat.prepared, born, text, body, start + seconds)
+        text, key, connection = wait_of(messages[0]), ",".join(keys), seat.connection
+        send = QuickSend(self, lane, future, body, text, seconds, key, seat.queue, born, start, batch=True)
+        (opaque,) = connection.reserve(1)
+        connection.calls.waiting[opaque] = (send, api.SEND_BATCH_MESSAGE, start + seconds)
+        connection.depart([seat.fill(born, text, opaque, len(body)), body], start + seconds)
         return future
 
     def _open(self, topic: str, lanes: dict[str, Lane]) -> Lane | None:
@@ -267,11 +268,12 @@ class QuickSends:
             return None
         header = self._header(queue.topic, "", 0, 0, now)
         header.queue_id, header.batch = queue.queue_id, batch
-        prepared = connection.prepare(api.SEND_BATCH_MESSAGE if batch else api.SEND_MESSAGE_V2, header)
-        if prepared is None:
+        endpoint = api.SEND_BATCH_MESSAGE if batch else api.SEND_MESSAGE_V2
+        form = connection.form_of(endpoint.code, header)
+        if form is None:
             lane.closed = True
             return None
-        return Seat(queue, lane.turn, connection, prepared, prepared.form.around(BEFORE_ID, AFTER_ID))
+        return Seat(queue, connection, form.fill, form.around(BEFORE_ID, AFTER_ID))
 
     def ordinary(self, send: QuickSend) -> Send:
         """A send in its ordinary form, after its first attempt or, where that was not to be made here, before it."""
