@@ -117,6 +117,11 @@ def test_connections_that_break_again_and_again(
         assert [each for each in found if each % 3 == key] == list(range(key, 600, 3))
 
 
+def test_a_marker_topic_that_is_not_there_is_named(topic: Topic) -> None:
+    with pytest.raises(SinkError, match=r"markerTopic nowhere is not there: make a topic .* -r 1 -w 1"):
+        write_epoch(transactional(topic.name_server, topic.name, "nowhere"), 0)
+
+
 def test_order_of_a_key_in_a_transaction(topic: Topic, options: SinkOptions) -> None:
     rows = pa.record_batch({"body": [str(n) for n in range(300)], "shardingKey": [n % 3 for n in range(300)]})
     commit_write(options, [write_rows(options, Origin("q", 0, 0), iter([rows]))])

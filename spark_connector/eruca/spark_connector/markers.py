@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
 from eruca.client.compression import decompress
-from eruca.client.errors import ClientError
+from eruca.client.errors import ClientError, TopicNotFound
 from eruca.protocol import names
 from eruca.spark_connector.cluster import persist
 from eruca.spark_connector.errors import SinkError
@@ -37,6 +37,7 @@ GROUP_PREFIX: Final = "SPARK_MARKERS_"
 """Of the group whose offset tells where a write's last marker is; the id of the write follows."""
 HALVES_A_LIST: Final = 20_000
 _SOON: Final = 0.05
+_MAKE: Final = "make a topic on one broker with mqadmin updateTopic -b … -r 1 -w 1"
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,14 @@ class Markers:
     async def _queue(self) -> MessageQueue:
         topic = self._options.marker_topic
         assert topic is not None
-        queues = await self._consumer.fetch_send_queues(topic)
+        try:
+            queues = await self._consumer.fetch_send_queues(topic)
+        except TopicNotFound as error:
+            raise SinkError(f"markerTopic {topic} is not there: {_MAKE}.") from error
         if len(queues) != 1:
             raise SinkError(
                 f"markerTopic {topic} has {len(queues)} queues, and it takes exactly one, so that all agree which "
-                "marker is the first: make a topic on one broker with mqadmin updateTopic -b … -r 1 -w 1."
+                f"marker is the first: {_MAKE}."
             )
         return queues[0]
 
