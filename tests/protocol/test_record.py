@@ -146,11 +146,13 @@ def test_an_outline_says_what_the_records_say(messages: list[tuple[dict[str, obj
         message["sys_flag"] = low_bits | (0x10 if len(born) == 20 else 0) | (0x20 if len(store) == 20 else 0)
         record = encode_record(**message)  # type: ignore[arg-type]
         stored += version_2(record) if second else record
-    found = outline(stored)
+    places, found = outline(stored)
     whole = decode_records(stored)
-    assert [(size, offset) for _, size, offset in found] == [(each.size, each.queue_offset) for each in whole]
-    assert [decode_record(stored, at) for at, _, _ in found] == whole
-    assert [stored_body(stored, at) for at, _, _ in found] == [(each.body, each.sys_flag) for each in whole]
+    assert [decode_record(stored, at) for at in places] == whole
+    assert found == [(each.size, each.magic, each.queue_offset, each.sys_flag, len(each.body)) for each in whole]
+    assert [stored_body(stored, at, head) for at, head in zip(places, found, strict=True)] == [
+        each.body for each in whole
+    ]
 
 
 @given(st.integers(0, len(PLAIN + COMMITTED) * 8 - 1), st.integers(0, 40))
@@ -164,13 +166,13 @@ def test_an_outline_refuses_what_cannot_be_decoded(bit: int, cut: int) -> None:
     except ProtocolError:
         found = None
     if found is not None:
-        assert [offset for _, _, offset in outline(damaged)] == [each.queue_offset for each in found]
+        assert [head[2] for head in outline(damaged)[1]] == [each.queue_offset for each in found]
     else:
         try:
-            places = outline(damaged)
+            places, _ = outline(damaged)
         except ProtocolError:
             return
-        assert any(not _is_text(damaged, at) for at, _, _ in places)
+        assert any(not _is_text(damaged, at) for at in places)
 
 
 def _is_text(data: bytes, at: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import compress
 from typing import Any, Final, Self
 
 import msgspec
@@ -22,9 +23,9 @@ from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Serializer
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.message import PROPERTIES_MAX_LENGTH, is_compressed, property_bytes
+from eruca.protocol.message import COMPRESSED, PROPERTIES_MAX_LENGTH, property_bytes
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record, decode_record, host_text, outline, properties_of, stored_body
+from eruca.protocol.record import Outline, Record, decode_record, host_text, outline, properties_of, stored_body
 
 MAX_DELAY_LEVEL: Final = 18
 BEFORE_ID: Final = "UNIQ_KEY\x01"
@@ -211,25 +212,24 @@ class ReceivedMessage:
     again after a failure).
     """
 
-    __slots__ = ("_at", "_body", "_data", "_record", "queue", "queue_offset", "stored_size")
+    __slots__ = ("_at", "_body", "_data", "_head", "_record", "queue", "queue_offset")
     _at: int
     _body: bytes | None
     _data: bytes
     """What the message came in, until its record is read."""
+    _head: Outline
     _record: Record | None
     queue: MessageQueue
     queue_offset: int
     """The position in its queue."""
-    stored_size: int
-    """Bytes that it takes in the broker's log."""
 
     def __init__(self, record: Record, queue: MessageQueue) -> None:
         self._record = record
         self._body = None
         self._data = b""
+        self._head = (record.size, record.magic, record.queue_offset, record.sys_flag, record.body_length)
         self.queue = queue
         self.queue_offset = record.queue_offset
-        self.stored_size = record.size
 
     @property
     def record(self) -> Record:
@@ -259,11 +259,17 @@ class ReceivedMessage:
         body = self._body
         if body is None:
             data, record = self._data, self._record
-            body, sys_flag = (record.body, record.sys_flag) if record is not None else stored_body(data, self._at)
-            if is_compressed(sys_flag):
-                body = decompress(body, sys_flag)
+            head = self._head
+            body = record.body if record is not None else stored_body(data, self._at, head)
+            if head[3] & COMPRESSED:
+                body = decompress(body, head[3])
             self._body = body
         return body
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes that it takes in the broker's log."""
+        return self._head[0]
 
     @property
     def value(self) -> Any:
@@ -343,19 +349,26 @@ def received(
     Raises BadAnswer.
     """
     try:
-        found = outline(data)
+        places, found = outline(data)
     except ProtocolError as error:
         raise BadAnswer(str(error)) from error
     messages, new = [], kind.__new__
-    for position, size, queue_offset in found:
-        if tags is not None and property_bytes(properties_of(data[position : position + size]), b"TAGS") not in tags:
-            continue
+    if tags is not None:
+        texts = (properties_of(data[place : place + head[0]]) for place, head in zip(places, found, strict=True))
+        wanted = [property_bytes(text, b"TAGS") in tags for text in texts]
+        places, found = list(compress(places, wanted)), list(compress(found, wanted))
+    for place, head in zip(places, found, strict=True):
         message = new(kind)
         message._record = message._body = None
         message._data = data
-        message._at = position
+        message._at = place
+        message._head = head
         message.queue = queue
-        message.queue_offset = queue_offset
-        message.stored_size = size
+        message.queue_offset = head[2]
         messages.append(message)
     return messages
+
+
+def sizes(messages: Iterable[ReceivedMessage]) -> dict[int, int]:
+    """The stored size of each message by its position in its queue, in their order."""
+    return {each.queue_offset: each._head[0] for each in messages}

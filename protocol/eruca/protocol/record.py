@@ -27,7 +27,6 @@ BLANK_SIZE: Final = 8
 MIN_RECORD_SIZE: Final = 91
 PROPERTIES_MAX: Final = 32767
 TOPIC_MAX: Final = 127
-SYS_FLAG_AT: Final = 36
 PHYSICAL_OFFSET_AT: Final = 28
 QUEUE_OFFSET_AT: Final = 20
 
@@ -37,8 +36,7 @@ HEADS: Final = tuple(
 """The head up to and with the body's length, by bits 4 (born) and 5 (store host) of sysFlag."""
 _HEAD = HEADS[0]
 _OUTLINE = struct.Struct(">II12xq8xi44xi")
-_BODY = struct.Struct(">i44xi")
-"""Of a head with IPv4 hosts: size, magic, queue offset, sysFlag, and the body's length; the last two alone."""
+"""What an ``Outline`` holds, of a head with IPv4 hosts."""
 _BLANK: Final = struct.Struct(">II")
 _ENTRY: Final = struct.Struct(">IIIii")
 _SHORT: Final = struct.Struct(">H")
@@ -196,8 +194,12 @@ def decode_records(data: bytes | memoryview, *, check: bool = False) -> list[Rec
     return records
 
 
-def outline(data: bytes) -> list[tuple[int, int, int]]:
-    """Where each record of a buffer begins, its size and its queue offset: all that is to be known before it is read.
+Outline = tuple[int, int, int, int, int]
+"""Size, magic, queue offset, sysFlag and the body's length of a record."""
+
+
+def outline(data: bytes) -> tuple[list[int], list[Outline]]:
+    """Where each record of a buffer begins, and what is to be known before it is read.
 
     The records must fill the buffer exactly. What ``decode_record`` could refuse later is refused here, but for a topic
     that is not UTF-8.
@@ -206,11 +208,12 @@ def outline(data: bytes) -> list[tuple[int, int, int]]:
         ProtocolError: as ``decode_record``.
     """
     unpack = _OUTLINE.unpack_from
-    found = []
+    places: list[int] = []
+    found: list[Outline] = []
     position, end = 0, len(data)
     try:
         while position < end:
-            size, magic, queue_offset, sys_flag, length = unpack(data, position)
+            size, magic, _, sys_flag, length = head = unpack(data, position)
             if magic == MAGIC_V1 and not sys_flag & 0x30 and length >= 0:
                 topic_at = position + 88 + length
                 start = topic_at + 3 + data[topic_at]
@@ -218,22 +221,21 @@ def outline(data: bytes) -> list[tuple[int, int, int]]:
                 if following != position + size or following > end:
                     raise ProtocolError(f"the lengths in the record at {position} do not agree")
             else:
-                following = position + _decode(data, position).size
-            found.append((position, size, queue_offset))
+                record = _decode(data, position)
+                head = (size, magic, record.queue_offset, record.sys_flag, record.body_length)
+                following = position + size
+            places.append(position)
+            found.append(head)
             position = following
     except (struct.error, IndexError):
         raise ProtocolError(f"no whole record at {position}") from None
-    return found
+    return places, found
 
 
-def stored_body(data: bytes, position: int) -> tuple[bytes, int]:
-    """The body of the record at ``position``, which ``outline`` has found, as it is stored, and its sysFlag."""
-    sys_flag, length = _BODY.unpack_from(data, position + SYS_FLAG_AT)
-    start = position + 88
-    if sys_flag & 0x30:
-        start = position + HEADS[(sys_flag >> 4) & 3].size
-        length = int.from_bytes(data[start - 4 : start], "big")
-    return data[start : start + length], sys_flag
+def stored_body(data: bytes, position: int, head: Outline) -> bytes:
+    """The body, as it is stored, of the record at ``position`` that ``outline`` has found."""
+    start = position + (88 if not head[3] & 0x30 else HEADS[(head[3] >> 4) & 3].size)
+    return data[start : start + head[4]]
 
 
 def properties_of(record: bytes | memoryview) -> bytes:

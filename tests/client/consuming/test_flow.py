@@ -38,6 +38,32 @@ def readers(consumer: PushConsumer) -> list[Reader]:
     return [each for each in consumer._ownership.readers.values() if isinstance(each, Reader)]
 
 
+async def test_a_pull_asks_for_no_more_than_there_is_room_for(lab: Lab) -> None:
+    """The limit of the count is passed by the 32 messages that a pull asks for at least, however many it may bring."""
+    await lab.puller.create_topic("T", 1)
+    await lab.producer.send_batch([Message("T", b"%d" % number) for number in range(600)])
+    may_end, seen = asyncio.Semaphore(0), Seen()
+
+    async def listener(message: ReceivedMessage) -> None:
+        await may_end.acquire()
+        seen.add(message)
+
+    consumer = PushConsumer(
+        "g", listener, nameserver=lab.address, start_from="first", concurrency=1, limits=Limits(count=300)
+    )
+    async with consumer.subscribe("T"):
+        (reader,) = [each for each in readers(consumer) if each.run.queue.topic == "T"]
+        try:
+            await eventually(lambda: len(reader.run) == 301)  # 256 messages, then 45
+            may_end.release()
+            await eventually(lambda: len(reader.run) == 300 + 32)
+        finally:
+            for _ in range(600):
+                may_end.release()
+        await seen.reaches(600)
+    assert [each.queue_offset for each in seen.messages] == list(range(600))
+
+
 async def test_pulls_keep_their_distance(lab: Lab, seen: Seen) -> None:
     for number in range(4):
         await lab.producer.send(Message("T", b"%d" % number), queue=MessageQueue("T", "broker-a", 0))

@@ -75,7 +75,7 @@ class Concurrent:
 
     def _finished(self, work: Work) -> None:
         """A listener ended: its messages are done, or go back."""
-        run, outcome = work.run, work.outcome
+        run = work.run
         if run.dropped:
             return
         if work.expired:
@@ -87,12 +87,11 @@ class Concurrent:
         pace.runs += 1
         pace.run_seconds += work.took
         run.consumed_at = work.began + work.took
-        piece = work.piece
-        if outcome is None and not isinstance(piece, list):
+        if work.outcome is None and self._batch is None:
             pace.consumed += 1
-            run.done(piece.queue_offset)
+            run.done(work.piece.queue_offset)  # type: ignore[union-attr]
         else:
-            messages = self._returned(work, outcome) if isinstance(outcome, Later) else work.messages
+            messages = self._returned(work, work.outcome) if isinstance(work.outcome, Later) else work.messages
             pace.consumed += len(messages)
             for message in messages:
                 run.done(message.queue_offset)

@@ -31,7 +31,7 @@ from eruca.client.consuming.mailbox import Delivery, Mailbox, Messages, runner_m
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
-from eruca.client.consuming.reading import Manner
+from eruca.client.consuming.reading import PULL_BATCH, Manner
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
 from eruca.client.consuming.suspension import Gate, Suspendable
 from eruca.client.consuming.upkeep import Intervals, Upkeep
@@ -73,7 +73,8 @@ class PushConsumer(Suspendable):
         strategy: how queues are shared out; all members must use the same (see ``assign``).
         concurrency: listeners at work at once.
         batch: None gives one message to a listener; a number gives a list of up to so many.
-        pull_batch: messages to ask for in one pull.
+        pull_batch: messages to ask for in one pull, less where ``limits`` leave less room. What a pull costs is shared
+            by its messages; a broker of RocketMQ's defaults gives 32 at most.
         limits: how much of one queue, or of one topic, may wait here.
         pull_interval: seconds between a pull that brought messages and the next one.
         max_reconsume_times: returns after which a message goes to the dead letters; default 16, without end if orderly.
@@ -106,7 +107,7 @@ class PushConsumer(Suspendable):
         strategy: Strategy = averagely,
         concurrency: int = 20,
         batch: int | None = None,
-        pull_batch: int = 32,
+        pull_batch: int = PULL_BATCH,
         limits: Limits = Limits(),  # noqa: B008
         pull_interval: float = 0.0,
         max_reconsume_times: int | None = None,

@@ -9,7 +9,6 @@ finishes late, for a run that was dropped, changes no offset. Facts: ProcessQueu
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -50,7 +49,6 @@ class InFlight:
     """The messages of ``queue`` under way; reading went up to ``next_offset``."""
 
     __slots__ = (
-        "_order",
         "_pending",
         "consumed_at",
         "dropped",
@@ -72,7 +70,7 @@ class InFlight:
         self.made_room: Callable[[], None] | None = None
         """Whom to call when there is room again; set while somebody waits for it."""
         self._pending: dict[int, int] = {}
-        self._order: deque[int] = deque()
+        """Bytes by offset, in the order of the queue."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -80,7 +78,6 @@ class InFlight:
     def put(self, sizes: Mapping[int, int], next_offset: int) -> None:
         """Messages were pulled, of so many bytes by offset in their order; reading goes on at ``next_offset``."""
         self._pending.update(sizes)
-        self._order.extend(sizes)
         self.size += sum(sizes.values())
         self.next_offset = next_offset
 
@@ -91,12 +88,7 @@ class InFlight:
     @property
     def position(self) -> int:
         """The offset to store: everything before it is done."""
-        order, pending = self._order, self._pending
-        while order:
-            if order[0] in pending:
-                return order[0]
-            order.popleft()
-        return self.next_offset
+        return next(iter(self._pending), self.next_offset)
 
     @property
     def to_store(self) -> int | None:
@@ -106,9 +98,8 @@ class InFlight:
     @property
     def span(self) -> int:
         """Offsets between the first and the last message that wait."""
-        if not self._pending:
-            return 0
-        return self._order[-1] - self.position
+        pending = self._pending
+        return next(reversed(pending)) - next(iter(pending)) if pending else 0
 
     def has_room(self, limits: Limits) -> bool:
         """Whether more may be pulled."""
@@ -117,9 +108,12 @@ class InFlight:
             len(pending) <= limits.count and self.size <= limits.size and (len(pending) < 2 or self.span <= limits.span)
         )
 
+    def room(self, limits: Limits) -> int:
+        """How many messages may be pulled before the limit of their count is passed."""
+        return limits.count + 1 - len(self._pending)
+
     def drop(self) -> None:
         """The queue is not this member's any more, or it goes on from elsewhere."""
         self.dropped = True
         self._pending.clear()
-        self._order.clear()
         self.size = 0

@@ -81,6 +81,8 @@ class Work:
     __slots__ = ("began", "error", "expired", "outcome", "piece", "run", "took")
     allowed: tuple[type, ...] = (Later,)
     """What a listener may return beside None."""
+    claims = False
+    """Whether ``claim`` asks for more than that the run goes on."""
     piece: Piece
 
     def __init__(self, run: InFlight) -> None:
@@ -229,10 +231,11 @@ class LoopRunner:
             if len(waiting) > 1 or lot.left > 1:
                 self._wake()
             work = busy[number] = lot.work()
+            run, claims = lot.run, work.claims
             try:
                 for piece in lot.pieces:
                     work.piece = piece
-                    if not work.claim():
+                    if run.dropped or (claims and not work.claim()):
                         finished(work)
                         continue
                     work.began = now
@@ -247,8 +250,7 @@ class LoopRunner:
                         if task is None or task.cancelling():
                             raise
                         work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
-                    work.took = (after := clock()) - now
-                    now = after
+                    work.took = (now := clock()) - work.began
                     finished(work)
                     if work.outcome is not None or work.expired:
                         work = busy[number] = lot.work()

@@ -17,15 +17,18 @@ from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 
+Settle = Callable[[Work], float | None]
+"""Ends a message's work; the time by ``clock`` when it did, None when another thread will."""
+
 
 class Delivery(ReceivedMessage):
     """A received message that is settled by hand: consumed with ``ack``, or to come again with ``later``."""
 
     __slots__ = ("_finished", "_work")
-    _finished: Callable[[Work], None]
+    _finished: Settle
     _work: Work | None
 
-    def hand_out(self, work: Work, finished: Callable[[Work], None]) -> None:
+    def hand_out(self, work: Work, finished: Settle) -> None:
         """From here on it can be settled: ``finished`` is called with ``work``."""
         self._work = work
         self._finished = finished
@@ -59,7 +62,7 @@ class Delivery(ReceivedMessage):
         else:
             self.later()
 
-    def settle_by(self, call: Callable[[Callable[[Work], None], Work], object]) -> None:
+    def settle_by(self, call: Callable[[Settle, Work], object]) -> None:
         """Let ``call(function, work)`` settle it: for a thread that is not the event loop's."""
         finished = self._finished
 
@@ -80,6 +83,7 @@ class Mailbox:
 
     def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
         self._finished = finished
+        self._settle = self._settled
         self._waiting: deque[Lot] = deque()
         self._asking: deque[asyncio.Future[None]] = deque()
         self._halted = False
@@ -95,15 +99,17 @@ class Mailbox:
         """What was handed out and is not settled."""
         return list(self._out)
 
-    def _settled(self, work: Work) -> None:
+    def _settled(self, work: Work) -> float:
         del self._out[work]
-        work.took = clock() - work.began
+        now = clock()
+        work.took = now - work.began
         if self._hooks is not None:
             context = self._contexts.pop(work)
             self._hooks.end(context, work.outcome, None, work.took)
         self._finished(work)
         if work.outcome is None and not work.expired:
             self._spare = work
+        return now
 
     def give(self, lot: Lot) -> None:
         """More to hand out."""
@@ -117,19 +123,21 @@ class Mailbox:
                 continue
             asking.set_result(None)
 
-    def take(self) -> Delivery | None:
-        """The next message that waits, if there is one."""
+    def take(self, now: float | None = None) -> Delivery | None:
+        """The next message that waits, if there is one; ``now`` is the time by ``clock``, where it is known."""
         waiting = self._waiting
         while waiting:
             lot = waiting[0]
-            for piece in lot.pieces:
-                assert isinstance(piece, Delivery)
+            each: Any
+            for each in lot.pieces:
+                piece: Delivery = each
                 work, self._spare = lot.work(self._spare), None
                 work.piece = piece
-                if work.claim():
+                if not lot.run.dropped and (not work.claims or work.claim()):
                     self._out[work] = None
-                    work.began = clock()
-                    piece.hand_out(work, self._settled)
+                    work.began = clock() if now is None else now
+                    piece._work = work
+                    piece._finished = self._settle
                     if self._hooks is not None:
                         self._contexts[work] = self._hooks.begin([piece], in_listener=False)
                     return piece
@@ -191,12 +199,14 @@ class Messages(AsyncIterator[Delivery]):
         return self
 
     async def __anext__(self) -> Delivery:
-        last, self._last = self._last, None
-        if last is not None and self._auto_ack:
-            last.ack()
-        message = self._mailbox.take()
+        last, self._last, mailbox = self._last, None, self._mailbox
+        now = None
+        if last is not None and self._auto_ack and (work := last._work) is not None:
+            last._work = None
+            now = last._finished(work)
+        message = mailbox.take(now)
         if message is None:
-            message = await self._mailbox.next()
+            message = await mailbox.next()
             if message is None:
                 raise StopAsyncIteration
         self._last = message

@@ -37,6 +37,7 @@ class OrderlyWork(Work):
 
     __slots__ = ("_held", "_ticket", "begun")
     allowed = (Suspend, Decision)
+    claims = True
 
     def __init__(self, run: InFlight, piece: Piece, held: Callable[[MessageQueue], bool]) -> None:
         super().__init__(run)

@@ -1,7 +1,8 @@
 """Pulling one run of a queue: ask, hand over, ask again.
 
-Owns the wait between two pulls and what each answer means. There is one pull under way at a time, which the broker may
-hold while there is nothing; each carries the position to store. Facts: DefaultMQPushConsumerImpl.pullMessage in 4.9.7.
+Owns the wait between two pulls, how much each asks for, and what each answer means. There is one pull under way at a
+time, which the broker may hold while there is nothing; each carries the position to store. Facts:
+DefaultMQPushConsumerImpl.pullMessage in 4.9.7.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from eruca.client.consuming.pace import Pace
 from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.log import log
-from eruca.client.message import ReceivedMessage, received
+from eruca.client.message import ReceivedMessage, received, sizes
 from eruca.client.network import brokers
 from eruca.client.network.routes import MASTER
 from eruca.client.network.session import Session, now_ms
@@ -35,6 +36,12 @@ AFTER_ERROR = 1.0
 UNTIL_LOCKED = 0.1
 """Seconds between two looks whether a lock that was lost is there again."""
 AFTER_FLOW_CONTROL = 0.02
+PULL_BATCH = 256
+"""Messages that a pull of a PushConsumer asks for by default: of 1 KiB each these are the 256 KiB that brokers give at
+once. Java's clients ask for 32, with which each message costs a good deal more."""
+PULL_AT_LEAST = 32
+"""Messages that a pull asks for although fewer may still wait here: pulls of one message would cost too much. It is all
+that ``Limits.count`` may be passed by, and as much as with Java's clients, whose pulls are of so many."""
 _UNKNOWN_HERE = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -75,7 +82,7 @@ class Reads(Protocol):
 
 
 class Reader:
-    """Reads ``run`` until it is dropped.
+    """Reads ``run`` until it is dropped, by pulls of up to ``pull_batch`` messages.
 
     ``deliver`` gets the messages, which are of that ``kind``, as soon as the next pull is on its way; ``moved`` the
     offset to go on from when the broker says that the run is outside the queue. ``commit``: whether pulls carry the
@@ -109,6 +116,7 @@ class Reader:
         self.told = -1
         """The position that the broker was told last."""
         self._session = session
+        self._pull_batch = pull_batch
         self.limits = limits
         self._deliver = deliver
         self._moved = moved
@@ -176,6 +184,7 @@ class Reader:
         run, ask = self.run, self._ask
         position = run.position
         ask.queue_offset = run.next_offset
+        ask.max_msg_nums = min(self._pull_batch, max(run.room(self.limits), PULL_AT_LEAST))
         ask.commit_offset = position if self._commit else 0
         if not self._manner.lite:
             ask.sub_version = self.subscription.sub_version
@@ -200,7 +209,7 @@ class Reader:
                 self._pace.pulls += 1
                 self._pace.pulled += len(messages)
                 self._pace.pull_seconds += (now_ms() - self.last_pull) / 1000
-            run.put({each.queue_offset: each.stored_size for each in messages}, header.next_begin_offset)
+            run.put(sizes(messages), header.next_begin_offset)
             self._session.loop.call_soon(self._hand_over, messages)  # the next pull leaves before a listener begins
             if self._manner.interval:
                 await asyncio.sleep(self._manner.interval)
