@@ -1,19 +1,27 @@
-"""Spark reads Apache RocketMQ's own broker, which grants 32 messages a pull and filters by SQL92, and writes to it."""
+"""Spark reads Apache RocketMQ's own broker, which grants 32 messages a pull and filters by SQL92, and writes to it.
+
+Pipelines work there on what Java's clients sent, consumed and gave up.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.compat.clients import JavaClients, drain
+from eruca.spark_connector.pipelines import archive, audit, read_archive, replay, rollup, triage
+from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.telling import now
+from tests.compat.clients import JavaClients, Letter, Seen, drain
 from tests.compat.test_mqadmin import eruca_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.java import Judge
-from tests.support.spark import Topic, assert_rows, read, read_stream, rows_of, spark_session
+from tests.support.spark import COLUMNS, Topic, assert_rows, read, read_stream, rows_of, spark_session
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +126,99 @@ def test_what_spark_writes_java_reads(
     assert all(len(queues) == 1 for queues in queue_of_key.values())
     assert len({each.properties["SPARK_ID"] for each in seen}) == len({each.message_id for each in seen}) == 3000
     topic.close()
+
+
+def test_archive_rollup_and_replay_to_a_group_of_java(
+    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, lake = Topic(filtering, fresh("SparkPipes"), 4), str(tmp_path / "lake")
+    topic.fill(60)
+    given: dict[str, Any] = {"name_server": filtering.address, "topics": [topic.name]}
+    assert archive(spark, **given, to=lake, rows_per_file=25, group="SparkArchive").messages == 60
+    topic.fill(20)
+    assert archive(spark, **given, to=lake, group="SparkArchive").messages == 20
+    names = [each.split()[0] for each in COLUMNS.split(", ")]
+    assert_rows(rows_of(read_archive(spark, lake).select(*names)), topic.rows)
+
+    going_on = {"window": "10ms", "by": ["key"], "to": str(tmp_path / "rolled"), "resume": True, "grace": "0s"}
+    ended = now() // 10 * 10 + 10
+    while now() <= ended:
+        pass
+    counted = rollup(spark, **given, **going_on)  # type: ignore[arg-type]
+    counts = Counter(row["keys"] for row in topic.rows.values())
+    assert (counted.messages, counted.groups) == (80, counts)
+    assert rollup(spark, **given, **going_on).rows == []  # type: ignore[arg-type]
+    whole = rollup(spark, **given, archive=lake, window="10ms", by=["key"], end=ended)
+    assert (whole.rows, whole.groups) == (counted.rows, counts)
+
+    clients, ours, theirs = JavaClients(judge), fresh("ours"), fresh("theirs")
+    with (
+        clients.member(ours, filtering.address, {topic.name: "*"}) as mine,
+        clients.member(theirs, filtering.address, {topic.name: "*"}) as others,
+    ):
+        assert len(mine.received(80)) == len(others.received(80)) == 80
+        plan: dict[str, Any] = {"name_server": filtering.address, "topic": topic.name, "group": ours}
+        assert replay(spark, **plan, archive=lake, keys=["key3", "key7"]).messages == counts["key3"] + counts["key7"]
+        again = mine.received(counts["key3"] + counts["key7"])
+        assert others.received(1, timeout=0.5) == []
+    assert Counter(each.keys for each in again) == {"key3": counts["key3"], "key7": counts["key7"]}
+    assert {each.topic for each in again} == {each.properties["REPLAY_TOPIC"] for each in again} == {topic.name}
+    assert all(topic.rows[_origin(each)]["body"] == each.body for each in again)
+    topic.close()
+
+
+def _origin(seen: Seen) -> tuple[int, int]:
+    return int(seen.properties["REPLAY_QUEUE"].rpartition(":")[2]), int(seen.properties["REPLAY_OFFSET"])
+
+
+def test_audit_and_triage_of_what_java_consumed_and_gave_up(
+    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, traced = Topic(filtering, fresh("SparkAudit"), 2), Topic(filtering, fresh("SparkTraces"), 1)
+    clients, good, bad, silent = JavaClients(judge), fresh("good"), fresh("bad"), fresh("silent")
+    letters = [Letter(topic.name, b"%d" % n, tags="x" if n % 2 else "y", keys=f"k{n}") for n in range(10)]
+    with (
+        clients.producer(fresh("audited"), filtering.address, traces=traced.name) as producer,
+        clients.member(good, filtering.address, {topic.name: "*"}, traces=traced.name) as done,
+        clients.member(
+            bad, filtering.address, {topic.name: "*"}, traces=traced.name, refuse=99, maxReconsumeTimes=0
+        ) as giving_up,
+    ):
+        producer.send(letters)
+        assert len(done.received(10)) == 10
+        assert done.consumed(10) == giving_up.consumed(10) == 10
+    endpoint = Endpoint(filtering.address)
+    wait_for(lambda: sum(endpoint.ends(endpoint.queues(f"%DLQ%{bad}")).values()) == 10)
+
+    found = audit(
+        spark, name_server=filtering.address, topics=[topic.name], groups=[good, bad, silent], traces=True,
+        trace_topic=traced.name,
+    )  # fmt: skip
+    assert [(each.behind, each.dead) for each in found.groups] == [(0, 0), (0, 10), (10, 0)]
+    assert found.traces is not None
+    (sent,) = found.traces.topics
+    assert (sent.sent, sent.refused, sent.untraced, sent.absent) == (10, 0, 0, 0)
+    seen = [(each.consumed, each.failing, each.missing, each.silent) for each in found.traces.groups]
+    assert seen == [(10, 0, 0, False), (0, 10, 0, False), (0, 0, 10, True)]
+
+    plan: dict[str, Any] = {"name_server": filtering.address, "group": bad, "ledger": tmp_path / "ledger"}
+    looked = triage(spark, **plan, cause_pattern="([0-4])")
+    assert {each.cause: each.count for each in looked.causes if each.cause != "-"} == {str(n): 1 for n in range(5)}
+    first = triage(spark, **plan, cause_pattern="([0-4])", resend_causes=["3", "4"], to_group=True)
+    assert (len(first.resent), triage(spark, **plan, resend_ids=[]).resent) == (2, [])
+    with (
+        clients.member(bad, filtering.address, {topic.name: "*"}) as again,
+        clients.member(good, filtering.address, {topic.name: "*"}) as others,
+    ):
+        assert sorted(each.body for each in again.received(2)) == [b"3", b"4"]
+        assert others.received(1, timeout=0.5) == []
+    topic.close()
+    traced.close()
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Until it is so."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
