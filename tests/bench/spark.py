@@ -9,9 +9,9 @@
 
 Thousand rows a second from the call to its return, in one session on two threads; a stream's start is a process that
 imports everything, so its triggers are also given alone, by Spark's own account (`triggerExecution`). The systems take
-turns, run by run, so that what else happens on the machine meets all of them; the first round is not counted. Eruca's
-broker is there twice: as it is installed (32 messages a pull, like Apache's), and with larger grants. Prints its tables
-as Markdown; they are kept in docs/benchmarks.md when no option but --short is given.
+turns, run by run, so that what else happens on the machine meets all of them; the first round is not counted. All
+brokers are as they are installed. Prints its tables as Markdown; they are kept in docs/benchmarks.md when no option but
+--short is given.
 """
 
 from __future__ import annotations
@@ -34,12 +34,6 @@ from tests.support.eruca import ErucaCluster
 from tests.support.java import missing_tool
 from tests.support.spark import spark_session
 
-LARGER_GRANTS = {
-    "maxTransferCountOnMessageInMemory": "1024",
-    "maxTransferBytesOnMessageInMemory": str(1 << 20),
-    "maxTransferCountOnMessageInDisk": "1024",
-    "maxTransferBytesOnMessageInDisk": str(1 << 20),
-}
 MICRO_BATCH = "micro-batch"
 MICRO_BATCHES = 30
 Systems = list[RocketMQ | Kafka]
@@ -55,10 +49,8 @@ def systems(home: Path, *, eruca_only: bool) -> Iterator[Systems]:
         config["spark.jars"] = source_jars()
     with contextlib.ExitStack() as stack:
         spark = stack.enter_context(spark_session(home / "spark", java_options="", config=config))
-        found: Systems = []
-        for name, title, larger in (("eruca", "Eruca", {}), ("larger", "Eruca, larger grants", LARGER_GRANTS)):
-            cluster = stack.enter_context(ErucaCluster(home / name, {**PROPERTIES, **larger}))
-            found.append(RocketMQ(title, spark, cluster, home / f"{name}-queries"))
+        cluster = stack.enter_context(ErucaCluster(home / "eruca", PROPERTIES))
+        found: Systems = [RocketMQ("Eruca", spark, cluster, home / "eruca-queries")]
         if not eruca_only:
             apache = stack.enter_context(BenchApache(home / "apache", PROPERTIES))
             found.append(RocketMQ(f"Apache {RELEASE}", spark, apache, home / "apache-queries"))

@@ -15,8 +15,8 @@ from eruca.protocol.record import MAGIC_V1, MAGIC_V2, Record, decode_records
 from eruca.spark_connector.decoding import Decoder
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.properties import PropertyTexts
-from eruca.spark_connector.pulling import Chunk
 from eruca.spark_connector.schema import COLUMNS, arrow_schema
+from eruca.spark_connector.spans import Chunk
 from tests.spark_connector.messages import ORDERS, ZLIB, stored
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +97,17 @@ def test_a_body_that_holds_records_is_one_body() -> None:
     body = b"".join(stored(offset, body) for offset, body in enumerate(bodies))
 
     assert_same(Chunk(ORDERS, body, FOREVER), Chunk(ORDERS, inner, FOREVER))
+
+
+def test_a_batch_keeps_nothing_of_the_bytes_that_it_is_made_of() -> None:
+    one, two = stored(1, b"one", properties={"TAGS": "A", "n": "1"}), stored(2, b"second", properties={"KEYS": "k"})
+    chunks = [Chunk(ORDERS, one, FOREVER), Chunk(ORDERS, two, FOREVER)]
+    data = bytearray(one + two)
+
+    batch = Decoder(EVERYTHING).decode(chunks, memoryview(data))
+    data[:] = b"\xff" * len(data)
+
+    assert batch.equals(Decoder(EVERYTHING).decode(chunks))
 
 
 def test_what_lies_behind_the_range_is_left_out() -> None:

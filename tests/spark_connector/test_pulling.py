@@ -1,4 +1,4 @@
-"""The pipeline of pulls against brokers that grant what they like."""
+"""The pipeline of pulls against brokers that grant what they like: the patient way, and what both ways share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.positions import Range
 from eruca.spark_connector.pulling import Puller
+from eruca.spark_connector.replicas import Chosen
+from eruca.spark_connector.spans import Spans
 from tests.spark_connector.messages import ORDERS, stored
 
 OTHER = MessageQueue("orders", "broker-b", 0)
@@ -50,9 +52,10 @@ class Answer:
 
 
 async def pull_all(consumer: Any, options: Options, ranges: list[Range], rows: int) -> list[tuple[MessageQueue, int]]:
-    puller = Puller(cast(PullConsumer, consumer), options, ranges)
+    spans = Spans(options, ranges)
+    puller = Puller(cast(PullConsumer, consumer), options, spans, Chosen())
     found = []
-    while puller.unfinished:
+    while spans.unfinished:
         for chunk in await puller.next_chunks(rows):
             found += [
                 (chunk.queue, each.queue_offset) for each in decode_records(chunk.body) if each.queue_offset < chunk.end
@@ -95,6 +98,63 @@ async def test_a_broker_that_grants_32_is_asked_for_32_many_times_at_once() -> N
 
     assert broker.pulls <= 220
     assert broker.most_under_way >= 8
+
+
+def asked_of(granted: int, pulls: int) -> list[int]:
+    """How many messages each pull asks a broker for that grants so many."""
+    spans = Spans(options(pull_pipeline=8), [Range(ORDERS, 0, 1 << 20)])
+    asked = []
+    for _ in range(pulls):
+        spans.begin()
+        span = spans.first
+        asked.append(span.end - span.start)
+        spans.advance(min(span.end, span.start + granted), 1000)
+    return asked
+
+
+def test_longer_spans_are_tried_one_at_a_time_and_ever_less_often() -> None:
+    longer = [place for place, asked in enumerate(asked_of(32, 2000)[300:]) if asked > 32]
+    assert 1 <= len(longer) <= 6
+
+
+def test_a_broker_that_grants_more_later_is_asked_for_more() -> None:
+    spans = Spans(options(pull_pipeline=8), [Range(ORDERS, 0, 1 << 24)])
+    asked = []
+    for number in range(3000):
+        spans.begin()
+        span = spans.first
+        asked.append(span.end - span.start)
+        spans.advance(min(span.end, span.start + (32 if number < 100 else 500)), 1000)
+    assert max(asked[:8]) == 1024 and asked[99] <= 32
+    assert asked[-1] >= 250
+
+
+def test_a_short_end_of_a_queue_is_no_sign_of_small_grants() -> None:
+    ranges = [Range(MessageQueue("orders", "broker-a", number), 0, 100 * 32 + 5) for number in range(40)]
+    spans = Spans(options(pull_pipeline=8, pull_batch_size=32), ranges)
+    asked = []
+    while spans.unfinished:
+        spans.begin()
+        span = spans.first
+        asked.append(span.end - span.start)
+        spans.advance(span.end, 1000)
+    assert len(asked) == 40 * 101
+
+
+def test_what_is_taken_back_is_pulled_again_from_where_it_was() -> None:
+    spans = Spans(options(pull_pipeline=8), [Range(ORDERS, 0, 3000), Range(OTHER, 5, 50)])
+    spans.begin()
+    spans.advance(32, 1000)
+    spans.begin()
+    spans.take_back()
+
+    left = []
+    while spans.unfinished:
+        spans.begin()
+        span = spans.first
+        left += [(span.queue, offset) for offset in range(span.start, span.end)]
+        spans.advance(span.end, 1000)
+    assert left == [(ORDERS, offset) for offset in range(32, 3000)] + [(OTHER, offset) for offset in range(5, 50)]
 
 
 async def test_a_queue_that_begins_later_than_the_range_is_lost_data() -> None:

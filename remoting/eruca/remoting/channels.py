@@ -91,7 +91,7 @@ class Channels:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(
-                    self._make, host.strip("[]"), int(port), **self._security(address, host.strip("[]"))
+                    self._make, host.strip("[]"), int(port), **self.security(address)
                 )
         except (OSError, OverflowError) as error:  # TimeoutError is an OSError
             reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
@@ -105,7 +105,9 @@ class Channels:
         connection.on_close(lambda ended: self._forget(address, ended))
         return connection
 
-    def _security(self, address: str, host: str) -> dict[str, Any]:
+    def security(self, address: str) -> dict[str, Any]:
+        """The arguments that encrypt a connection to an address, as event loops take them; empty without TLS."""
+        host = address.rpartition(":")[0].strip("[]")
         if self._tls is None:
             return {}
         return {

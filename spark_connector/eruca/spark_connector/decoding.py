@@ -23,7 +23,7 @@ from eruca.protocol import message, names
 from eruca.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.properties import Ints, PropertyTexts, slices
-from eruca.spark_connector.pulling import Chunk
+from eruca.spark_connector.spans import Chunk
 
 _BEFORE_BORN_HOST: Final = 48
 _FIXED: Final = np.dtype(
@@ -60,9 +60,12 @@ class Decoder:
         self._kinds = [field.type for field in schema]
         self._tags = tags
 
-    def decode(self, chunks: Sequence[Chunk]) -> pa.RecordBatch:
-        """The batch of these chunks; it may be empty. Raises SourceError for damaged records."""
-        records = _Records(chunks)
+    def decode(self, chunks: Sequence[Chunk], data: bytes | memoryview | None = None) -> pa.RecordBatch:
+        """The batch of these chunks; it may be empty. Raises SourceError for damaged records.
+
+        ``data`` are the bodies of the chunks joined, where they are joined already; the batch keeps nothing of them.
+        """
+        records = _Records(chunks, b"".join([chunk.body for chunk in chunks]) if data is None else data)
         records.cut()
         if self._tags is not None:
             records.keep_tags(self._tags)
@@ -75,9 +78,9 @@ class Decoder:
 class _Records:
     """The records of some chunks as arrays, one element a record; what a column needs is made when it is asked for."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[Chunk], data: bytes | memoryview) -> None:
         self.chunks = chunks
-        self.data = b"".join([chunk.body for chunk in chunks])
+        self.data = data
         self.bytes = np.frombuffer(self.data, dtype=np.uint8)
         self.starts, counts = find_records(chunks, self.data)
         self.chunk = np.repeat(np.arange(len(chunks)), counts)
@@ -157,7 +160,7 @@ class _Records:
         return self._texts
 
 
-def find_records(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
+def find_records(chunks: Sequence[Chunk], data: bytes | memoryview) -> tuple[Ints, Ints]:
     """Where the records begin in ``data``, the bodies of the chunks joined, and how many each chunk has.
 
     Raises SourceError when the records of a chunk do not fill it.
@@ -166,7 +169,7 @@ def find_records(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
     return _all_of_one_size(lengths, data) or _by_magic(lengths, data) or _one_by_one(chunks, data)
 
 
-def _all_of_one_size(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
+def _all_of_one_size(lengths: Ints, data: bytes | memoryview) -> tuple[Ints, Ints] | None:
     """Where all records have the size of the first one, no search is needed. None where they have not."""
     size = _SIZE.unpack_from(data)[0] if len(data) >= 4 else 0
     if size < MIN_RECORD_SIZE or (lengths % size).any():
@@ -177,7 +180,7 @@ def _all_of_one_size(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
     return np.arange(0, len(data), size, dtype=np.int64), lengths // size
 
 
-def _by_magic(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
+def _by_magic(lengths: Ints, data: bytes | memoryview) -> tuple[Ints, Ints] | None:
     """The places of the magic code, if each record ends where the next one begins. None where it is in a body, too."""
     if len(data) < MIN_RECORD_SIZE:
         return None
@@ -202,7 +205,7 @@ def _by_magic(lengths: Ints, data: bytes) -> tuple[Ints, Ints] | None:
     return found, counts
 
 
-def _one_by_one(chunks: Sequence[Chunk], data: bytes) -> tuple[Ints, Ints]:
+def _one_by_one(chunks: Sequence[Chunk], data: bytes | memoryview) -> tuple[Ints, Ints]:
     """From size to size. Raises SourceError."""
     places: list[int] = []
     counts: list[int] = []
@@ -273,7 +276,7 @@ def _message_id(records: _Records, kind: pa.DataType) -> pa.Array:
     ids = unique.to_pylist()
     for place in np.flatnonzero(unique.is_null().to_numpy(zero_copy_only=False)):
         start = int(records.stored_at[place]) + _STORED.itemsize
-        host = records.data[start : start + int(records.host_length[place])]
+        host = bytes(records.data[start : start + int(records.host_length[place])])
         ids[place] = message.offset_message_id(host, int(records.fixed["physical_offset"][place]))
     return pa.array(ids, type=kind)
 

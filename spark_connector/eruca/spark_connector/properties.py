@@ -17,7 +17,7 @@ _SEPARATOR = 1
 _END = 2
 
 
-def slices(data: pa.Buffer | bytes, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
+def slices(data: pa.Buffer | bytes | memoryview, starts: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
     """An array of the pieces of ``data`` between ``starts`` and ``ends``, which rise and do not overlap.
 
     ``data`` must be smaller than 2 GiB.

@@ -1,6 +1,8 @@
 """What one task does: pull its ranges, decode, and hand record batches to Spark.
 
-Owns the overlap of the two: while a batch is decoded here, the link's thread pulls the next. Used by batch and stream.
+Owns which way is pulled: the short one, and a batch the patient way whenever that fails. All of it is done by the
+task's own thread, with nothing to hand over: what overlaps is the broker, which answers ahead into the sockets. Used by
+batch and stream.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from eruca.client import PullConsumer
 from eruca.protocol.subscription import build_subscription
 from eruca.spark_connector import link
 from eruca.spark_connector.decoding import Decoder
-from eruca.spark_connector.lanes import Lanes
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition
-from eruca.spark_connector.pulling import Chunk, Puller
+from eruca.spark_connector.pulling import Puller
+from eruca.spark_connector.replicas import Chosen
 from eruca.spark_connector.schema import arrow_schema
+from eruca.spark_connector.spans import Chunk, Spans
+from eruca.spark_connector.wires import Wires
 
 
 def read_partition(options: Options, schema: StructType, partition: Any) -> Iterator[pa.RecordBatch]:
@@ -33,34 +37,54 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
         return
     _leave_imports_out_of_collections()
     decoder = Decoder(arrow_schema(schema), _wanted_tags(options))
-    line = link.this_process()
-    puller: Puller | None = None
-
-    async def pull(consumer: PullConsumer) -> tuple[list[Chunk], bool]:
-        nonlocal puller
-        if puller is None:
-            puller = Puller(consumer, options, partition.ranges, Lanes(consumer, options))
-        return await puller.next_chunks(options.arrow_batch_rows), puller.unfinished
-
-    async def stop(consumer: PullConsumer) -> None:
-        if puller is not None:
-            puller.stop()
-
-    coming = line.begin(options.access, pull)
+    line, spans, chosen = link.this_process(), Spans(options, partition.ranges), Chosen()
+    wires = Wires(line, options, chosen)
+    patient = _Patient(line, options, spans, chosen)
+    rows = options.arrow_batch_rows
     try:
-        while True:
-            chunks, more = coming.result()
-            if more:
-                coming = line.begin(options.access, pull)
+        while spans.unfinished:
+            chunks, data, well = wires.next_chunks(spans, rows) if wires.useful else ([], None, False)
+            if not chunks and not well:
+                chunks, data = patient.next_chunks(rows, release=wires.useful), None
             if chunks:
-                batch = decoder.decode(chunks)
+                batch = decoder.decode(chunks, data)
                 if batch.num_rows:
                     yield batch
-            if not more:
-                return
+        wires.keep()
     finally:
-        coming.cancel()
-        line.begin(options.access, stop)  # not waited for: this may run when the process ends
+        wires.close()
+        patient.stop()
+
+
+class _Patient:
+    """The patient way, which runs on the link's loop."""
+
+    def __init__(self, line: link.Link, options: Options, spans: Spans, chosen: Chosen) -> None:
+        self._line, self._options, self._spans, self._chosen = line, options, spans, chosen
+        self._puller: Puller | None = None
+
+    def next_chunks(self, rows: int, *, release: bool) -> list[Chunk]:
+        """A batch; with ``release`` nothing is under way after it. Raises SourceError."""
+
+        async def pull(consumer: PullConsumer) -> list[Chunk]:
+            if self._puller is None:
+                self._puller = Puller(consumer, self._options, self._spans, self._chosen)
+            chunks = await self._puller.next_chunks(rows)
+            if release:
+                self._puller.stop()
+            return chunks
+
+        return self._line.ask(self._options.access, pull)
+
+    def stop(self) -> None:
+        """Give up what is under way. Not waited for: this may run when the process ends."""
+
+        async def stop(_: PullConsumer) -> None:
+            if self._puller is not None:
+                self._puller.stop()
+
+        if self._puller is not None:
+            self._line.begin(self._options.access, stop)
 
 
 @cache

@@ -24,6 +24,35 @@ AWAY = (BrokerUnreachable, CallTimeout)
 """What makes it worth while to ask another replica."""
 
 
+class Chosen:
+    """Which replica of each broker a task reads from: the master, until an answer suggests another one.
+
+    A replica that was turned to since another one did not answer is kept for the rest of the task.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._turned: set[str] = set()
+
+    def of(self, broker: str) -> int:
+        """The id of the replica to ask."""
+        return self._ids.get(broker, MASTER)
+
+    def suggest(self, broker: str, broker_id: int) -> None:
+        """An answer says whom to ask next."""
+        if broker not in self._turned:
+            self._ids[broker] = broker_id
+
+    def turn(self, broker: str, broker_id: int) -> None:
+        """This one answered when another one did not."""
+        self._ids[broker] = broker_id
+        self._turned.add(broker)
+
+    def forget(self, broker: str) -> None:
+        """Ask the master again."""
+        self._ids.pop(broker, None)
+
+
 async def ask(
     consumer: PullConsumer,
     queue: MessageQueue,
