@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.compat.clients import JavaClients, Letter, PythonClients, Queue, Seen
+import pytest
+
+from tests.compat.clients import JavaClients, JavaMember, Letter, PythonClients, Queue, Seen
 from tests.compat.conftest import Cluster
 from tests.compat.test_consuming import split
 from tests.faults.test_ordered_members import MEMBER, TOPIC
 from tests.support import raw
+from tests.support.apache import ApacheCluster
 from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
+from tests.support.order import Fates, events_in, first_of, seen
+from tests.support.order import judge as faults_of
 from tests.support.processes import Process
+from tests.support.programme import LONG, WHY
 
 MakeTopic = Callable[[Any, Judge, int], str]
 Fresh = Callable[[str], str]
+JAVA = [f"-Drocketmq.client.rebalance.{each}" for each in ("waitInterval=1000", "lockInterval=500")]
+"""Java's members look every second, and renew their locks in time."""
+KEYS = 12
 
 
 def test_members_of_both_sides_keep_the_order(
@@ -59,48 +68,95 @@ def numbers(messages: list[Seen], queue: int) -> list[int]:
     return [int(each.body) for each in messages if each.queue == queue]
 
 
-def test_java_goes_on_where_a_killed_python_member_was(tmp_path: Path, judge: Judge, fresh: Fresh) -> None:
-    """Behind what it has consumed or, of the last that it did not report, again; nothing is left out."""
-    java = JavaClients(judge)
-    book = tmp_path / "book"
+@contextmanager
+def locking(kind: str, home: Path) -> Iterator[Cluster]:
+    """A cluster whose locks live 3 s instead of 60."""
+    if kind == "eruca":
+        with ErucaCluster(home, {"rebalanceLockMaxLiveTime": "3000"}) as eruca:
+            yield eruca
+    else:
+        apache = ApacheCluster(kind, home, options=("-Drocketmq.broker.rebalance.lockMaxLiveTime=3000",))
+        try:
+            yield apache
+        finally:
+            apache.discard()
+
+
+@pytest.mark.parametrize(
+    "kind", ["eruca", "4.9.7", pytest.param("5.3.3", marks=pytest.mark.skipif(not LONG, reason=WHY))]
+)
+def test_members_of_both_sides_are_killed(kind: str, tmp_path: Path, python: PythonClients) -> None:
+    """First one of Python's, for which Java goes on, then Java's, for which a new one of Python's does.
+
+    Each sharding key keeps its order: nothing is left out, and what comes again is what the killed one did not report.
+    """
+    book, fates, sent = tmp_path / "book", Fates(), list[str]()
     book.touch()
 
-    def told() -> dict[int, list[int]]:
-        """By queue, what the Python member has consumed."""
-        ended: dict[int, list[int]] = defaultdict(list)
-        for line in book.read_text().splitlines():
-            _, kind, _, queue, _, body = line.split()
-            if kind == "end":
-                ended[int(queue)].append(int(body))
-        return ended
+    def send(count: int) -> None:
+        for number in range(len(sent), len(sent) + count):
+            key = number % KEYS
+            sent.append(f"{key}/{number // KEYS}")
+            producer.send([Letter(TOPIC, sent[-1].encode())], "sync", Queue(TOPIC, "broker-a", key % 4))
 
-    def send(start: int, end: int) -> None:
-        for n in range(start, end):
-            for queue in range(4):
-                producer.send([Letter(TOPIC, b"%d" % n)], "sync", Queue(TOPIC, "broker-a", queue))
+    def member(name: str) -> Process:
+        script = MEMBER.replace("{planted}", "")
+        command = [sys.executable, "-c", script, cluster.address, str(book), name, "0.003"]
+        return Process(command, tmp_path / f"{name}.out")
+
+    def until_all_are_consumed() -> None:
+        until(lambda: seen(events_in(book)) == set(sent), lambda: set(sent) - seen(events_in(book)))
 
     fields = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
     fields |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
-    with ErucaCluster(tmp_path, {"rebalanceLockMaxLiveTime": "3000"}) as cluster:
+    with (
+        locking(kind, tmp_path) as cluster,
+        Judge("4.9.7" if kind == "eruca" else kind, tmp_path, options=JAVA) as java,
+        python.producer("producers", cluster.address) as producer,
+    ):
         assert raw.ask(cluster.broker.address, 17, fields)[0]["code"] == 0
-        command = [sys.executable, "-c", MEMBER.replace("{planted}", ""), cluster.address, str(book), "python", "0.003"]
-        with (
-            Process(command, tmp_path / "python.out") as python,
-            java.producer(fresh("producers"), cluster.address) as producer,
-            java.member("ordered", cluster.address, {TOPIC: "*"}, orderly=True) as member,
-        ):
-            python.wait_until(lambda: len(member.assigned(2)) == 2, "half of the queues for Java")
-            send(0, 10)
-            python.wait_until(lambda: sum(map(len, told().values())) >= 20, "its half of the messages")
-            send(10, 12)
-            python.kill()
-            send(12, 20)
-            seen = member.received(60, 60)
-            deadline = time.monotonic() + 60
-            while any(numbers(seen, queue)[-1:] != [19] for queue in range(4)) and time.monotonic() < deadline:
-                seen += member.received(1, 5)
-    for queue in range(4):
-        before, after = told()[queue], numbers(seen, queue)
-        assert before == list(range(len(before))) and len(before) in (0, 10, 11, 12)
-        assert after == list(range(after[0], 20)) and after[0] <= len(before)
-    assert sum(1 for queue in range(4) if told()[queue]) == 2
+        group: dict[str, Any] = {
+            "group": "ordered",
+            "namesrv": cluster.address,
+            "topics": {TOPIC: "*"},
+            "orderly": True,
+        }
+        java.call("push", name="java", **group, book=str(book), workMs=3, persistMs=500)
+        held = JavaMember(java, "java")
+        until(lambda: len(held.assigned(4)) == 4, lambda: held.assigned(0))
+        with member("first") as first:
+            until(lambda: len(held.assigned(0)) == 2, lambda: held.assigned(0))
+            send(4 * KEYS)
+            until_all_are_consumed()
+            send(2 * KEYS)
+            first.kill()
+            fates.killed["first"] = time.monotonic()
+            send(4 * KEYS)
+            until_all_are_consumed()
+        assert len(held.assigned(4)) == 4
+
+        with member("second"):
+            until(lambda: len(held.assigned(0)) == 2, lambda: held.assigned(0))
+            send(4 * KEYS)
+            until_all_are_consumed()
+            send(2 * KEYS)
+            java.kill()
+            fates.killed["java"] = time.monotonic()
+            send(4 * KEYS)
+            until_all_are_consumed()
+
+    events = events_in(book)
+    assert faults_of(events, fates) == []
+    for key in range(KEYS):
+        numbers = [int(body.partition("/")[2]) for body in first_of(events) if body.startswith(f"{key}/")]
+        assert numbers == list(range(20))
+    owners = [{event.member for event in events if event.queue == queue} for queue in range(4)]
+    assert sum("first" in each for each in owners) == 2
+    assert all(each >= {"java", "second"} for each in owners)
+
+
+def until(condition: Callable[[], bool], state: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"not within a minute: {state()}"
+        time.sleep(0.05)

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.compat.clients import JavaClients, Letter, Member, PythonClients, Que
 from tests.compat.conftest import Cluster
 from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin
 from tests.support.apache import ApacheCluster
-from tests.support.eruca import SCRIPTS
+from tests.support.eruca import SCRIPTS, ErucaCluster
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
@@ -43,8 +44,15 @@ class Group:
 
 
 def test_members_of_both_sides_feel_a_reset(
-    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
+    apache: ApacheCluster, eruca: ErucaCluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh
 ) -> None:
+    """On the brokers of both sides at once, as Java's members wait a lot."""
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(feel_a_reset, each, judge, python, topic, fresh) for each in (apache, eruca)]:
+            done.result()
+
+
+def feel_a_reset(cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Fresh) -> None:
     """Two groups at once: one is reset by Apache's mqadmin, the other by Eruca's."""
     name = topic(cluster, judge, QUEUES)
     queues = [Queue(name, "broker-a", number) for number in range(QUEUES)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +42,7 @@ from tests.support.spark import spark_session
 
 USER = Credentials("ordinary-user", "its-secret-key")
 READER = Credentials("reading-user", "reading-secret")
+WAITING = Credentials("waiting-user", "waiting-secret")
 ADMIN = Credentials("admin-user", "admin-secret-key")
 _PLAIN_ACL = """
 globalWhiteRemoteAddresses: []
@@ -55,6 +57,11 @@ accounts:
   admin: false
   defaultTopicPerm: SUB
   defaultGroupPerm: SUB
+- accessKey: waiting-user
+  secretKey: waiting-secret
+  admin: false
+  defaultTopicPerm: SUB
+  defaultGroupPerm: DENY
 - accessKey: admin-user
   secretKey: admin-secret-key
   admin: true
@@ -116,10 +123,7 @@ def operator_of(guarded: Guarded) -> Iterator[Judge]:
     options += [f"-Dtls.client.{name}={value}" for name, value in tls.items()]
     account = f"accessKey: {USER.access_key}\nsecretKey: {USER.secret_key}\n"
     (guarded.home / "conf" / "tools.yml").write_text(account)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", " ".join(options))
-        judge = Judge(guarded.release, guarded.home)
-    with judge:
+    with Judge(guarded.release, guarded.home, options=options) as judge:
         yield judge
 
 
@@ -223,7 +227,7 @@ async def test_an_account_that_is_none(
     assert _HELP[case] in help_ and not refused.value.retriable
 
 
-async def test_an_account_that_may_only_read(guarded: Guarded) -> None:
+async def test_an_account_that_may_only_read(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     with ExitStack() as stack:
         if guarded.release == "5.3.3":
             operator = stack.enter_context(operator_of(guarded))
@@ -243,20 +247,41 @@ async def test_an_account_that_may_only_read(guarded: Guarded) -> None:
             if guarded.release == "5.3.3":
                 with pytest.raises(AccessDenied, match="User:reading-user has no permission to access Group:other"):
                     await puller.query_offset(sent.queue, group="other")
-                await goes_on_when_it_is_granted(operator, guarded, sent.queue.topic)
+                missing = "User:reading-user has no permission to access Group:other"
+                granted = partial(grant, operator, guarded, READER, "Group:other")
+                await goes_on_when_it_is_granted(guarded, READER, missing, granted, caplog)
+            else:
+                missing = "No default permission for group:other"
+                granted = partial(asyncio.to_thread, rewrite_accounts, guarded)
+                await goes_on_when_it_is_granted(guarded, WAITING, missing, granted, caplog)
 
 
-async def goes_on_when_it_is_granted(operator: Judge, guarded: Guarded, topic: str) -> None:
-    """A consumer that may not read waits for its permission, and begins when it has it."""
+def rewrite_accounts(guarded: Guarded) -> None:
+    """Let all read; a broker of 4.9.7 watches the file."""
+    (guarded.home / "conf" / "plain_acl.yml").write_text(_PLAIN_ACL.replace("DENY", "SUB"))
+
+
+async def goes_on_when_it_is_granted(
+    guarded: Guarded,
+    account: Credentials,
+    missing: str,
+    granted: Callable[[], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A consumer that may not read says what is missing, waits for it, and begins when it has it."""
     seen, come = list[bytes](), asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
         seen.append(message.body)
         come.set()
 
-    consumer = PushConsumer("other", listener, settings=guarded.settings(READER), start_from="first")
-    async with consumer.subscribe(topic):
-        await grant(operator, guarded, READER, "Group:other")
+    consumer = PushConsumer("other", listener, settings=guarded.settings(account), start_from="first")
+    async with consumer.subscribe("Read"):
+        async with asyncio.timeout(25):
+            while missing not in caplog.text:  # noqa: ASYNC110 (the log tells nobody)
+                await asyncio.sleep(0.05)
+        assert not seen
+        await granted()
         await asyncio.wait_for(come.wait(), 25)  # the next regular heartbeat comes after 30 s
     assert seen == [b"x"]
 

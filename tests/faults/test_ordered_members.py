@@ -26,7 +26,7 @@ from eruca.client import Message, MessageQueue, Producer
 from eruca.protocol.queues import MessageQueue as Queue
 from eruca.standalone.cluster import Cluster
 from tests.client.conftest import small_broker
-from tests.support.order import Event, Fates, judge, pieces_of, seen
+from tests.support.order import Event, Fates, events_in, first_of, judge, pieces_of, seen
 from tests.support.processes import Process
 from tests.support.programme import chance, rounds
 
@@ -132,11 +132,7 @@ class Group:
 
     def events(self) -> list[Event]:
         """All that listeners did so far."""
-        events = []
-        for line in self._book.read_text().splitlines():
-            moment, kind, member, queue, offset, body = line.split()
-            events.append(Event(float(moment), kind == "begin", member, int(queue), int(offset), body))
-        return events
+        return events_in(self._book)
 
     async def consumed(self, wanted: Iterable[str], within: float = CONVERGED) -> float:
         """Wait until all of these were consumed; how many seconds that took."""
@@ -257,11 +253,6 @@ async def test_each_queue_keeps_its_order(tmp_path: Path, queues: int) -> None:
     again = sum(len(pieces) for pieces in pieces_of(events).values()) - len(sender.sent)
     waits = ", ".join(f"{kind} {wait:.1f} s" for kind, wait in slowest.items())
     print(f"{len(sender.sent)} messages in order, {again} again; all consumed after at most: {waits}")
-
-
-def first_of(events: list[Event]) -> list[str]:
-    """Each message once, in the order in which they were consumed first."""
-    return list(dict.fromkeys(event.body for event in sorted(events) if event.begun))
 
 
 @pytest.mark.parametrize("planted", ["granted to all", "never expires"])

@@ -1,6 +1,6 @@
 """What the members of an ordered group did, and the judge of whether each queue kept its order.
 
-Pure: events in, sentences out. Each sentence of ``judge`` is one fault; none means that all is well. Moments are
+Events in, sentences out. Each sentence of ``judge`` is one fault; none means that all is well. Moments are
 seconds of one monotonic clock of the machine.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 NEVER = float("inf")
@@ -46,6 +47,20 @@ class Piece(NamedTuple):
     member: str
     offset: int
     body: str
+
+
+def events_in(book: Path) -> list[Event]:
+    """All that listeners wrote down so far: a line each, of moment, begin or end, member, queue, offset, body."""
+    events = []
+    for line in book.read_text().splitlines():
+        moment, kind, member, queue, offset, body = line.split()
+        events.append(Event(float(moment), kind == "begin", member, int(queue), int(offset), body))
+    return events
+
+
+def first_of(events: Sequence[Event]) -> list[str]:
+    """Each message once, in the order in which they were consumed first."""
+    return list(dict.fromkeys(event.body for event in sorted(events) if event.begun))
 
 
 def pieces_of(events: Sequence[Event]) -> dict[int, list[Piece]]:

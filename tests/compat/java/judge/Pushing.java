@@ -2,9 +2,15 @@ package judge;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
@@ -23,19 +29,25 @@ import org.apache.rocketmq.common.message.MessageQueue;
 final class Pushing {
     private final DefaultMQPushConsumer consumer;
     private final List<Map<String, Object>> inbox = new ArrayList<>();
+    private final String name;
+    private final Path book;
+    private final long workMs;
     private int refusals;
 
-    private Pushing(DefaultMQPushConsumer consumer, int refusals) {
+    private Pushing(DefaultMQPushConsumer consumer, JsonObject request) {
         this.consumer = consumer;
-        this.refusals = refusals;
+        name = request.get("name").getAsString();
+        book = request.has("book") ? Path.of(request.get("book").getAsString()) : null;
+        workMs = Named.number(request, "workMs", 0);
+        refusals = (int) Named.number(request, "refuse", 0);
     }
 
     static Object start(JsonObject request) throws Exception {
         DefaultMQPushConsumer consumer = open(request);
-        Pushing pushing = new Pushing(consumer, (int) Named.number(request, "refuse", 0));
+        Pushing pushing = new Pushing(consumer, request);
         if (Named.flag(request, "orderly", false)) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
-                pushing.take(messages) ? ConsumeOrderlyStatus.SUCCESS
+                pushing.work(messages) && pushing.take(messages) ? ConsumeOrderlyStatus.SUCCESS
                     : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) ->
@@ -90,6 +102,29 @@ final class Pushing {
             }
         }
         throw new IllegalStateException("no setMessageModel");
+    }
+
+    /** Notes in the book, which outlives a kill of this process, when each message was begun and ended. */
+    private boolean work(List<MessageExt> messages) {
+        if (book == null) {
+            return true;
+        }
+        try {
+            for (MessageExt message : messages) {
+                note("begin", message);
+                Thread.sleep(workMs);
+                note("end", message);
+            }
+            return true;
+        } catch (IOException | InterruptedException e) {
+            return false;
+        }
+    }
+
+    private void note(String kind, MessageExt message) throws IOException {
+        String line = String.format(Locale.ROOT, "%.6f %s %s %d %d %s%n", System.nanoTime() / 1e9, kind, name,
+            message.getQueueId(), message.getQueueOffset(), new String(message.getBody(), StandardCharsets.UTF_8));
+        Files.writeString(book, line, StandardOpenOption.APPEND);
     }
 
     private synchronized boolean take(List<MessageExt> messages) {
