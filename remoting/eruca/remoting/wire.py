@@ -54,7 +54,7 @@ class Wire:
         self._socket.settimeout(timeout)
         return not readable and not self._frames and self._at == self._end
 
-    def send(self, requests: bytes | bytearray) -> None:
+    def send(self, requests: bytes) -> None:
         """Send whole frames."""
         self._socket.sendall(requests)
 

@@ -82,6 +82,7 @@ class _Records:
         self.chunks = chunks
         self.data = data
         self.bytes = np.frombuffer(self.data, dtype=np.uint8)
+        self.of_one_queue = len({id(chunk.queue) for chunk in chunks}) == 1
         self.starts, counts = find_records(chunks, self.data)
         self.chunk = np.repeat(np.arange(len(chunks)), counts)
         self._texts: PropertyTexts | None = None
@@ -231,10 +232,9 @@ def _one_by_one(chunks: Sequence[Chunk], data: bytes | memoryview) -> tuple[Ints
 
 def _by_chunk(values: Callable[[Chunk], Any]) -> Column:
     def column(records: _Records, kind: pa.DataType) -> pa.Array:
-        by_chunk = [values(chunk) for chunk in records.chunks]
-        if by_chunk.count(by_chunk[0]) == len(by_chunk):
-            return pa.repeat(pa.scalar(by_chunk[0], type=kind), len(records.starts))
-        return pa.array(by_chunk, type=kind).take(pa.array(records.chunk))
+        if records.of_one_queue:
+            return pa.repeat(pa.scalar(values(records.chunks[0]), type=kind), len(records.starts))
+        return pa.array(map(values, records.chunks), type=kind).take(pa.array(records.chunk))
 
     return column
 
@@ -245,7 +245,7 @@ def _number(values: Callable[[_Records], npt.NDArray[Any]]) -> Column:
 
 def _time(values: Callable[[_Records], npt.NDArray[Any]]) -> Column:
     """Milliseconds as Spark's timestamps, which count microseconds."""
-    return lambda records, kind: pa.array(values(records).astype(np.int64) * 1000).cast(kind)
+    return lambda records, kind: pa.array(values(records).astype(np.int64) * 1000).view(kind)
 
 
 def _body(records: _Records, kind: pa.DataType) -> pa.Array:

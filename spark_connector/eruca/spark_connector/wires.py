@@ -95,7 +95,8 @@ class Wires:
                 if begun:
                     self._start(spans, begun)
                 span = spans.first
-                serialization, header, body = span.call.answer(span)
+                there, opaque = span.call
+                serialization, header, body = there.answer(opaque)
                 next_offset, broker_id = _read(serialization, header)
                 reached, size = min(next_offset, span.end), len(body)
                 if reached <= span.start:
@@ -141,18 +142,18 @@ class Wires:
         self._open.clear()
 
     def _start(self, spans: Spans, begun: list[Span]) -> None:
-        requests: dict[_Open, bytearray] = {}
+        requests: dict[_Open, list[bytes]] = {}
         for span in begun:
             place = span.queue.broker_name, self._chosen.of(span.queue.broker_name)
             there = self._open.get(place)
             if there is None:
                 there = self._open[place] = self._connect(span, place[1])
-            span.call = there
-            if there not in requests:
-                requests[there] = bytearray()
-            requests[there] += there.request(span, spans.count(span.start, span.end))
+            frames = requests.setdefault(there, [])
+            opaque, request = there.request(span, spans.count(span.start, span.end))
+            frames.append(request)
+            span.call = there, opaque
         for there, frames in requests.items():
-            there.wire.send(frames)
+            there.wire.send(b"".join(frames))
 
     def _connect(self, span: Span, broker_id: int) -> _Open:
         async def reach(consumer: PullConsumer) -> Reach:
@@ -187,17 +188,15 @@ class _Open:
         self._reach = reach
         self._options = options
         self._opaque = 0
-        self._due: dict[Span, int] = {}
         self._early: dict[int, tuple[int, bytes, bytes]] = {}
         self._patterns: dict[tuple[str, int], tuple[bytes, bytes, list[bytes]]] = {}
 
-    def request(self, span: Span, count: int) -> bytes:
-        """The frame of a pull."""
+    def request(self, span: Span, count: int) -> tuple[int, bytes]:
+        """The number and the frame of a pull."""
         opaque = self._opaque = self._opaque + 1 & 0x7FFFFFFF
-        self._due[span] = opaque
         topic, queue_id = span.queue.topic, span.queue.queue_id
         if self._reach.signer is not None:
-            return self._frame(topic, queue_id, span.start, count, opaque)
+            return opaque, self._frame(topic, queue_id, span.start, count, opaque)
         pattern = self._patterns.get((topic, queue_id))
         if pattern is None:
             whole = self._frame(topic, queue_id, _OFFSET, _COUNT, 0)
@@ -206,7 +205,7 @@ class _Open:
         offset, most = b"%d" % span.start, b"%d" % count
         fields = b"%b\0\0\0%c%b%b\0\0\0%c%b%b" % (before, len(offset), offset, between, len(most), most, after)
         size = 21 + len(fields)
-        return _begin(4 + size, frame.ROCKETMQ << 24 | size, code, opaque, flag, len(fields)) + fields
+        return opaque, _begin(4 + size, frame.ROCKETMQ << 24 | size, code, opaque, flag, len(fields)) + fields
 
     def _frame(self, topic: str, queue_id: int, offset: int, count: int, opaque: int) -> bytes:
         options, reach = self._options, self._reach
@@ -231,12 +230,10 @@ class _Open:
         signed = sign(reach.signer, header, None, frame.ROCKETMQ, b"")
         return frame.encode(frame.ROCKETMQ, code, opaque, 0, extra=signed)
 
-    def answer(self, span: Span) -> tuple[int, bytes, bytes | memoryview]:
+    def answer(self, wanted: int) -> tuple[int, bytes, bytes | memoryview]:
         """Serialization, header and body of the answer, which is there until the next call. Waits for it."""
-        wanted = self._due.pop(span)
-        early = self._early.pop(wanted, None)
-        if early is not None:
-            return early
+        if wanted in self._early:
+            return self._early.pop(wanted)
         while True:
             serialization, header, body = self.wire.next_frame()
             if serialization == frame.ROCKETMQ and len(header) >= 13:
