@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -80,6 +81,17 @@ def test_properties_as_they_travel() -> None:
         "DELAY": "3",
         "farbe": "grün",
     }
+
+
+def test_messages_can_be_copied_pickled_and_made_special() -> None:
+    class Order(Message):
+        priority: int = 0
+
+    message = Message("T", b"x", tags="A", keys=["k1", "k2"], delay=timedelta(seconds=3))
+    for other in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
+        assert other is not message and other.properties_text("ID") == message.properties_text("ID")
+    order = Order("T", b"x", priority=7, tags="A")
+    assert order.priority == 7 and order.properties_text("ID") == "UNIQ_KEY\x01ID\x02WAIT\x01true\x02TAGS\x01A"
 
 
 @pytest.mark.parametrize(

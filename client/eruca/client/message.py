@@ -58,7 +58,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         deliver_at: in place of it the time, as a datetime or in ms since 1970; one that has passed means at once.
         wait_store: False lets the broker answer before the message is flushed or replicated.
 
-    Raises BadMessage.
+    A msgspec Struct: a subclass may have more fields and methods, but no ``__init__``. Raises BadMessage.
     """
 
     tags: str | None = None
