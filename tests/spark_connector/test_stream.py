@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,54 @@ def test_the_group_shows_how_far_the_query_is(topic: Topic, start: Start) -> Non
         assert [group.query_offset(queue) for queue in topic.queues] == [6, 6, 5, 5]
 
 
+def test_latest_is_for_a_new_query_and_what_came_while_it_was_down_is_read_once(
+    topic: Topic, sink: Sink, start: Start
+) -> None:
+    topic.fill(8)
+    history = set(topic.rows)
+    query = start(startingOffsets="latest")
+    query.processAllAvailable()
+    query.stop()
+
+    topic.fill(6)
+    for _ in range(2):
+        run_to_the_end(start(available_now=True, startingOffsets="latest"))
+    assert_rows(sink.rows, {place: row for place, row in topic.rows.items() if place not in history})
+
+
+def test_a_group_that_is_reset_while_a_query_runs(topic: Topic, sink: Sink, start: Start) -> None:
+    """The query starts where the group stands; a reset moves it not, and ends it if that is wished."""
+    topic.fill(12)
+    given = {"startingOffsets": "group", "commitGroup": "spark-resets", "commitIntervalMs": 0}
+    with PullConsumer("spark-resets", nameserver=topic.name_server) as group:
+
+        def reset(to: int) -> None:
+            for queue in topic.queues:
+                group.update_offset(queue, to)
+
+        reset(1)
+        query = start(**given)
+        query.processAllAvailable()
+        reset(0)
+        topic.fill(4)
+        query.processAllAvailable()
+        query.stop()
+        run_to_the_end(start(available_now=True, **given))
+        wanted = {place: row for place, row in topic.rows.items() if place[1] >= 1}
+        assert_rows(sink.rows, wanted)
+        assert [group.query_offset(queue) for queue in topic.queues] == [4] * 4
+
+        query = start(**given, onGroupReset="fail")
+        topic.fill(4)
+        query.processAllAvailable()
+        reset(2)
+        with pytest.raises(StreamingQueryException, match="spark-resets"):
+            query.awaitTermination(60)
+        topic.fill(4)
+        run_to_the_end(start(available_now=True, **given))
+    assert_rows(sink.rows, {place: row for place, row in topic.rows.items() if place[1] >= 1})
+
+
 def test_a_wish_for_larger_batches_waits_for_them(topic: Topic, sink: Sink, start: Start) -> None:
     topic.fill(4)
     query = start(startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h")
@@ -154,6 +203,25 @@ def test_a_wish_for_larger_batches_waits_for_them(topic: Topic, sink: Sink, star
     topic.fill(2)
     query.processAllAvailable()
     assert [len(rows) for rows in sink.batches.values()] == [4, 5]
+
+
+MISTAKES = [
+    ({"startingOffset": "earliest"}, "has no option startingoffset: did you mean startingOffsets?"),
+    ({"subscribe": "nowhere"}, "No route info of this topic: nowhere. The nameserver .* knows no broker with it"),
+    ({"nameServer": "127.0.0.1:1"}, "None of the nameservers 127.0.0.1:1 answered: .* Check that mqnamesrv runs there"),
+]
+
+
+@pytest.mark.parametrize(("options", "sentence"), MISTAKES)
+def test_the_last_line_of_python_in_an_error_says_the_cause(
+    start: Start, options: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(StreamingQueryException) as raised:
+        run_to_the_end(start(**options))
+
+    python = str(raised.value).partition("Traceback")[2].partition("SQLSTATE")[0].splitlines()
+    said = [line for line in python[1:] if line and not line.startswith((" ", "\t"))]
+    assert re.search(rf"^eruca\.spark_connector\.errors\.\w+: .*{sentence}", said[-1]), said
 
 
 def test_a_future_start_must_be_meant(topic: Topic, start: Start) -> None:

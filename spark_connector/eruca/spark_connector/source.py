@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyarrow import RecordBatch
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from eruca.spark_connector.batch import BatchReader, PushingReader
@@ -50,10 +52,13 @@ class RocketMQDataSource(DataSource):
         kind = PushingReader if options.pushdown else BatchReader
         return kind(options, schema, self.parallelism)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """Called by Spark for ``spark.readStream``. Raises BadOption."""
-        check_projection(schema)
-        return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Called by Spark for ``spark.readStream``; what is wrong with the options is raised by what it returns."""
+        try:
+            check_projection(schema)
+            return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
+        except BadOption as error:
+            return _Refusal(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Called by Spark for ``df.write``. Raises BadOption."""
@@ -74,6 +79,32 @@ class RocketMQDataSource(DataSource):
             raise BadOption('Messages are added to a topic and never replaced: use mode("append"), or outputMode.')
         check_columns(schema, options)
         return options
+
+
+class _Refusal(DataSourceStreamReader):
+    """Raises an error as soon as it is asked for anything.
+
+    Where ``streamReader`` itself raises one, PySpark 4.3 fails on an error of its own, and shows that one last.
+    """
+
+    def __init__(self, error: BadOption) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Of a new query."""
+        raise self._error
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """Of a query that goes on."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Of a query that died in a batch."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Never called."""
+        raise self._error
 
 
 def register(spark: SparkSession) -> None:
