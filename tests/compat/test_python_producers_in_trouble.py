@@ -29,7 +29,9 @@ class Two(transcripts.Two):
         return ApacheNameServer(self._release, self._home)
 
     def _make(self, name: str) -> ApacheBroker:
-        return ApacheBroker(self._release, self._home / name, self.names.address, {"brokerName": f"broker-{name}"})
+        patient = {"brokerFastFailureEnable": "false"}  # all share these processors: waiting is not refused
+        properties = {"brokerName": f"broker-{name}", **patient}
+        return ApacheBroker(self._release, self._home / name, self.names.address, properties)
 
 
 @pytest.fixture(params=["4.9.7", "5.3.3"])

@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from eruca.client import ClientSettings, Later, PushConsumer
+from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
 from eruca.client.consuming.inflight import InFlight
 from eruca.client.consuming.returns import Returns, retry_header
 from eruca.client.errors import UsageError
@@ -98,6 +98,25 @@ async def test_a_member_whose_heartbeat_was_refused_tells_of_itself_again_soon(s
         assert consumer.queues == []
         server.refused_codes.clear()
         await eventually(lambda: bool(consumer.queues))
+
+
+@pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
+async def test_what_could_not_be_shared_out_at_the_start_is_tried_again_soon(
+    kind: type[PushConsumer | LitePullConsumer], server: Scripted
+) -> None:
+    """Not at the next regular look, which comes after 20 s; the routes are known before, so none starts a look."""
+    server.knows("%RETRY%g", server)
+    server.refused_codes.add(34)
+    consumer = kind("g", nameserver=server.address).subscribe("T")
+    async with PullConsumer(nameserver=server.address) as other, AsyncExitStack() as stack:
+        for topic in ("T", "%RETRY%g"):
+            await other.fetch_queues(topic)
+        await stack.enter_async_context(consumer)
+        owned = consumer._ownership if isinstance(consumer, PushConsumer) else consumer._owned
+        await eventually(lambda: len(server.heartbeats) >= 2)
+        assert owned is not None and not owned.readers
+        server.refused_codes.clear()
+        await eventually(lambda: bool(owned.readers))
 
 
 class Case:

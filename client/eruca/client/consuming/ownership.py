@@ -79,6 +79,8 @@ class Ownership:
         self.readers: dict[MessageQueue, Reads] = {}
         self.members: list[str] = []
         """The client ids of the group, as of the last rebalance."""
+        self.complete = False
+        """Whether the last rebalance could do everything; if not, another one is wanted soon."""
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
@@ -97,9 +99,9 @@ class Ownership:
 
     # ------------------------------------------------------------------ who owns what
 
-    async def rebalance(self) -> bool:
-        """Give up and take queues as the group's members are now. False when something is to be tried again soon."""
-        complete = True
+    async def rebalance(self) -> None:
+        """Give up and take queues as the group's members are now."""
+        self.complete, complete = False, True
         async with self._turn:
             for topic in tuple(self._subscriptions):
                 if self._stopped:
@@ -111,7 +113,7 @@ class Ownership:
                 except ClientError as error:
                     log.warning("the queues of %s cannot be shared out now: %s", topic, error)
                     complete = False
-        return complete
+        self.complete = complete
 
     async def _rebalance_topic(self, topic: str) -> bool:
         session = self._session

@@ -76,15 +76,13 @@ class Upkeep:
         return work
 
     async def _keep_balanced(self, comparison: Comparison | None) -> None:
-        wait = self._intervals.rebalance
         while True:
+            wait = self._intervals.rebalance if self._ownership.complete else AGAIN_SOON
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait)
             self._changed.clear()
-            wait = AGAIN_SOON
             try:
-                if await self._ownership.rebalance():
-                    wait = self._intervals.rebalance
+                await self._ownership.rebalance()
                 if comparison is not None:
                     await comparison.look(clock())
             except Exception:  # such as one of the user's strategy

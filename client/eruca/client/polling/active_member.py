@@ -98,15 +98,13 @@ class ActiveMember(Asking):
         self._changed.set()
 
     async def _keep_balanced(self) -> None:
-        wait = self._rebalance_interval
-        while self._owned is not None:
+        while (owned := self._owned) is not None:
+            wait = self._rebalance_interval if owned.complete else AGAIN_SOON
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait)
             self._changed.clear()
-            wait = AGAIN_SOON
             try:
-                if await self._owned.rebalance():
-                    wait = self._rebalance_interval
+                await owned.rebalance()
             except Exception:  # such as one of the user's strategy
                 log.exception("sharing out the queues of %s failed", self.group)
 

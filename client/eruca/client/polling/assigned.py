@@ -88,13 +88,14 @@ class Assigned(Ownership):
         await self._let_go_all(ended)
         await self.rebalance()
 
-    async def rebalance(self) -> bool:
+    async def rebalance(self) -> None:
         """Take and give up queues; of named ones those that could not be taken yet."""
         if self.named is None:
             return await super().rebalance()
+        self.complete = False
         async with self._turn:
             missing = [queue for queue in sorted(self.named) if queue not in self.readers]
-            return self._stopped or all(await asyncio.gather(*(self._take(queue) for queue in missing)))
+            self.complete = self._stopped or all(await asyncio.gather(*(self._take(queue) for queue in missing)))
 
     async def _shared_out(self, topic: str, queues: Collection[MessageQueue]) -> None:
         mine = sorted(queue for queue in self.readers if queue.topic == topic)
