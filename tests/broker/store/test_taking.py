@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eruca.broker.store import Got, Matcher, Store, native
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol.message import java_hash
+from eruca.protocol.record import decode_records
 from tests.support.stores import Clock, bodies, put, small_config
 
 compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
@@ -54,6 +55,44 @@ def test_what_is_found_is_the_same_however_it_is_read(
                 patch.setattr("eruca.broker.store.reading._TOGETHER", together)
                 found.append(taken(store.get(*ask)))
         assert found[0] == found[1] == found[2] == found[3], ask
+    store.close()
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["native", "pure"])
+@pytest.mark.parametrize("again", [True, False], ids=["of an earlier run", "of this run"])
+def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, again: bool
+) -> None:
+    monkeypatch.setattr(native, "on", on and native.on)
+    store = Store(small_config(tmp_path, mapped_file_size_commit_log=4 << 20), Clock())
+    store.open()
+    for number in range(400):
+        put(store, "T", number % 4, b"%03d" % number + bytes(6000))
+    store.drain()
+    if again:
+        store.close()
+        store = Store(small_config(tmp_path, mapped_file_size_commit_log=4 << 20), Clock())
+        store.open()
+    store._log.hot_bytes = 0
+    seen: list[bytes] = []
+    reads: list[int] = []
+    bytes_at = store._log.bytes_at
+
+    def counted(at: int, size: int, *, wait: bool) -> memoryview | bytes | None:
+        reads.append(size)
+        return bytes_at(at, size, wait=wait)
+
+    monkeypatch.setattr(store._log, "bytes_at", counted)
+    answers = 0
+    while len(seen) < 100:
+        got = store.get("T", 1, len(seen), 1024)
+        assert isinstance(got, Got)
+        found = [record.body for buffer in got.buffers for record in decode_records(buffer, check=True)]
+        assert len(found) >= 16 or len(seen) + len(found) == 100
+        seen += found
+        answers += 1
+    assert [int(body[:3]) for body in seen] == list(range(1, 400, 4))
+    assert 4 <= answers <= 6 and sum(reads) <= 1.1 * 400 * 6200 and len(reads) <= 3 * answers
     store.close()
 
 

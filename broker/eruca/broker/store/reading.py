@@ -8,6 +8,7 @@ records of the queue asked for, in order, each slot at most once.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,8 +24,12 @@ from eruca.broker.store.scan import sound_record
 _CODE = struct.Struct(">q")
 _FEW = 32
 """So many tags are looked for one by one in each unit."""
-_TOGETHER = 128 << 10
+_TOGETHER = 512 << 10
 """Records on the disk that lie within so many bytes are read in one go, with what lies between them."""
+_SPREAD = _TOGETHER
+"""Records on the disk that lie farther apart come in more than one answer ..."""
+_AT_LEAST = 16
+"""... of so many or more."""
 _new_got = tuple.__new__
 
 
@@ -112,6 +117,9 @@ class Reading:
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         first = int.from_bytes(units[:8], "big")
+        if not reach and first < self._log.hot_from:
+            units = _close(units, first)
+            total = len(units) // 20
         slow = self._log.position - first > limits.memory
         plain = not slow and offset >= queue.checked_from and not queue.lost
         if plain and native.on and (match is None or match.record is None):
@@ -282,6 +290,20 @@ class Reading:
             if self.on_damage is not None:
                 self.on_damage(*slot, physical)
         return False
+
+
+def _close(units: bytes, first: int) -> bytes:
+    """As many units as have records within ``_SPREAD`` bytes from ``first`` on; all where those are too few."""
+
+    def end_of(number: int) -> int:
+        position, size, _ = UNIT_FORM.unpack_from(units, number * 20)
+        return int(position + size)
+
+    total = len(units) // 20
+    if end_of(total - 1) - first <= _SPREAD:
+        return units
+    close = bisect_right(range(total), first + _SPREAD, key=end_of)
+    return units[: close * 20] if close >= _AT_LEAST else units
 
 
 def _outside(offset: int, low: int, high: int) -> Got:
