@@ -43,10 +43,7 @@ def wait_of(first: Message) -> str:
 
 def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes:
     """The body of a batch; ``keys`` are the unique ids of its messages. Raises BadMessage when it is too large."""
-    body = encode_batch(
-        (message.flag, message.body, message.properties_text(key).encode())
-        for message, key in zip(messages, keys, strict=True)
-    )
+    body = _encode(messages, keys)
     if len(body) > max_size:
         raise BadMessage(
             f"the message body size over max value, MAX: {max_size}. "
@@ -58,41 +55,45 @@ def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: 
 def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes | None:
     """The body of a batch, as ``encode_messages`` writes it; None where ``check_batch`` may find something wrong.
 
-    ``keys`` are of equal length. Nearly all messages of a batch are alike: what stands around body and unique id is
-    then written once. Raises BadMessage for properties that no message may have.
+    ``keys`` are of equal length. Where messages ask for nothing special, no two differ in more than body and unique id,
+    and lists are put together in place of messages. Raises BadMessage for properties that no message may have.
     """
     topic, wait_store = messages[0].topic, messages[0].wait_store
-    if topic.startswith("%"):
-        return None
-    before, after = BEFORE_ID.encode(), (AFTER_ID if wait_store else "\x02WAIT\x01false").encode()
-    ids, width = "".join(keys).encode(), len(keys[0])
-    plain_length, last_size = len(before) + width + len(after), -1
-    parts: list[bytes] = []
-    for message, key in zip(messages, [ids[at : at + width] for at in range(0, len(ids), width)], strict=True):
-        body = message.body
-        size = len(body)
-        if (
-            type(body) is not bytes
-            or not 0 < size <= max_size
-            or message.topic != topic
+    if topic.startswith("%") or any(
+        [
+            message.topic != topic
             or message.wait_store != wait_store
             or message.delay_level
             or message.delay is not None
             or message.deliver_at is not None
-        ):
-            return None
-        if message.tags or message.keys or message.properties or message.flag:
-            text = message.properties_text(key.decode()).encode()
-            head, length = entry_frame(message.flag, size, len(text))
-            parts += (head, body, length, text)
-        else:
-            if size != last_size:
-                last_size = size
-                plain_head, length = entry_frame(0, size, plain_length)
-                between = length + before
-            parts += (plain_head, body, between, key, after)
-    whole = b"".join(parts)
+            or type(message.body) is not bytes
+            for message in messages
+        ]
+    ):
+        return None
+    bodies = [message.body for message in messages]
+    sizes = [*map(len, bodies)]
+    if not 0 < min(sizes) <= max(sizes) <= max_size:
+        return None
+    if any([message.tags or message.keys or message.properties or message.flag for message in messages]):
+        whole = _encode(messages, keys)
+    else:
+        after = (AFTER_ID if wait_store else "\x02WAIT\x01false").encode()
+        length = len(BEFORE_ID) + len(keys[0]) + len(after)
+        heads = {size: entry_frame(0, size, length) for size in {*sizes}}
+        parts = [b"", b"", heads[sizes[0]][1] + BEFORE_ID.encode(), b"", after] * len(messages)
+        parts[0::5] = [heads[size][0] for size in sizes]
+        parts[1::5] = bodies
+        parts[3::5] = [key.encode() for key in keys]
+        whole = b"".join(parts)
     return whole if len(whole) <= max_size else None
+
+
+def _encode(messages: Sequence[Message], keys: Sequence[str]) -> bytes:
+    return encode_batch(
+        (message.flag, message.body, message.properties_text(key).encode())
+        for message, key in zip(messages, keys, strict=True)
+    )
 
 
 def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) -> Iterator[list[Message]]:
