@@ -8,7 +8,7 @@ Every failure is an OSError or a ProtocolError; the wire is of no use then.
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import ssl
 import struct
@@ -50,7 +50,9 @@ class Wire:
 
     def settle(self, timeout: float) -> bool:
         """Make it ready for another user; False when its peer has closed it, or nobody has taken all answers."""
-        readable, _, _ = select.select([self._socket], [], [], 0)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            readable = selector.select(0)
         self._socket.settimeout(timeout)
         return not readable and not self._frames and self._at == self._end
 

@@ -1,6 +1,8 @@
 /* What a pull takes, in C: the units of a queue that are wanted, and the records that they point at. */
 #include "parts.h"
 
+enum { LARGE = 2048 };
+
 static int64_t get64(Bytes p) { return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4)); }
 
 static int is_wanted(Bytes code, Text codes) {
@@ -20,7 +22,7 @@ PyObject *take(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y#z#nny*LLL", &units.at, &units.size, &codes.at, &codes.size, &most, &room, &memory,
                           &start, &from, &to))
         return NULL;
-    if (start < 0 || from < start || to - start > memory.len || units.size % UNIT || codes.size % 8) goto none;
+    if (start < 0 || from < start || to > start + memory.len || units.size % UNIT || codes.size % 8) goto none;
     for (; scanned < units.size / UNIT; scanned++) {
         Bytes unit = units.at + scanned * UNIT;
         if (!is_wanted(unit + 12, codes)) continue;
@@ -30,7 +32,8 @@ PyObject *take(PyObject *self, PyObject *args) {
         if (count && (count >= most || length > room - size)) break;
         count++;
         size += length;
-        if (size > TAKEN_MAX) goto none;
+        /* Large records are better sent from where they lie, unless that is a copy, which nobody may write to. */
+        if (size > TAKEN_MAX || (!memory.readonly && size > LARGE_FROM && size > count * LARGE)) goto none;
     }
     if (!(found = PyBytes_FromStringAndSize(NULL, size))) goto end;
     uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
