@@ -64,14 +64,18 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, again: bool
 ) -> None:
     monkeypatch.setattr(native, "on", on and native.on)
-    store = Store(small_config(tmp_path, mapped_file_size_commit_log=4 << 20), Clock())
+    store = Store(
+        small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
+    )
     store.open()
-    for number in range(400):
-        put(store, "T", number % 4, b"%03d" % number + bytes(6000))
+    for number in range(1600):
+        put(store, "T", number % 4, b"%04d" % number + bytes(1100))
     store.drain()
     if again:
         store.close()
-        store = Store(small_config(tmp_path, mapped_file_size_commit_log=4 << 20), Clock())
+        store = Store(
+            small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
+        )
         store.open()
     store._log.hot_bytes = 0
     seen: list[bytes] = []
@@ -84,15 +88,15 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
 
     monkeypatch.setattr(store._log, "bytes_at", counted)
     answers = 0
-    while len(seen) < 100:
+    while len(seen) < 400:
         got = store.get("T", 1, len(seen), 1024)
         assert isinstance(got, Got)
         found = [record.body for buffer in got.buffers for record in decode_records(buffer, check=True)]
-        assert len(found) >= 16 or len(seen) + len(found) == 100
+        assert len(found) >= 64 or len(seen) + len(found) == 400
         seen += found
         answers += 1
-    assert [int(body[:3]) for body in seen] == list(range(1, 400, 4))
-    assert 4 <= answers <= 6 and sum(reads) <= 1.1 * 400 * 6200 and len(reads) <= 3 * answers
+    assert [int(body[:4]) for body in seen] == list(range(1, 1600, 4))
+    assert 2 <= answers <= 6 and sum(reads) <= 1.6 * 1600 * 1300 and len(reads) <= 5 * answers
     store.close()
 
 

@@ -28,8 +28,8 @@ _TOGETHER = 512 << 10
 """Records on the disk that lie within so many bytes are read in one go, with what lies between them."""
 _SPREAD = _TOGETHER
 """Records on the disk that lie farther apart come in more than one answer ..."""
-_AT_LEAST = 16
-"""... of so many or more."""
+_AT_LEAST = 64
+"""... of so many or more; fewer are better read one by one."""
 _new_got = tuple.__new__
 
 
@@ -117,11 +117,11 @@ class Reading:
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         first = int.from_bytes(units[:8], "big")
-        if not reach and first < self._log.hot_from:
-            units = _close(units, first)
-            total = len(units) // 20
         slow = self._log.position - first > limits.memory
         plain = not slow and offset >= queue.checked_from and not queue.lost
+        if not reach and first < self._log.hot_from and not (plain and native.on):
+            units = _close(units, first)
+            total = len(units) // 20
         if plain and native.on and (match is None or match.record is None):
             quick = self._take(units, match.codes if match is not None else None, count, wait)
             if quick is not None:
@@ -159,15 +159,32 @@ class Reading:
             if segment is None:
                 return None
             near = _Near(segment.start, min(segment.end, log.position), segment.view)
-        elif codes is None:  # filtered ones lie too far apart
-            last, length, _ = UNIT_FORM.unpack_from(units, len(units) - 20)
-            near = self._near(first, last + length, wait)
-            low = near.start
-        else:
-            return None
+        else:  # filtered ones lie too far apart
+            return self._take_cold(units, count, wait) if codes is None else None
         packed = None if codes is None else b"".join(map(_CODE.pack, codes))
         room = self.limits.memory_bytes
         return native.take(units, packed, count, room, near.data, near.start, max(low, near.start), near.end)
+
+    def _take_cold(self, units: bytes, count: int, wait: bool) -> tuple[bytes, int, int] | None:
+        """The same on the disk, piece by piece; None where not even the first records lie together."""
+        pieces: list[bytes] = []
+        taken, room = 0, self.limits.memory_bytes
+        while taken < count and taken * 20 < len(units):
+            part = units[taken * 20 :]
+            first = int.from_bytes(part[:8], "big")
+            part = _close(part, first)
+            last, length, _ = UNIT_FORM.unpack_from(part, len(part) - 20)
+            near = self._near(first, last + length, wait)
+            found = native.take(part, None, count - taken, room, near.data, near.start, near.start, near.end)
+            if found is None or (pieces and len(found[0]) > room):
+                break
+            data, number, _ = found
+            pieces.append(data)
+            taken += number
+            room -= len(data)
+            if number * 20 < len(part):
+                break
+        return (b"".join(pieces), taken, taken) if pieces else None
 
     def _got(self, offset: int, low: int, high: int, found: bytes, messages: int, scanned: int) -> Got:
         """The answer of a read in which nothing was wrong."""
