@@ -26,10 +26,8 @@ _FEW = 32
 """So many tags are looked for one by one in each unit."""
 _TOGETHER = 512 << 10
 """Records on the disk that lie within so many bytes are read in one go, with what lies between them."""
-_SPREAD = _TOGETHER
-"""Records on the disk that lie farther apart come in more than one answer ..."""
 _AT_LEAST = 64
-"""... of so many or more; fewer are better read one by one."""
+"""So many records are read together where others lie too far away; fewer are better read one by one."""
 _new_got = tuple.__new__
 
 
@@ -129,8 +127,9 @@ class Reading:
         if plain and not reach:
             flat = _unpacker(total)(units)
             span = flat[-2] + flat[-1] - first
-            whole = self._log.bytes_at(first, span, wait=wait) if span == sum(flat[1::2]) else None
-            if whole is not None and span <= limits.memory_bytes:
+            fits = span <= limits.memory_bytes and span == sum(flat[1::2])
+            whole = self._log.bytes_at(first, span, wait=wait) if fits else None
+            if whole is not None:
                 buffers, size = [whole], span
             else:
                 buffers, size = self._gather(flat, wait)
@@ -159,8 +158,8 @@ class Reading:
             if segment is None:
                 return None
             near = _Near(segment.start, min(segment.end, log.position), segment.view)
-        else:  # filtered ones lie too far apart
-            return self._take_cold(units, count, wait) if codes is None else None
+        else:
+            return self._take_cold(units, count, wait) if codes is None else None  # filtered ones lie too far apart
         packed = None if codes is None else b"".join(map(_CODE.pack, codes))
         room = self.limits.memory_bytes
         return native.take(units, packed, count, room, near.data, near.start, max(low, near.start), near.end)
@@ -310,16 +309,16 @@ class Reading:
 
 
 def _close(units: bytes, first: int) -> bytes:
-    """As many units as have records within ``_SPREAD`` bytes from ``first`` on; all where those are too few."""
+    """As many units as have records within ``_TOGETHER`` bytes from ``first`` on; all where those are too few."""
 
     def end_of(number: int) -> int:
         position, size, _ = UNIT_FORM.unpack_from(units, number * 20)
         return int(position + size)
 
     total = len(units) // 20
-    if end_of(total - 1) - first <= _SPREAD:
+    if end_of(total - 1) - first <= _TOGETHER:
         return units
-    close = bisect_right(range(total), first + _SPREAD, key=end_of)
+    close = bisect_right(range(total), first + _TOGETHER, key=end_of)
     return units[: close * 20] if close >= _AT_LEAST else units
 
 

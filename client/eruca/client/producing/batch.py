@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
-from eruca.client.message import AFTER_ID, BEFORE_ID, Message, check_message
+from eruca.client.message import BEFORE_ID, Message, check_message
 from eruca.protocol import names
 from eruca.protocol.record import encode_batch, entry_frame
 
@@ -78,7 +78,7 @@ def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: 
     if any([message.tags or message.keys or message.properties or message.flag for message in messages]):
         whole = _encode(messages, keys)
     else:
-        after = (AFTER_ID if wait_store else "\x02WAIT\x01false").encode()
+        after = messages[0].text_after_id().encode()
         length = len(BEFORE_ID) + len(keys[0]) + len(after)
         heads = {size: entry_frame(0, size, length) for size in {*sizes}}
         parts = [b"", b"", heads[sizes[0]][1] + BEFORE_ID.encode(), b"", after] * len(messages)

@@ -160,7 +160,8 @@ class QuickSends:
         """All that was sent in this turn of the loop goes to its connections."""
         pending, lane.pending = lane.pending, []
         now, start = time(), self._clock()
-        born, digits = int(now * 1000), b"%d" % int(now * 1000)
+        born = int(now * 1000)
+        digits = b"%d" % born
         self._renew(lane)
         rides: list[_Ride | None] = [None] * len(lane.seats)
         loads: dict[Connection, _Load] = {}

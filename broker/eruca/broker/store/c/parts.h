@@ -9,7 +9,7 @@ typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
 
 enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767 };
-enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8, TAKEN_MAX = 256 * 1024, LARGE_FROM = 64 * 1024 };
+enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8 };
 
 typedef struct {
     Bytes at;

@@ -1,7 +1,7 @@
 /* What a pull takes, in C: the units of a queue that are wanted, and the records that they point at. */
 #include "parts.h"
 
-enum { LARGE = 2048 };
+enum { TAKEN_MAX = 256 * 1024, LARGE_FROM = 64 * 1024, LARGE = 2048 };
 
 static int64_t get64(Bytes p) { return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4)); }
 
