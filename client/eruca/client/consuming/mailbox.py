@@ -71,11 +71,13 @@ class Delivery(ReceivedMessage):
 
         self._finished = settle
 
-    def _settle(self, outcome: Later | None) -> None:
+    def _settle(self, outcome: Later | None) -> float | None:
+        """Settle it unless that was done; the time by ``clock``, where it is known."""
         work, self._work = self._work, None
-        if work is not None:
-            work.outcome = outcome
-            self._finished(work)
+        if work is None:
+            return None
+        work.outcome = outcome
+        return self._finished(work)
 
 
 class Mailbox:
@@ -136,8 +138,7 @@ class Mailbox:
                 if not lot.run.dropped and (not work.claims or work.claim()):
                     self._out[work] = None
                     work.began = clock() if now is None else now
-                    piece._work = work
-                    piece._finished = self._settle
+                    piece.hand_out(work, self._settle)
                     if self._hooks is not None:
                         self._contexts[work] = self._hooks.begin([piece], in_listener=False)
                     return piece
@@ -200,10 +201,7 @@ class Messages(AsyncIterator[Delivery]):
 
     async def __anext__(self) -> Delivery:
         last, self._last, mailbox = self._last, None, self._mailbox
-        now = None
-        if last is not None and self._auto_ack and (work := last._work) is not None:
-            last._work = None
-            now = last._finished(work)
+        now = last._settle(None) if last is not None and self._auto_ack else None
         message = mailbox.take(now)
         if message is None:
             message = await mailbox.next()
