@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eruca.broker.store import Got, PutStatus, Store
+from eruca.broker.store import Got, PutStatus, Store, native
 from eruca.broker.store.segment import NotInMemory, Segment, Unflushed, flush_files
 from tests.support.stores import HOST, bodies, put, small_config
 
@@ -134,7 +135,9 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monk
     assert (tmp_path / "abort").exists(), "the next start recovers"
 
 
-async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on", [True, False], ids=["native", "pure"])
+async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool) -> None:
+    monkeypatch.setattr(native, "on", on and native.on)
     store = await started(tmp_path, hot_bytes=0)
     for number in range(50):
         put(store, "T", 0, b"%d" % number)
@@ -151,7 +154,16 @@ async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest
         threads.append(threading.current_thread())
         return read(segment, position, size, wait=wait)
 
+    def not_fetched(*asked: Any) -> object:
+        if not asked[8]:
+            raise BlockingIOError
+        threads.append(threading.current_thread())
+        return fetch(*asked)
+
     monkeypatch.setattr(Segment, "read", not_in_memory)
+    if native.on:
+        fetch = native.fetch
+        monkeypatch.setattr(native, "fetch", not_fetched)
     later = store.get("T", 0, 0, 32)
     assert not isinstance(later, Got)
     got = await later

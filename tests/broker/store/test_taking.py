@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -109,10 +110,46 @@ def test_reads_really_go_the_native_way(tmp_path: Path, monkeypatch: pytest.Monk
     store.drain()
     monkeypatch.setattr("eruca.broker.store.reading.Reading._gather", None)
     monkeypatch.setattr("eruca.broker.store.reading.Reading._collect", None)
-    for match in (None, Matcher(frozenset([java_hash("a")]))):
-        for hot in (1 << 30, 0) if match is None else (1 << 30,):
-            store._log.hot_bytes = hot
-            assert len(bodies(store, "T", 1, match)) == 10
+    for _ in ("of this run", "of an earlier run"):
+        for match in (None, Matcher(frozenset([java_hash("a")]))):
+            for hot in (1 << 30, 0):
+                for memory in (1 << 30, 0):
+                    store._log.hot_bytes, store._reading.limits.memory = hot, memory
+                    assert len(bodies(store, "T", 1, match)) == 10
+        store.close()
+        store = Store(small_config(tmp_path), Clock())
+        store.open()
+    store.close()
+
+
+@given(st.integers(0, 2**32))
+@settings(deadline=None, max_examples=30)
+def test_damage_is_found_the_same_however_it_is_read(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    """A byte of the log or of a queue's units changes between two runs, after the recovery."""
+    chance = random.Random(seed)
+    root = tmp_path_factory.mktemp("store")
+    store = Store(small_config(root), Clock())
+    store.open()
+    for number in range(60):
+        put(store, "T", number % 2, chance.randbytes(chance.choice([0, 30, 700])), b"TAGS\x01a")
+    store.drain()
+    store.close()
+    store = Store(small_config(root), Clock())
+    store.open()
+    changed = chance.choice(sorted(root.glob("co*/**/" + "0" * 15 + "*")))
+    end = 600 if changed.parent.name.isdigit() else store.figures().max_offset - int(changed.name)
+    with open(changed, "r+b") as file:
+        file.seek(chance.randrange(min(end, changed.stat().st_size)))
+        old = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([old ^ 1 << chance.randrange(8)]))
+    for number in range(2):
+        found = []
+        for on in (native.on, False):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(native, "on", on)
+                found.append(taken(store.get("T", number, 0, 32)))
+        assert found[0] == found[1], (seed, number)
     store.close()
 
 
@@ -146,13 +183,21 @@ def test_nothing_is_read_outside_of_the_log(
     packed = None if codes is None else b"".join(code.to_bytes(8, "big", signed=True) for code in codes)
     data = b"".join(UNIT_FORM.pack(*unit) for unit in wanted)
     found = native.take(data, packed, most, room, log, start, low, high)
+    with tempfile.TemporaryFile() as file:
+        file.write(log)
+        file.flush()
+        if high <= start + len(log):  # behind it, the file is at its end
+            for wait in (True, False):
+                assert found == native.fetch(
+                    data, packed, most, room, file.fileno(), start, low, high, wait, b"T", 0, 0, 0
+                )
     expected: list[bytes] | None = []
     for at, size, code in wanted:
         if expected is not None and (codes is None or code in codes):
+            if expected and (len(expected) >= most or sum(map(len, expected)) + size > room):
+                break
             if not (start <= low <= at and at + size <= high and size > 0):
                 expected = None
-            elif expected and (len(expected) >= most or sum(map(len, expected)) + size > room):
-                break
             else:
                 expected.append(log[at - start : at - start + size])
     if low < start or high > start + len(log):

@@ -74,6 +74,32 @@ def take(
     how many units were looked at; None where a record lies elsewhere, or for much data. As ``Reading._collect``.
     """
 
+def fetch(
+    units: bytes,
+    codes: bytes | None,
+    most: int,
+    room: int,
+    fd: int,
+    start: int,
+    low: int,
+    high: int,
+    wait: bool,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+    checked_from: int,
+    /,
+) -> tuple[bytes, int, int] | None:
+    """As ``take``, out of a file of the log that begins at ``start``, without its mapping.
+
+    The first unit is that of the queue offset ``offset``; records below ``checked_from`` must be sound and of this
+    place, queue and offset: one that is not makes it None, as a file does that ends before a record.
+
+    Raises:
+        BlockingIOError: not all of it is in the page cache, and ``wait`` is False.
+        OSError: the disk fails.
+    """
+
 def follow(work: list[Request], touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:
     """Put the units of records behind their queues; how many records were done. As ``Dispatch._queue_up``."""
 

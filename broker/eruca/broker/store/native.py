@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 
 try:
-    from eruca.broker.store._native import batch, follow, keys, put_entries, sends, take
+    from eruca.broker.store._native import batch, fetch, follow, keys, put_entries, sends, take
 
     on = not os.environ.get("ERUCA_PURE")
     """Whether it is used; looked at when a broker or a store begins to use it, and with every batch."""
 except ImportError:
     on = False
 
-__all__ = ["batch", "follow", "keys", "on", "put_entries", "sends", "take"]
+__all__ = ["batch", "fetch", "follow", "keys", "on", "put_entries", "sends", "take"]

@@ -20,6 +20,7 @@ from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import FILTER_REACH, GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
+from eruca.broker.store.segment import NotInMemory
 
 _CODE = struct.Struct(">q")
 _FEW = 32
@@ -115,20 +116,31 @@ class Reading:
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         first = int.from_bytes(units[:8], "big")
-        slow = self._log.position - first > limits.memory
-        plain = not slow and offset >= queue.checked_from and not queue.lost
-        if not reach and first < self._log.hot_from and not (plain and native.on):
+        log = self._log
+        slow = log.position - first > limits.memory
+        if slow:
+            count = min(count, limits.disk_count)
+        known = offset >= queue.checked_from and not queue.lost
+        codes = match.codes if match is not None else None
+        if native.on and not queue.lost and (match is None or match.record is None):
+            if known and first >= max(log.hot_from, log.position - limits.memory):
+                quick = self._take(units, first, codes, count)
+            else:
+                quick = self._fetch(queue, offset, units, codes, count, slow=slow, wait=wait)
+            if quick is not None:
+                if slow:  # of the last one that was looked at: of the one that was too much, where one was
+                    looked = int.from_bytes(units[quick[2] * 20 : quick[2] * 20 + 8], "big")
+                    slow = log.position - looked > limits.memory
+                return self._got(offset, low, high, *quick, slow=slow)
+        plain = known and not slow
+        if not reach and first < log.hot_from and not native.on:
             units = _close(units, first)
             total = len(units) // 20
-        if plain and native.on and (match is None or match.record is None):
-            quick = self._take(units, match.codes if match is not None else None, count, wait)
-            if quick is not None:
-                return self._got(offset, low, high, *quick)
         if plain and not reach:
             flat = _unpacker(total)(units)
             span = flat[-2] + flat[-1] - first
             fits = span <= limits.memory_bytes and span == sum(flat[1::2])
-            whole = self._log.bytes_at(first, span, wait=wait) if fits else None
+            whole = log.bytes_at(first, span, wait=wait) if fits else None
             if whole is not None:
                 buffers, size = [whole], span
             else:
@@ -138,61 +150,70 @@ class Reading:
                 self.found += 1
                 self.messages += taken
                 return _new_got(Got, (GetStatus.FOUND, offset + taken, low, high, buffers, taken, size, False))
-        codes = match.codes if match is not None else None
         chosen = range(total) if codes is None else _chosen(units, total, codes)
-        return self._collect(
-            queue, offset, units, chosen, min(count, limits.disk_count) if slow else count, match, wait
-        )
+        return self._collect(queue, offset, units, chosen, count, match, wait)
 
     def _take(
-        self, units: bytes, codes: frozenset[int] | None, count: int, wait: bool
+        self, units: bytes, first: int, codes: frozenset[int] | None, count: int
     ) -> tuple[bytes, int, int] | None:
-        """What ``native.take`` finds, in memory, or on the disk where the records lie together."""
-        if codes is not None and len(codes) > _FEW:
-            return None
+        """What ``native.take`` finds: records in memory; None where there is something special about one."""
         log = self._log
-        first = int.from_bytes(units[:8], "big")
-        low = max(log.hot_from, log.position - self.limits.memory)
-        if first >= low:
-            segment = log.segment_of(first)
-            if segment is None:
-                return None
-            near = _Near(segment.start, min(segment.end, log.position), segment.view)
-        else:
-            return self._take_cold(units, count, wait) if codes is None else None  # filtered ones lie too far apart
-        packed = None if codes is None else b"".join(map(_CODE.pack, codes))
+        segment = log.segment_of(first)
+        if segment is None or (codes is not None and len(codes) > _FEW):
+            return None
+        low = max(log.hot_from, log.position - self.limits.memory, segment.start)
+        high = min(segment.end, log.position)
         room = self.limits.memory_bytes
-        return native.take(units, packed, count, room, near.data, near.start, max(low, near.start), near.end)
+        return native.take(units, _packed(codes), count, room, segment.view, segment.start, low, high)
 
-    def _take_cold(self, units: bytes, count: int, wait: bool) -> tuple[bytes, int, int] | None:
-        """The same on the disk, piece by piece; None where not even the first records lie together."""
-        pieces: list[bytes] = []
-        taken, room = 0, self.limits.memory_bytes
-        while taken < count and taken * 20 < len(units):
-            part = units[taken * 20 :]
-            first = int.from_bytes(part[:8], "big")
-            part = _close(part, first)
-            last, length, _ = UNIT_FORM.unpack_from(part, len(part) - 20)
-            near = self._near(first, last + length, wait)
-            found = native.take(part, None, count - taken, room, near.data, near.start, near.start, near.end)
-            if found is None or (pieces and len(found[0]) > room):
-                break
-            data, number, _ = found
-            pieces.append(data)
-            taken += number
-            room -= len(data)
-            if number * 20 < len(part):
-                break
-        return (b"".join(pieces), taken, taken) if pieces else None
+    def _fetch(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        units: bytes,
+        codes: frozenset[int] | None,
+        count: int,
+        *,
+        slow: bool,
+        wait: bool,
+    ) -> tuple[bytes, int, int] | None:
+        """What ``native.fetch`` finds: records in one file, all of them ``slow`` or none; None as ``_take``."""
+        log = self._log
+        segment = log.segment_of(int.from_bytes(units[:8], "big"))
+        if segment is None or (codes is not None and len(codes) > _FEW):
+            return None
+        bound = log.position - self.limits.memory
+        low, high = (segment.start, bound) if slow else (max(segment.start, bound), log.position)
+        room = self.limits.disk_bytes if slow else self.limits.memory_bytes
+        try:
+            return native.fetch(
+                units,
+                _packed(codes),
+                count,
+                room,
+                segment.fd,
+                segment.start,
+                low,
+                min(segment.end, high),
+                wait,
+                queue.topic.encode(),
+                queue.queue_id,
+                offset,
+                queue.checked_from,
+            )
+        except BlockingIOError:
+            raise NotInMemory from None
+        except OSError:  # of which of the records, is found out one by one
+            return None
 
-    def _got(self, offset: int, low: int, high: int, found: bytes, messages: int, scanned: int) -> Got:
+    def _got(self, offset: int, low: int, high: int, found: bytes, messages: int, scanned: int, *, slow: bool) -> Got:
         """The answer of a read in which nothing was wrong."""
         if not messages:
             self.missed += 1
             return Got(GetStatus.NO_MATCHED_MESSAGE, offset + scanned, low, high, [])
         self.found += 1
         self.messages += messages
-        return _new_got(Got, (GetStatus.FOUND, offset + scanned, low, high, [found], messages, len(found), False))
+        return _new_got(Got, (GetStatus.FOUND, offset + scanned, low, high, [found], messages, len(found), slow))
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
         """The log between two places if that is on the disk and little enough; else nowhere."""
@@ -306,6 +327,10 @@ class Reading:
             if self.on_damage is not None:
                 self.on_damage(*slot, physical)
         return False
+
+
+def _packed(codes: frozenset[int] | None) -> bytes | None:
+    return None if codes is None else b"".join(map(_CODE.pack, codes))
 
 
 def _close(units: bytes, first: int) -> bytes:

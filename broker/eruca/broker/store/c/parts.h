@@ -22,7 +22,8 @@ extern uint32_t CRC[8][256];
 
 PyObject *sends(PyObject *self, PyObject *args);
 PyObject *take(PyObject *self, PyObject *args);
-extern const char sends_doc[], take_doc[];
+PyObject *fetch(PyObject *self, PyObject *args);
+extern const char sends_doc[], take_doc[], fetch_doc[];
 
 /* ---- numbers and texts */
 

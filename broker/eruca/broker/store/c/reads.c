@@ -1,7 +1,19 @@
 /* What a pull takes, in C: the units of a queue that are wanted, and the records that they point at. */
+#define _GNU_SOURCE /* preadv2 */
 #include "parts.h"
+#include <errno.h>
+#include <sys/uio.h>
 
 enum { TAKEN_MAX = 256 * 1024, LARGE_FROM = 64 * 1024, LARGE = 2048 };
+enum { PARTS_MAX = 512, TOGETHER_MAX = 1024 * 1024, GAP = 4096, RECORD_MIN = 91 };
+
+/* What is asked for, and what was found: how many units were looked at, records among them, their bytes. */
+typedef struct {
+    Text units, codes;
+    Size most, room;
+    long long from, to;
+    Size scanned, count, size;
+} Choice;
 
 static int64_t get64(Bytes p) { return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4)); }
 
@@ -11,43 +23,152 @@ static int is_wanted(Bytes code, Text codes) {
     return codes.at == NULL;
 }
 
+/* The number of the next wanted unit from `number` on; `scanned` where there is none. */
+static Size next_wanted(const Choice *c, Size number) {
+    while (number < c->scanned && !is_wanted(c->units.at + number * UNIT + 12, c->codes)) number++;
+    return number;
+}
+
+/* Find out what is taken; 0 where a record lies outside of `from` and `to`, or where they are `too_large`. */
+static int choose(Choice *c, int (*too_large)(const Choice *)) {
+    if (c->units.size % UNIT || c->codes.size % 8) return 0;
+    for (c->scanned = c->count = c->size = 0; c->scanned < c->units.size / UNIT; c->scanned++) {
+        Bytes unit = c->units.at + c->scanned * UNIT;
+        if (!is_wanted(unit + 12, c->codes)) continue;
+        int64_t position = get64(unit);
+        int32_t length = (int32_t)get32(unit + 8);
+        if (c->count && (c->count >= c->most || length > c->room - c->size)) break;
+        if (length <= 0 || position < c->from || position > c->to || length > c->to - position) return 0;
+        c->count++;
+        c->size += length;
+        if (too_large && too_large(c)) return 0;
+    }
+    return 1;
+}
+
+/* ---- what is in memory */
+
+static int too_large_to_copy(const Choice *c) { return c->size > TAKEN_MAX; }
+
+/* Large records are better sent from where they lie, unless that is a copy, which nobody may write to. */
+static int too_large_to_leave(const Choice *c) {
+    return c->size > TAKEN_MAX || (c->size > LARGE_FROM && c->size > c->count * LARGE);
+}
+
 const char take_doc[] = "Copy the records that a queue's units point at, as far as they are wanted.";
 
 PyObject *take(PyObject *self, PyObject *args) {
-    Text units, codes;
+    Choice c;
     Py_buffer memory;
-    Size most, room, scanned = 0, count = 0, size = 0;
-    long long start, from, to;
+    long long start;
     PyObject *found = NULL, *result = NULL;
-    if (!PyArg_ParseTuple(args, "y#z#nny*LLL", &units.at, &units.size, &codes.at, &codes.size, &most, &room, &memory,
-                          &start, &from, &to))
+    if (!PyArg_ParseTuple(args, "y#z#nny*LLL", &c.units.at, &c.units.size, &c.codes.at, &c.codes.size, &c.most, &c.room,
+                          &memory, &start, &c.from, &c.to))
         return NULL;
-    if (start < 0 || from < start || to > start + memory.len || units.size % UNIT || codes.size % 8) goto none;
-    for (; scanned < units.size / UNIT; scanned++) {
-        Bytes unit = units.at + scanned * UNIT;
-        if (!is_wanted(unit + 12, codes)) continue;
-        int64_t position = get64(unit);
-        int32_t length = (int32_t)get32(unit + 8);
-        if (length <= 0 || position < from || position > to || length > to - position) goto none;
-        if (count && (count >= most || length > room - size)) break;
-        count++;
-        size += length;
-        /* Large records are better sent from where they lie, unless that is a copy, which nobody may write to. */
-        if (size > TAKEN_MAX || (!memory.readonly && size > LARGE_FROM && size > count * LARGE)) goto none;
-    }
-    if (!(found = PyBytes_FromStringAndSize(NULL, size))) goto end;
-    uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
-    for (Size n = 0; n < scanned; n++) {
-        Bytes unit = units.at + n * UNIT;
-        if (is_wanted(unit + 12, codes))
+    if (start < 0 || c.from < start || c.to > start + memory.len ||
+        !choose(&c, memory.readonly ? too_large_to_copy : too_large_to_leave)) {
+        result = Py_NewRef(Py_None);
+    } else if ((found = PyBytes_FromStringAndSize(NULL, c.size))) {
+        uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
+        for (Size n = next_wanted(&c, 0); n < c.scanned; n = next_wanted(&c, n + 1)) {
+            Bytes unit = c.units.at + n * UNIT;
             at = put(at, (Bytes)memory.buf + (get64(unit) - start), (int32_t)get32(unit + 8));
+        }
+        result = Py_BuildValue("(Nnn)", found, c.count, c.scanned);
     }
-    result = Py_BuildValue("(Onn)", found, count, scanned);
-    goto end;
-none:
-    result = Py_NewRef(Py_None);
-end:
     PyBuffer_Release(&memory);
-    Py_XDECREF(found);
     return result;
+}
+
+/* ---- what is on the disk */
+
+/* Fill `parts` from one place of a file; 1 when all came, 0 when less did, -1 for an error in errno. */
+static int fill(int fd, struct iovec *parts, int count, Size size, off_t position, int wait) {
+    ssize_t done = -1;
+    errno = EOPNOTSUPP;
+#ifdef RWF_NOWAIT
+    if (!wait) {
+        done = preadv2(fd, parts, count, position, RWF_NOWAIT);
+        if (done >= 0 && done < size) { errno = EAGAIN; return -1; }
+    }
+#endif
+    if (done < 0 && errno == EAGAIN) return -1;
+    if (done < 0) do done = preadv(fd, parts, count, position); while (done < 0 && errno == EINTR); /* no such flag */
+    return done < 0 ? -1 : done == size;
+}
+
+/* Read the records into `to`: those with little between them together. As `fill`. */
+static int read_chosen(const Choice *c, int fd, int64_t start, uint8_t *to, int wait) {
+    uint8_t between[GAP];
+    struct iovec parts[PARTS_MAX];
+    int count = 0, done = 1;
+    int64_t first = 0, end = 0;
+    for (Size n = next_wanted(c, 0); n < c->scanned && done == 1; n = next_wanted(c, n + 1)) {
+        int64_t position = get64(c->units.at + n * UNIT);
+        Size length = (int32_t)get32(c->units.at + n * UNIT + 8), gap = position - end;
+        if (count && (gap < 0 || gap > GAP || count > PARTS_MAX - 2 || end - first > TOGETHER_MAX)) {
+            done = fill(fd, parts, count, end - first, first - start, wait);
+            count = 0;
+        }
+        if (!count) first = position;
+        else if (gap) parts[count++] = (struct iovec){between, gap};
+        if (count && !gap) parts[count - 1].iov_len += length;
+        else parts[count++] = (struct iovec){to, length};
+        to += length;
+        end = position + length;
+    }
+    return done == 1 && count ? fill(fd, parts, count, end - first, first - start, wait) : done;
+}
+
+/* Whether these bytes are the whole and unchanged record of a place of the log and of a queue: `sound_record`. */
+static int is_own(Bytes p, Size size, int64_t position, Text topic, long long queue_id, int64_t index) {
+    if (size < RECORD_MIN || get32(p) != size || get64(p + 28) != position || get64(p + 20) != index ||
+        (int32_t)get32(p + 12) != queue_id)
+        return 0;
+    uint32_t magic = get32(p + 4);
+    int wide = magic == 0xDAA320ABu; /* its topic's length has two bytes */
+    Size head = 88 + (p[39] & 0x10 ? 12 : 0) + (p[39] & 0x20 ? 12 : 0);
+    if ((magic != 0xDAA320A7u && !wide) || size < head + 3) return 0;
+    int32_t length = (int32_t)get32(p + head - 4);
+    if (length < 0 || length > size - head - 3 - wide - topic.size) return 0;
+    Bytes name = p + head + length + 1 + wide, last = name + topic.size;
+    if ((wide ? name[-2] << 8 | name[-1] : name[-1]) != topic.size || memcmp(name, topic.at, topic.size)) return 0;
+    if (last + 2 + (last[0] << 8 | last[1]) != p + size) return 0;
+    return (crc32_of(p + head, length) & 0x7FFFFFFF) == get32(p + 8);
+}
+
+const char fetch_doc[] = "Read the wanted records out of a file; those of an earlier run are checked.";
+
+PyObject *fetch(PyObject *self, PyObject *args) {
+    Choice c;
+    Text topic;
+    long long start, queue_id, index, checked_from;
+    int fd, wait, done = 0;
+    PyObject *found;
+    if (!PyArg_ParseTuple(args, "y#z#nniLLLpy#LLL", &c.units.at, &c.units.size, &c.codes.at, &c.codes.size, &c.most,
+                          &c.room, &fd, &start, &c.from, &c.to, &wait, &topic.at, &topic.size, &queue_id, &index,
+                          &checked_from))
+        return NULL;
+    if (start < 0 || c.from < start || !choose(&c, NULL)) Py_RETURN_NONE;
+    if (!(found = PyBytes_FromStringAndSize(NULL, c.size))) return NULL;
+    uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
+    if (wait) {
+        Py_BEGIN_ALLOW_THREADS
+        done = read_chosen(&c, fd, start, at, 1);
+        Py_END_ALLOW_THREADS
+    } else {
+        done = read_chosen(&c, fd, start, at, 0);
+    }
+    if (done < 0) PyErr_SetFromErrno(PyExc_OSError);
+    for (Size n = next_wanted(&c, 0); done == 1 && n < c.scanned && index + n < checked_from;) {
+        Bytes unit = c.units.at + n * UNIT;
+        Size length = (int32_t)get32(unit + 8);
+        done = is_own(at, length, get64(unit), topic, queue_id, index + n);
+        at += length;
+        n = next_wanted(&c, n + 1);
+    }
+    if (done == 1) return Py_BuildValue("(Nnn)", found, c.count, c.scanned);
+    Py_DECREF(found);
+    if (done < 0) return NULL;
+    Py_RETURN_NONE;
 }

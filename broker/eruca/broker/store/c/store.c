@@ -243,6 +243,7 @@ end:
 
 static PyMethodDef methods[] = {
     {"batch", batch, METH_VARARGS, batch_doc},
+    {"fetch", fetch, METH_VARARGS, fetch_doc},
     {"follow", follow, METH_VARARGS, follow_doc},
     {"keys", keys, METH_O, keys_doc},
     {"put_entries", put_entries, METH_VARARGS, index_doc},
