@@ -57,6 +57,7 @@ def test_one_way_to_choose_topics() -> None:
         ({"startingofset": "latest"}, "has no option startingofset: did you mean startingOffsets?"),
         ({"path": "/x"}, "has no option path: there are accessKey"),
         ({"minpartitions": "0"}, 'The option minPartitions="0" cannot be read: 1 or more is expected.'),
+        ({"pullpipeline": "1025"}, 'The option pullPipeline="1025" cannot be read: 1024 or less is expected.'),
         ({"pullbatchsize": "many"}, 'The option pullBatchSize="many" cannot be read: a whole number is expected.'),
         ({"failondataloss": "yes"}, "true or false is expected"),
         ({"startingoffsets": "oldest"}, 'earliest, latest, group or {"topic"'),

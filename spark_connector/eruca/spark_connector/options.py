@@ -22,6 +22,8 @@ Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
 STRATEGIES: Final = ("error", "latest")
 ON_RESET: Final = ("ignore", "fail")
+MOST_PULLS: Final = 1024
+"""Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +169,10 @@ def _on_reset(text: str) -> str:
     return text.lower()
 
 
+def _pipeline(text: str) -> int:
+    return number(text, most=MOST_PULLS)
+
+
 def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
     return read_assignment(_json(text))
 
@@ -204,7 +210,7 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "commitIntervalMs": ("commit_interval_ms", milliseconds),
     "onGroupReset": ("on_group_reset", _on_reset),
     "pullBatchSize": ("pull_batch_size", number),
-    "pullPipeline": ("pull_pipeline", number),
+    "pullPipeline": ("pull_pipeline", _pipeline),
     "pullTimeoutMs": ("pull_timeout_ms", number),
     "arrowBatchRows": ("arrow_batch_rows", number),
     "latestOffsetCacheMs": ("latest_offset_cache_ms", milliseconds),

@@ -48,14 +48,16 @@ def text(given: str) -> str:
     return given
 
 
-def number(given: str, least: int = 1) -> int:
-    """A whole number of ``least`` or more."""
+def number(given: str, least: int = 1, most: int | None = None) -> int:
+    """A whole number of ``least`` or more, and ``most`` or less."""
     try:
         value = int(given)
     except ValueError:
         raise ValueError("a whole number is expected") from None
     if value < least:
         raise ValueError(f"{least} or more is expected")
+    if most is not None and value > most:
+        raise ValueError(f"{most} or less is expected")
     return value
 
 
