@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from eruca.spark_connector import link
+from eruca.client import PullConsumer
+from eruca.client.errors import CallTimeout, NameserverUnreachable
+from eruca.spark_connector import cluster, link
+from eruca.spark_connector.batch import BatchReader
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.stream import StreamReader
 from tests.support.eruca import ErucaBroker, ErucaCluster
+from tests.support.processes import Process
 from tests.support.spark import Topic
 
 ALL = ReadAllAvailable()
@@ -34,6 +42,16 @@ def source(own: ErucaCluster, line: link.Link) -> Iterator[tuple[Topic, StreamRe
     options = read_options({**given, "latestOffsetCacheMs": "0"}, streaming=True)
     yield topic, StreamReader(options, default_schema(), 2)
     topic.close()
+
+
+@contextmanager
+def silent(process: Process) -> Iterator[None]:
+    """It keeps its connections and answers nothing."""
+    process.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.signal(signal.SIGCONT)
 
 
 def rows(reader: StreamReader, start: dict[str, object], end: dict[str, object]) -> int:
@@ -76,3 +94,50 @@ def test_a_stream_goes_on_without_a_nameserver_but_does_not_begin_without_one(
     other = StreamReader(reader._options, default_schema(), 2)
     with pytest.raises(SourceError, match=r"None of the nameservers .* answered"):
         other.latestOffset(other.initialOffset(), ALL)
+
+
+def test_a_broker_that_falls_silent_while_a_task_reads_fails_it_in_time(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, _ = source
+    topic.fill(400)
+    given = {"nameServer": own.address, "subscribe": "outages", "arrowBatchRows": "20", "pullBatchSize": "10"}
+    options = read_options({**given, "pullTimeoutMs": "300", "pullPipeline": "2"}, streaming=False)
+    (part,) = BatchReader(options, default_schema(), 1).partitions()
+    monkeypatch.setattr(cluster, "WAITS", (0.01, 0.01))
+    reading = BatchReader(options, default_schema(), 1).read(part)
+    found = next(reading).num_rows
+
+    with silent(own.broker.process), pytest.raises(SourceError) as told:
+        for batch in reading:
+            found += batch.num_rows
+
+    assert 20 <= found < 200
+    assert re.fullmatch(
+        r"broker-a was asked several times for .*queueId=0\], and did not answer within 300 ms \(pullTimeoutMs\): "
+        r"look whether it is alive and not too busy \(<127\..*> did not answer PULL_MESSAGE in time\)\.",
+        str(told.value),
+    )
+    again = BatchReader(options, default_schema(), 1).read(part)
+    assert sum(batch.num_rows for batch in again) == 406, "it answers again, and all is read"
+
+
+async def test_what_keeps_silent_for_long_is_not_asked_a_third_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise CallTimeout("no answer")
+
+    class Nobody:
+        async def fetch_queues(self, topic: str) -> None:
+            raise NameserverUnreachable("no answer")
+
+    monkeypatch.setattr(cluster, "WAITS", (0.0, 0.0, 0.0))
+    for enough, times in ((16.0, 4), (0.0, 2)):
+        monkeypatch.setattr(cluster, "LONG_ENOUGH", enough)
+        asked = 0
+        with pytest.raises(CallTimeout):
+            await cluster.persist(cast(PullConsumer, Nobody()), "outages", ask)
+        assert asked == times

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,16 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path, monkeypatch: pyte
             with pytest.raises(SourceError, match="a slave is behind a master that is away"):
                 bodies(reader, parts)
 
+        def read_past_a_silent_master() -> None:
+            options = read_options({**given, "pullTimeoutMs": "400"}, streaming=False)
+            batch = BatchReader(options, default_schema(), 2)
+            parts = list(batch.partitions())
+            for step in (signal.SIGSTOP, signal.SIGCONT):
+                pairs.brokers["a"].signal(step)
+                assert sorted(bodies(batch, parts)) == sorted(WANTED)
+
         with fresh_link(monkeypatch):
+            await asyncio.to_thread(read_past_a_silent_master)
             reader, end = await asyncio.to_thread(plan_with_masters)
             for master in MASTERS:
                 pairs.kill(master)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,15 +43,20 @@ log = logging.getLogger("eruca.spark")
 
 WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each further attempt at what a broker did not answer or was too busy for: time enough to restart."""
+LONG_ENOUGH = 16.0
+"""Seconds after which there is no third attempt: one that keeps silent lets each of them run into its time limit."""
 
 
 async def persist(consumer: PullConsumer, topic: str, work: Callable[[], Awaitable[T]]) -> T:
     """``work``, again after a while when it fails with an error that may pass, by a route that is asked for anew."""
-    for wait in WAITS:
+    began = time.monotonic()
+    for place, wait in enumerate(WAITS):
         try:
             return await work()
         except ClientError as error:
             if not error.retriable or isinstance(error, TopicNotFound | NameserverUnreachable):
+                raise
+            if place and time.monotonic() - began >= LONG_ENOUGH:
                 raise
         await asyncio.sleep(wait)
         with suppress(ClientError):

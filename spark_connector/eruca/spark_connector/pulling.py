@@ -70,7 +70,14 @@ class Puller:
             call.exception()  # taken note of, so that asyncio does not complain where nobody waits for it
 
     async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
-        return await persist(self._consumer, queue.topic, lambda: self._pull_of_a_replica(queue, start, end))
+        try:
+            return await persist(self._consumer, queue.topic, lambda: self._pull_of_a_replica(queue, start, end))
+        except AWAY as error:
+            raise SourceError(
+                f"{queue.broker_name} was asked several times for {queue}, and did not answer within "
+                f"{self._options.pull_timeout_ms} ms (pullTimeoutMs): look whether it is alive and not too busy "
+                f"({error})."
+            ) from error
 
     async def _pull_of_a_replica(self, queue: MessageQueue, start: int, end: int) -> PullResult:
         broker_id = self._chosen.of(queue.broker_name)
