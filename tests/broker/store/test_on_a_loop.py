@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from eruca.broker.store import Got, PutStatus, Store, native
+from eruca.broker.store.flush import PATIENCE
+from eruca.broker.store.flush_thread import FlushThread, Job
 from eruca.broker.store.segment import NotInMemory, Segment, Unflushed, flush_files
 from tests.support.stores import HOST, bodies, put, small_config
 
@@ -108,6 +110,33 @@ async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: threading.
     assert durable is not None
     assert await asyncio.wait_for(durable, 5) is False
     slow_disk.set()
+    await ended(store)
+
+
+async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
+    tmp_path: Path, slow_disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop waits for a flush itself while the disk is quick; after one wait in vain it does not for a while."""
+    patiences: list[float] = []
+    begin = FlushThread.begin
+
+    def noted(thread: FlushThread, job: Job, patience: float = 0.0) -> bool:
+        patiences.append(patience)
+        return begin(thread, job, patience)
+
+    monkeypatch.setattr(FlushThread, "begin", noted)
+    monkeypatch.setattr("eruca.broker.store.flush._RESTS", (3600.0, 3600.0))
+    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
+    for number, expected in enumerate(([PATIENCE], [PATIENCE, 0.0])):
+        slow_disk.clear()
+        put(store, "T", 0, b"%d" % number)
+        durable = store.durable(store.figures().max_offset)
+        assert durable is not None
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert patiences == expected
+        slow_disk.set()
+        assert await asyncio.wait_for(durable, 10)
     await ended(store)
 
 

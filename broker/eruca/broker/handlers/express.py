@@ -221,8 +221,8 @@ class Waiting:
         answers, self._answers = self._answers, []
         done = partial(self._done, answers, monotonic())
         waiter = self._broker.kept(self._end)
-        if waiter is None:
-            done(None)
+        if waiter is None:  # flushed meanwhile: after those who are just being told of it
+            asyncio.get_running_loop().call_soon(done, None)
         else:
             asyncio.ensure_future(waiter).add_done_callback(done)
 

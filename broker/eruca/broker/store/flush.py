@@ -1,6 +1,8 @@
 """Flushing the log: one fdatasync in a thread releases everybody who waits for it.
 
-Owns ``flushed`` and the waiting senders. Knows the log's files and the event loop it was given.
+Owns ``flushed`` and the waiting senders. Knows the log's files and the event loop it was given. While the disk is
+quick, the loop waits for the thread: that is over before it could have been told. A flush that takes longer holds it
+up for ``PATIENCE`` at most, and for a while after that the loop does not wait.
 Invariant: nothing is reported durable that was not flushed; after a failed flush nothing is
 reported durable any more.
 """
@@ -10,10 +12,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.flush_thread import FlushThread
 from eruca.broker.store.segment import Segment, flush_directory
+
+PATIENCE = 0.0005
+"""Seconds that the loop waits for a flush at most."""
+_MUCH = 1 << 20
+"""Bytes from which on a flush takes its time anyhow."""
+_RESTS = 8 * PATIENCE, 256 * PATIENCE
+"""Seconds without such a wait after one in vain: so many after the first, twice as many after each, at most these."""
 
 
 class Flush:
@@ -33,9 +43,12 @@ class Flush:
         self._log = log
         self._timeout = timeout / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: FlushThread | None = None
+        self._patient_from = 0.0
+        self._rest = _RESTS[0]
         self._eager = eager
         self._running = False
+        self._target = 0
         self._asked = False
         self._waiting: list[tuple[int, float, asyncio.Future[bool]]] = []
         self._expiry: asyncio.TimerHandle | None = None
@@ -45,13 +58,16 @@ class Flush:
         """Bytes that are written and not yet on the disk."""
         return max(self._log.position - self.flushed, 0)
 
-    def start(self, loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor) -> None:
-        """Flush in ``thread`` from now on."""
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Flush in a thread from now on."""
         self._loop = loop
-        self._thread = thread
+        self._thread = FlushThread(loop, self._done)
 
-    def stop(self) -> None:
-        """Flush at once again, in the caller's thread; those who wait get False."""
+    async def stop(self) -> None:
+        """Flush at once again, in the caller's thread; those whom the flush under way does not release get False."""
+        if self._loop is not None and self._thread is not None:
+            await self._loop.run_in_executor(None, self._thread.stop)
+            await asyncio.sleep(0)
         self._loop = self._thread = None
         self._release(-1, failed=True)
 
@@ -74,19 +90,29 @@ class Flush:
         self._waiting.append((end, time.monotonic() + self._timeout, waiter))
         if self._expiry is None:
             self._expiry = self._loop.call_later(self._timeout, self._expire)
-        if not self._asked and not self._running:
-            self._asked = True  # after this round of the loop, so that all who come in it share one flush
-            self._loop.call_soon(self.request)
+        self.ask()
         return waiter
+
+    def ask(self) -> None:
+        """Flush after this round of the loop, so that all who come in it share one flush."""
+        if not self._asked and not self._running and self._loop is not None:
+            self._asked = True
+            self._loop.call_soon(self.request)
 
     def request(self) -> None:
         """Start a flush unless one is under way."""
         self._asked = False
-        if self._running or self._loop is None or self.fault is not None or self._log.position <= self.flushed:
+        if self._running or self._thread is None or self.fault is not None or self._log.position <= self.flushed:
             return
         self._running = True
-        job = self._loop.run_in_executor(self._thread, self._work, *self._plan())
-        job.add_done_callback(self._done)
+        target, segments, new_files = self._plan()
+        self._target = target
+        patient = self._waiting and target - self.flushed <= _MUCH and time.monotonic() >= self._patient_from
+        if self._thread.begin(partial(self._work, segments, new_files), PATIENCE if patient else 0.0):
+            self._rest = _RESTS[0]
+        elif patient:
+            self._patient_from = time.monotonic() + self._rest
+            self._rest = min(self._rest * 2, _RESTS[1])
 
     def flush(self) -> None:
         """Flush everything written so far, here and now.
@@ -96,13 +122,13 @@ class Flush:
         """
         if self.fault is not None:
             raise self.fault
-        plan = self._plan()
+        target, segments, new_files = self._plan()
         try:
-            self._work(*plan)
+            self._work(segments, new_files)
         except OSError as fault:
             self.fault = fault
             raise
-        self._flushed_to(plan[0])
+        self._flushed_to(target)
 
     def _plan(self) -> tuple[int, list[Segment], bool]:
         target = self._log.position
@@ -110,22 +136,18 @@ class Flush:
         segments = [one for one in self._log.segments if one.end > self.flushed and one.start < target]
         return target, segments, new_files
 
-    def _work(self, target: int, segments: list[Segment], new_files: bool) -> int:
+    def _work(self, segments: list[Segment], new_files: bool) -> None:
         begin = time.perf_counter()
         for segment in segments:
             segment.flush()
         if new_files:
             flush_directory(self._log.path)
         self.last_millis = (time.perf_counter() - begin) * 1000
-        return target
 
-    def _done(self, job: asyncio.Future[int]) -> None:
+    def _done(self, fault: Exception | None) -> None:
         self._running = False
-        if job.cancelled():
-            return
-        fault = job.exception()
         if fault is None:
-            self._flushed_to(job.result())
+            self._flushed_to(self._target)
         elif isinstance(fault, OSError):
             self.fault = fault
             self._release(-1, failed=True)
@@ -133,8 +155,8 @@ class Flush:
             raise fault
         if self.on_flushed is not None:
             self.on_flushed()
-        if self._waiting or self._eager:
-            self.request()
+        if self._log.position > self.flushed and (self._waiting or self._eager):
+            self.ask()
 
     def _flushed_to(self, target: int) -> None:
         self.flushed = max(self.flushed, target)

@@ -52,7 +52,6 @@ class Rhythm:
         self._appending = appending
         self._drain = drain
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: ThreadPoolExecutor | None = None
         self._upkeep_thread: ThreadPoolExecutor | None = None
         self._cleaning = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -61,9 +60,8 @@ class Rhythm:
     def start(self) -> None:
         """Begin, on the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-flush")
         self._upkeep_thread = ThreadPoolExecutor(1, thread_name_prefix="store-upkeep")
-        self._flush.start(self._loop, self._thread)
+        self._flush.start(self._loop)
         self._appending.wake = self._woken
         self._tasks = [
             self._loop.create_task(self._every(self._config.flush_interval_commit_log, self._flush_log)),
@@ -79,12 +77,11 @@ class Rhythm:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._appending.wake = bool
-        threads, self._thread, self._upkeep_thread = (self._thread, self._upkeep_thread), None, None
-        for thread in threads:
-            if thread is not None and self._loop is not None:
-                await self._loop.run_in_executor(None, thread.shutdown)
-                await asyncio.sleep(0)
-        self._flush.stop()
+        await self._flush.stop()
+        thread, self._upkeep_thread = self._upkeep_thread, None
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, thread.shutdown)
+            await asyncio.sleep(0)
         self._loop = None
 
     @staticmethod
@@ -95,7 +92,7 @@ class Rhythm:
     def _woken(self) -> None:
         """A first append waits for its dispatch: after this round of the loop."""
         assert self._loop is not None
-        self._loop.call_soon(self._flush.request if self._config.sync_flush else self._drain)
+        self._loop.call_soon(self._flush.ask if self._config.sync_flush else self._drain)
 
     async def _every(self, interval: int, work: Callable[[], object]) -> None:
         while True:

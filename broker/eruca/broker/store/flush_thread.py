@@ -1,0 +1,64 @@
+"""The thread that flushes, and how work is handed to it and back: cheaply, since senders wait for it.
+
+Owns one thread, the job under way and how it ended. The loop may wait for the end itself, for a bounded time: that
+costs two switches of threads, and being told by the loop several times as much. Invariant: the end of each job is told
+once, in the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Job = Callable[[], None]
+
+
+class FlushThread:
+    """A thread for one job after the other; ``ended`` is told how each of them ended, None for well."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Exception | None], None]) -> None:
+        self._loop = loop
+        self._tell = ended
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._end = threading.Lock()  # free while a job has ended that was not told yet
+        self._end.acquire()
+        self._awaited = False
+        self._fault: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="store-flush", daemon=True)
+        self._thread.start()
+
+    def begin(self, job: Job, patience: float = 0.0) -> bool:
+        """Do a job, while none is under way; whether it ended, and was told, within ``patience`` seconds."""
+        self._awaited = patience > 0
+        self._jobs.put(job)
+        if not self._awaited:
+            return False
+        if self._end.acquire(timeout=patience):
+            self._tell(self._fault)
+            return True
+        self._awaited = False
+        return self._collect()  # it may have ended just before that
+
+    def stop(self) -> None:
+        """Wait for the job under way, and end the thread; the loop must turn once more to be told."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _collect(self) -> bool:
+        ended = self._end.acquire(blocking=False)
+        if ended:
+            self._tell(self._fault)
+        return ended
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+                self._fault = None
+            except Exception as fault:
+                self._fault = fault
+            self._end.release()
+            if not self._awaited:
+                self._loop.call_soon_threadsafe(self._collect)
