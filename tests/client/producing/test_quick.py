@@ -139,20 +139,28 @@ async def test_both_ways_send_the_same_bytes(lab: Lab) -> None:
 
 
 def test_a_batch_that_is_written_quickly_is_the_batch_that_is_written_slowly() -> None:
-    keys = identity.unique_keys().several(NOW, len(MESSAGES))
-    for batch in (MESSAGES[:3], MESSAGES[:1] * 3, MESSAGES[3:]):
-        written = encode_ordinary(batch, keys[: len(batch)], 100_000)
-        assert written == encode_messages(batch, keys[: len(batch)], 100_000)
-        assert encode_ordinary(batch, keys[: len(batch)], len(written or b"") - 1) is None
-    for wrong in (MESSAGES, [Message("%RETRY%g", b"x")], [Message("T", b"x", delay=1)], [Message("T", b"")]):
-        assert encode_ordinary(wrong, keys[: len(wrong)], 100_000) is None
+    many = [Message("T", b"x" * (1 + number % 3)) for number in range(600)]
+    for batch in (MESSAGES[:3], MESSAGES[:1] * 3, MESSAGES[3:], many):
+        ids = identity.unique_keys().stretches(NOW, len(batch))
+        written = encode_ordinary(batch, ids, 100_000)
+        assert written == encode_messages(batch, ids.ids(), 100_000)
+        assert encode_ordinary(batch, ids, len(written or b"") - 1) is None
+    more = Message("T", b"x", wait_store=False)
+    late = [Message("T", b"x", delay_level=1), Message("T", b"x", delay=1), Message("T", b"x", deliver_at=1)]
+    texts = [Message("T", "x"), Message("T", bytearray(b"x"))]  # type: ignore[arg-type]
+    for one in (Message("%RETRY%g", b"x"), Message("T", b""), Message("U", b"x"), more, *late, *texts):
+        for tag in (None, "A"):
+            batch = [Message("T", b"x"), Message("T", b"x", tags=tag), one]
+            batch = [one] if one.topic.startswith("%") else batch
+            assert encode_ordinary(batch, identity.unique_keys().stretches(NOW, len(batch)), 100_000) is None
 
 
 def test_several_ids_are_those_that_would_have_come_one_by_one() -> None:
     one, many = UniqueKeys("192.0.2.1"), UniqueKeys("192.0.2.1")
     many._prefix = one._prefix
     for count in (1, 2, 255, 256, 257, 65_000, 1000):
-        assert many.several(NOW, count) == [one.next(NOW) for _ in range(count)]
+        found = many.stretches(NOW, count)
+        assert found.ids() == [one.next(NOW) for _ in range(count)] and found.joined() == ",".join(found.ids())
 
 
 APACHE = (

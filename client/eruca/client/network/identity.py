@@ -16,6 +16,7 @@ from eruca.protocol import message
 
 _forks = 0
 _HEX = tuple(f"{byte:02X}" for byte in range(256))
+_HEX_BYTES = tuple(text.encode() for text in _HEX)
 
 
 def _forked() -> None:
@@ -94,13 +95,37 @@ class UniqueKeys:
 
     def several(self, now: float, count: int) -> list[str]:
         """The ids of so many messages, one or more, made at ``now``."""
-        keys = [self.next(now)]
-        while (missing := count - len(keys)) > 0:
-            high, low = divmod((self._counter + 1) & 0xFFFF, 256)
+        return self.stretches(now, count).ids()
+
+    def stretches(self, now: float, count: int) -> Stretches:
+        """The same, not written out yet."""
+        self.next(now)
+        high, low = divmod(self._counter, 256)
+        found = Stretches()
+        while count > 0:
             self._head = head = self._start + _HEX[high]
-            keys += [head + end for end in _HEX[low : low + missing]]
-            self._counter = (high << 8) + min(low + missing, 256) - 1
-        return keys
+            end = min(low + count, 256)
+            found.append((head, low, end))
+            count -= end - low
+            self._counter = (high << 8) + end - 1
+            high, low = (high + 1) & 0xFF, 0
+        return found
+
+
+class Stretches(list[tuple[str, int, int]]):
+    """Unique ids in their order: for each stretch what they begin with, the first last byte and the one behind it."""
+
+    def ids(self) -> list[str]:
+        """Each id."""
+        return [head + end for head, low, high in self for end in _HEX[low:high]]
+
+    def joined(self) -> str:
+        """All ids in one text, commas between them."""
+        return ",".join([head + ("," + head).join(_HEX[low:high]) for head, low, high in self])
+
+    def ends(self) -> list[tuple[str, tuple[bytes, ...]]]:
+        """For each stretch what its ids begin with, and how each goes on."""
+        return [(head, _HEX_BYTES[low:high]) for head, low, high in self]
 
 
 _keys: UniqueKeys | None = None

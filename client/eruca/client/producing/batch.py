@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
 from eruca.client.message import BEFORE_ID, Message, check_message
+from eruca.client.network.identity import Stretches
 from eruca.protocol import names
 from eruca.protocol.record import encode_batch, entry_frame
 
 ENTRY_SIZE = 22
 """Bytes of an entry beside its body and properties."""
+_BYTES = {bytes}
 _OWN_PROPERTIES = 60
 """Bytes that UNIQ_KEY and WAIT take in an entry at most, with an IPv4 address."""
 
@@ -52,41 +54,79 @@ def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: 
     return body
 
 
-def encode_ordinary(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> bytes | None:
+def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) -> bytes | None:
     """The body of a batch, as ``encode_messages`` writes it; None where ``check_batch`` may find something wrong.
 
-    ``keys`` are of equal length. Where messages ask for nothing special, no two differ in more than body and unique id,
-    and lists are put together in place of messages. Raises BadMessage for properties that no message may have.
+    Where messages ask for nothing special, no two differ in more than body and unique id, and lists are put together
+    in place of messages. Raises BadMessage for properties that no message may have.
     """
     topic, wait_store = messages[0].topic, messages[0].wait_store
-    if topic.startswith("%") or any(
-        [
+    if topic.startswith("%"):
+        return None
+    bodies = [
+        message.body
+        for message in messages
+        if not (
+            message.tags
+            or message.keys
+            or message.properties
+            or message.flag
+            or message.topic != topic
+            or message.wait_store != wait_store
+            or message.delay_level
+            or message.delay is not None
+            or message.deliver_at is not None
+        )
+    ]
+    alike = len(bodies) == len(messages)
+    if not alike:
+        bodies = [message.body for message in messages]
+        if any(
             message.topic != topic
             or message.wait_store != wait_store
             or message.delay_level
             or message.delay is not None
             or message.deliver_at is not None
-            or type(message.body) is not bytes
             for message in messages
-        ]
-    ):
+        ):
+            return None
+    if {*map(type, bodies)} != _BYTES:
         return None
-    bodies = [message.body for message in messages]
-    sizes = [*map(len, bodies)]
+    sizes = {*map(len, bodies)}
     if not 0 < min(sizes) <= max(sizes) <= max_size:
         return None
-    if any([message.tags or message.keys or message.properties or message.flag for message in messages]):
-        whole = _encode(messages, keys)
+    if alike:
+        whole = _put_together(bodies, sizes, ids, messages[0].text_after_id().encode())
     else:
-        after = messages[0].text_after_id().encode()
-        length = len(BEFORE_ID) + len(keys[0]) + len(after)
-        heads = {size: entry_frame(0, size, length) for size in {*sizes}}
-        parts = [b"", b"", heads[sizes[0]][1] + BEFORE_ID.encode(), b"", after] * len(messages)
-        parts[0::5] = [heads[size][0] for size in sizes]
-        parts[1::5] = bodies
-        parts[3::5] = [key.encode() for key in keys]
-        whole = b"".join(parts)
+        whole = _encode(messages, ids.ids())
     return whole if len(whole) <= max_size else None
+
+
+def _put_together(bodies: list[bytes], sizes: set[int], ids: Stretches, after: bytes) -> bytes:
+    """The entries of messages that differ in body and id only.
+
+    ``sizes`` are the lengths that bodies have, ``after`` is what follows the ids in the properties.
+    """
+    stretches = ids.ends()
+    length = len(BEFORE_ID) + len(stretches[0][0]) + 2 + len(after)
+    heads = {size: entry_frame(0, size, length) for size in sizes}
+    start, lengths = heads[len(bodies[0])]
+    before_id = lengths + BEFORE_ID.encode()
+    starts = {size: after + head for size, (head, _) in heads.items()}  # behind the entry before
+    parts: list[bytes] = []
+    at = 0
+    for head, ends in stretches:
+        those = bodies[at : at + len(ends)]
+        here = [after + start, b"", before_id + head.encode(), b""] * len(ends)
+        if len(starts) > 1:
+            here[0::4] = [starts[len(body)] for body in those]
+        here[1::4] = those
+        here[3::4] = ends
+        parts += here
+        at += len(ends)
+    parts[0] = start
+    parts.append(after)
+    return b"".join(parts)
 
 
 def _encode(messages: Sequence[Message], keys: Sequence[str]) -> bytes:

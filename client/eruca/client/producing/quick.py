@@ -42,6 +42,7 @@ _LONGEST: Final = 8 * 1024 * 1024
 _TIMES: Final = 1e9, 1e10
 """Seconds since 1970 between which a time in ms has 13 digits, as prepared requests want it."""
 _NOT_HERE: Final = (KeyError, *frame.UNREADABLE)
+_PLAIN: Final = {Message}
 _prefix = struct.Struct(">II").unpack_from
 
 
@@ -210,7 +211,7 @@ class QuickSends:
         """The same for messages in one request."""
         if _get_running_loop() is not self._loop or not messages:
             return None
-        if any([type(message) is not Message for message in messages]):
+        if {*map(type, messages)} != _PLAIN:
             return None
         topic = messages[0].topic
         lane = self._batches.get(topic) or self._open(topic, self._batches)
@@ -222,14 +223,14 @@ class QuickSends:
         if seat is None:
             return None
         now = time()
-        keys = identity.unique_keys().several(now, len(messages))
-        body = encode_ordinary(messages, keys, self._producer.max_message_size)
+        ids = identity.unique_keys().stretches(now, len(messages))
+        body = encode_ordinary(messages, ids, self._producer.max_message_size)
         if body is None or len(body) > _LONGEST or not self.window.take(len(body)):
             return None
         lane.turn.last += 1
         start, born, future = self._clock(), int(now * 1000), self._new_future()
         seconds = self._producer.send_timeout if timeout is None else timeout
-        text, key, connection = wait_of(messages[0]), ",".join(keys), seat.connection
+        text, key, connection = wait_of(messages[0]), ids.joined(), seat.connection
         send = QuickSend(self, lane, future, body, text, seconds, key, seat.queue, born, start, batch=True)
         (opaque,) = connection.reserve(1)
         connection.calls.waiting[opaque] = (send, api.SEND_BATCH_MESSAGE, start + seconds)
