@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -65,6 +66,16 @@ async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) 
         broker.kill()
 
 
+READS = {"consumerGroup": "readers", "queueId": 0, "queueOffset": 0, "sysFlag": 4, "commitOffset": 0}
+READS |= {"suspendTimeoutMillis": 0, "subVersion": 0, "subscription": "*"}
+
+
+def asks(topic: str, numbers: range, most: int) -> bytes:
+    """Pulls from the beginning of a topic, with these opaques."""
+    fields = {name: str(value) for name, value in {**READS, "topic": topic, "maxMsgNums": most}.items()}
+    return b"".join(frame(send_header(code=11, opaque=number, extFields=fields)) for number in numbers)
+
+
 async def cost_of_readers(tmp_path: Path, count: int) -> int:
     """Bytes that a broker has more when so many readers ask for far more than fits into a socket, and take nothing."""
     broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"mappedFileSizeCommitLog": str(16 << 20)})
@@ -75,14 +86,11 @@ async def cost_of_readers(tmp_path: Path, count: int) -> int:
             assert (await send(peer, 0, bytes(8000), topic="Large", within=60)).code == 0
         assert len((await pull(peer, 0, 0, topic="Large")).body) > 200_000
         await peer.close()
-        fields = {"consumerGroup": "readers", "topic": "Large", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
-        fields |= {"sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0, "subscription": "*"}
-        ask = frame(send_header(code=11, extFields={name: str(value) for name, value in fields.items()}))
         before = broker.memory()["anonymous"]
         async with connections(broker.address, count) as opened:
             for _, writer in opened:
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
-                writer.write(ask * 50)  # 13 MB of answers
+                writer.write(asks("Large", range(50), 32))  # 13 MB of answers
             async with Load(broker.address, history, producers=1) as load:
                 await load.until(1000)
                 await load.drained()
@@ -90,6 +98,35 @@ async def cost_of_readers(tmp_path: Path, count: int) -> int:
             more = broker.memory()["anonymous"] - before
         print(f"{count} readers with 50 pulls each cost {more / MEBIBYTE:.1f} MiB")
         return more
+    finally:
+        broker.kill()
+
+
+async def test_a_reader_that_asks_for_much_in_one_go(tmp_path: Path) -> None:
+    """Hundreds of pulls of small messages, whose answers are copies: they are made as the reader takes them."""
+    number = 500
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"mappedFileSizeCommitLog": str(16 << 20)})
+    try:
+        peer = await Peer().connect(broker.address)
+        for _ in range(220):
+            assert (await send(peer, 0, bytes(1000), topic="Small", within=60)).code == 0
+        before = broker.memory()["anonymous"]
+        async with connections(broker.address, 1) as [(reader, writer)]:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(asks("Small", range(number), 1024))
+            await writer.drain()
+            await pull(peer, 0, 0, topic="Small")
+            more = broker.memory()["anonymous"] - before
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            size = 0
+            async with asyncio.timeout(60):
+                for opaque in range(number):
+                    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                    assert json.loads(answer[4 : 4 + int.from_bytes(answer[1:4], "big")])["opaque"] == opaque
+                    size += len(answer)
+        print(f"{size / MEBIBYTE:.1f} MiB of answers were asked for at once, which cost {more / MEBIBYTE:.1f} MiB")
+        assert size > 100 * MEBIBYTE and more <= 24 * MEBIBYTE
+        await peer.close()
     finally:
         broker.kill()
 

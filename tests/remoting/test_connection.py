@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -27,6 +28,8 @@ from eruca.remoting import (
     Routes,
     Server,
 )
+from eruca.remoting.sending import WRITE_HIGH_WATER
+from tests.support.pairs import eventually
 
 
 class Desk:
@@ -50,6 +53,12 @@ def answer_at_once(desk: Desk, call: Call[QueueOf]) -> Reply:
     if call.header.queue_id == 13:
         raise KeyError("thirteen")
     return Reply(header=OffsetReply(offset=call.header.queue_id), body=call.body)
+
+
+@routes.on(api.GET_ALL_CONSUMER_OFFSET)
+def answer_at_length(desk: Desk, call: Call[Any]) -> Reply:
+    desk.seen.append(call.opaque)
+    return Reply(body=bytes(LARGE))
 
 
 @routes.on(api.GET_MIN_OFFSET)
@@ -341,6 +350,107 @@ async def test_a_peer_that_does_not_read_is_not_read() -> None:
         assert before < 64
         writer.transport.abort()
         await channels.close()
+
+
+LARGE, MANY = 256 * 1024, 300
+
+
+@asynccontextmanager
+async def greedy(desk: Desk, server: Server, after: bytes = b"") -> AsyncIterator[socket.socket]:
+    """A peer that has sent many requests for large answers in one go, and ``after`` behind them; it has read nothing,
+    and the server has stopped to answer."""
+    data = b"".join(frame.encode(frame.JSON, 43, number, 0, None, 0) for number in range(MANY))
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+        await asyncio.to_thread(peer.sendall, data + after)
+        await eventually(lambda: any(each.congested for each in server.connections))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        yield peer
+
+
+def opaques(peer: socket.socket, count: int) -> list[int]:
+    """Those of the next so many answers."""
+    found = []
+    peer.settimeout(20)
+    with peer.makefile("rb") as file:
+        for _ in range(count):
+            data = file.read(int.from_bytes(file.read(4), "big"))
+            found.append(frame.read(0, data[4 : 4 + int.from_bytes(data[1:4], "big")]).opaque)
+    return found
+
+
+async def test_what_a_peer_asks_in_one_go_is_answered_as_it_reads() -> None:
+    async with serving() as (desk, server, _), greedy(desk, server) as peer:
+        assert len(desk.seen) * LARGE < 3 * WRITE_HIGH_WATER, "what is in memory, and in the kernel"
+        assert await asyncio.to_thread(opaques, peer, MANY) == list(range(MANY))
+        assert desk.seen == list(range(MANY)), "each once"
+        peer.sendall(frame.encode(frame.JSON, 43, 7, 0, None, 0))
+        assert await asyncio.to_thread(opaques, peer, 1) == [7], "and it is served as before"
+
+
+async def test_half_a_frame_may_lie_behind_what_waits() -> None:
+    request = frame.encode(frame.JSON, 43, 999, 0, None, 0)
+    limits = Limits(half_frame=0.0, sweep_every=0.01)
+    async with serving(limits=limits) as (desk, server, _), greedy(desk, server, request * 2) as peer:
+        await asyncio.sleep(0.05)  # the server looks for half frames meanwhile
+        assert await asyncio.to_thread(opaques, peer, MANY + 2) == [*range(MANY), 999, 999]
+    async with serving() as (desk, server, _), greedy(desk, server, request[:20]) as peer:
+        reading = asyncio.ensure_future(asyncio.to_thread(opaques, peer, MANY + 1))
+        peer.sendall(request[20:])
+        assert await reading == [*range(MANY), 999]
+
+
+async def test_a_peer_that_has_said_its_last_word_gets_every_answer() -> None:
+    async with serving() as (desk, server, _), greedy(desk, server) as peer:
+        peer.shutdown(socket.SHUT_WR)
+        assert await asyncio.to_thread(opaques, peer, MANY) == list(range(MANY))
+        assert await asyncio.to_thread(peer.recv, 1) == b""
+
+
+async def test_a_connection_can_end_while_requests_wait() -> None:
+    async with serving() as (desk, server, _), greedy(desk, server) as peer:
+        (connection,) = server.connections
+        answered = len(desk.seen)
+        connection.close()
+        draining = asyncio.ensure_future(connection.drain())
+        assert await asyncio.to_thread(opaques, peer, answered) == list(range(answered))
+        assert await asyncio.to_thread(peer.recv, 1) == b"", "what was answered came, and nothing else"
+        async with asyncio.timeout(20):
+            await draining
+        assert len(desk.seen) == answered
+    async with serving() as (desk, server, _), greedy(desk, server):
+        answered = len(desk.seen)
+        await server.stop(grace=0.1)
+        assert len(desk.seen) == answered
+
+
+async def test_noise_behind_what_waits_ends_the_connection_when_its_turn_comes() -> None:
+    async with serving() as (desk, server, _), greedy(desk, server, b"\x00" * 64) as peer:
+        assert len(desk.seen) < MANY
+
+        def all_there_is() -> int:
+            count = 0
+            with suppress(ConnectionError):
+                while data := peer.recv(1 << 20):
+                    count += len(data)
+            return count
+
+        assert await asyncio.to_thread(all_there_is) > 0
+        assert desk.seen == list(range(MANY))
+
+
+async def test_who_awaits_an_answer_looks_for_it_behind_requests() -> None:
+    """The server asks back, and the answer lies behind more requests than it would answer unread."""
+    data = b"".join(frame.encode(frame.JSON, 43, number, 0, None, 0) for number in range(MANY))
+    data += frame.encode(frame.JSON, 0, 1, frame.RESPONSE_FLAG, None, 4) + b"back"
+    async with serving() as (desk, server, _):
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.sendall(frame.encode(frame.JSON, 34, 5000, 0, None, 0))
+            assert await asyncio.to_thread(opaques, peer, 1) == [1], "it asks back"
+            await asyncio.to_thread(peer.sendall, data)
+            (connection,) = server.connections
+            await eventually(lambda: not connection.calls)
+            assert len(desk.seen) == MANY
 
 
 async def test_a_handler_for_each_code_only_once() -> None:

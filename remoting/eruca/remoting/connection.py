@@ -1,8 +1,9 @@
 """One TCP connection, the same at both ends: requests and answers go both ways.
 
-Owns the bytes of a connection: every complete frame of a read is handled in one go, and what is to be sent leaves in
-one write at the end of it. Calls are matched by opaque. A peer that does not read is not read either. Malformed bytes
-end this connection and disturb nothing else.
+Owns what comes: every complete frame of a read is handled in one go, and what is to be sent (``sending``) leaves in one
+write at the end of it. Calls are matched by opaque. A peer that does not read is not read either: what more came from
+it waits, and is handled in its order when the peer reads again. Malformed bytes end this connection and disturb nothing
+else.
 """
 
 from __future__ import annotations
@@ -22,25 +23,21 @@ from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting.calls import Answer, Calls, Receiver
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
+from eruca.remoting.sending import HAND_OVER, WRITE_HIGH_WATER, Sending
 from eruca.remoting.signing import Renamer, Signer, sign
 from eruca.remoting.tls import why_ended
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
-WRITE_HIGH_WATER = 4 * 1024 * 1024
-"""Bytes waiting to be sent above which a connection is not read any more."""
-_JOIN_UP_TO = 16 * 1024
-_LINGER = 0.02
-"""Seconds between two looks whether an encrypted connection that is to end has sent everything."""
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
 
-class Connection(asyncio.Protocol):
+class Connection(Sending):
     """A connection to a peer.
 
-    ``remote`` and ``local`` are ``ip:port``; ``congested`` tells that the peer does not read what is sent to it.
+    ``remote`` and ``local`` are ``ip:port``.
     With ``offer`` the first request offers Eruca's own header serialization, and only a peer that accepts is spoken to
     in it; ``serialization`` is what is used otherwise.
     Requests are renamed by ``rename`` first and signed by ``signer`` then, where those are given.
@@ -57,9 +54,8 @@ class Connection(asyncio.Protocol):
         signer: Signer | None = None,
         rename: Renamer | None = None,
     ) -> None:
+        super().__init__(asyncio.get_running_loop())
         self.remote = self.local = ""
-        self.closed = False
-        self.congested = False
         self.tasks: set[asyncio.Future[Any]] = set()
         self.last_active = 0.0
         self.partial_since: float | None = None
@@ -74,14 +70,9 @@ class Connection(asyncio.Protocol):
         self._seen_first = False
         self._signer = signer
         self._rename = rename
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
         self._rest = bytearray()
         self._need = 0
-        self._out: list[bytes | memoryview] = []
-        self._out_size = 0
-        self._flushing = False
-        self._relief: asyncio.Future[None] | None = None
+        self._held_up = False  # frames in _rest wait until the peer reads
         self._opaque = 0
         self.calls = Calls(self._loop)
 
@@ -196,55 +187,12 @@ class Connection(asyncio.Protocol):
         self._out_size += len(head) + size
         self._flush_soon()
 
-    def send(self, whole: bytes) -> None:
-        """Send a frame that was encoded already (the later answer of a short way); dropped when closed."""
-        if not self.closed:
-            self._out.append(whole)
-            self._out_size += len(whole)
-            self._flush_soon()
-
     def _encode_reply(self, call: Call[Any], reply: Reply, size: int) -> bytes:
         extra = None
         if self._accepting is not None and self._accepting == call.opaque:
             self._accepting, extra = None, _MSGPACK_OFFER
         what = (reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra, *reply.by)
         return frame.encode(call.serialization, *what)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that leave at the end of this turn of the loop."""
-        return self._out_size
-
-    async def drain(self) -> None:
-        """Let what is unsent leave, and wait while the peer does not read."""
-        self._flush()
-        await asyncio.sleep(0)
-        if self._relief is not None:
-            await asyncio.shield(self._relief)
-
-    def _relieve(self) -> None:
-        relief, self._relief = self._relief, None
-        if relief is not None:
-            relief.set_result(None)
-
-    def _flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        out = self._out
-        if not out or self._transport is None:
-            return
-        self._out = []
-        size, self._out_size = self._out_size, 0
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif size <= _JOIN_UP_TO or size <= len(out) * 512:
-            self._transport.write(b"".join(out))
-        elif not self._transport.is_closing():  # asyncio's own transport fails here then, from Python 3.12 on
-            self._transport.writelines(out)
 
     # ------------------------------------------------------------------ reading
 
@@ -265,10 +213,14 @@ class Connection(asyncio.Protocol):
         rest = self._rest
         if rest:
             rest += data
-            if len(rest) < self._need:
+            if self._held_up or len(rest) < self._need:
                 return
             data = bytes(rest)
             rest.clear()
+        self._handle(data)
+
+    def _handle(self, data: bytes) -> None:
+        """Handle what is complete and keep the rest."""
         self._flushing = True  # replies of this read wait for its end
         try:
             used = self.process(data)
@@ -278,17 +230,33 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         if used < len(data):
+            rest = self._rest
             rest += data[used:] if used else data
             self._need = int.from_bytes(rest[:4], "big") + 4 if len(rest) >= 4 else 8
-            if self.partial_since is None or used:
+            if self._held_up:
+                self.partial_since = None
+            elif self.partial_since is None or used:
                 self.partial_since = self.last_active
         else:
             self.partial_since = None
         self._flush()
 
+    def _go_on(self) -> None:
+        """Handle what waited for the peer to read, then read on; unless the peer stopped again."""
+        if not self._held_up or self.congested or self.ending:
+            return
+        self._held_up = False
+        data = bytes(self._rest)
+        self._rest.clear()
+        self._handle(data)
+        if not self._held_up:
+            self._read_on()
+
     def process(self, data: bytes) -> int:
-        """Handle every complete frame in ``data`` and tell how many bytes that were. Raises ProtocolError."""
-        at, size = 0, len(data)
+        """Handle every complete frame in ``data``, or those before the peer proved not to read what it asks for; tell
+        how many bytes that were. Raises ProtocolError."""
+        at: int = 0
+        size = len(data)
         reader, dispatch = self.reader, self._router.dispatch
         if not self._seen_first and frame.split(data, 0) is not None:
             self._seen_first, self._accepting = True, frame.opaque_of_offer(data)
@@ -306,7 +274,7 @@ class Connection(asyncio.Protocol):
             if size - at < 8 or end > size or body_at > end:
                 found = frame.split(data, at)  # tells what is wrong, or that the frame is incomplete
                 if found is None:
-                    return at
+                    break
             serialization = word >> 24
             header = data[at + 8 : body_at]
             at = end
@@ -323,6 +291,19 @@ class Connection(asyncio.Protocol):
                 self._answered(head, data[body_at:end])
             else:
                 dispatch(self, head, serialization, header, data[body_at:end])
+                if self._out_size > HAND_OVER:
+                    self._flush()
+                    out = self._out
+                    if self.congested and at < size and self._hold_up():
+                        break
+        return at
+
+    def _hold_up(self) -> bool:
+        """Whether what more is asked waits now, since the peer does not read; ``pause_writing`` tells when not."""
+        if self._transport is not None and not self.calls and not self.ending:
+            self._held_up = True
+            self._transport.pause_reading()
+        return self._held_up
 
     def _answered(self, head: frame.Head[Any], body: bytes) -> None:
         if head.opaque in self._offered:
@@ -338,16 +319,21 @@ class Connection(asyncio.Protocol):
 
         Whoever awaits answers goes on reading: two peers that both wait for the other to read would wait forever.
         """
-        self.congested = True
-        self._relief = self._relief or self._loop.create_future()
+        super().pause_writing()
         if self._transport is not None and not self.calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the event loop: the peer reads again."""
-        self.congested = False
-        self._relieve()
-        if self._transport is not None and not self.closed:
+        super().resume_writing()
+        self.last_active = self._loop.time()
+        if self._held_up:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self.closed and (not self.congested or self.calls):
             self._transport.resume_reading()
 
     def on_close(self, callback: Callable[[Connection], None]) -> None:
@@ -357,36 +343,12 @@ class Connection(asyncio.Protocol):
         else:
             self._on_lost.append(callback)
 
-    def close(self) -> None:
-        """End the connection after what is to be sent was sent."""
-        self._flush()
-        if self._transport is not None:
-            self._transport.close()
-            if self._transport.get_extra_info("ssl_object") is not None:
-                self._loop.call_later(_LINGER, self._end_encrypted)
-
-    def _end_encrypted(self) -> None:
-        """End without the answer to the end of TLS, which Java does not give, as soon as everything was sent."""
-        if self.closed or self._transport is None:
-            return
-        if self.congested or self._transport.get_write_buffer_size():
-            self._loop.call_later(_LINGER, self._end_encrypted)
-        else:
-            self.abort()
-
-    def abort(self) -> None:
-        """End the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
-        self.closed = True
-        self._relieve()
-        self._out.clear()
+        super().connection_lost(exc)
+        self._rest.clear()
         heard = self._seen_first or self._transport is None
-        encrypted = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
-        self.calls.end(why_ended(exc, heard=heard, encrypted=encrypted))
+        self.calls.end(why_ended(exc, heard=heard, encrypted=self.encrypted))
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []

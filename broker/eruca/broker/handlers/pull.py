@@ -111,6 +111,7 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
     ask = call.header
     while True:
         await hold
+        await call.connection.room()
         admitted = _admit(broker, call)
         reading = _read(broker, ask, admitted)
         got = reading if isinstance(reading, Got) else await reading
