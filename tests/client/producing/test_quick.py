@@ -140,7 +140,8 @@ async def test_both_ways_send_the_same_bytes(lab: Lab) -> None:
 
 def test_a_batch_that_is_written_quickly_is_the_batch_that_is_written_slowly() -> None:
     many = [Message("T", b"x" * (1 + number % 3)) for number in range(600)]
-    for batch in (MESSAGES[:3], MESSAGES[:1] * 3, MESSAGES[3:], many):
+    tagged = [Message("T", b"x", tags="Ä"), Message("T", b"xx", tags="Ä")]
+    for batch in (MESSAGES[:3], MESSAGES[:1] * 3, MESSAGES[3:], many, tagged, [*tagged, many[0]]):
         ids = identity.unique_keys().stretches(NOW, len(batch))
         written = encode_ordinary(batch, ids, 100_000)
         assert written == encode_messages(batch, ids.ids(), 100_000)

@@ -57,17 +57,17 @@ def encode_messages(messages: Sequence[Message], keys: Sequence[str], max_size: 
 def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) -> bytes | None:
     """The body of a batch, as ``encode_messages`` writes it; None where ``check_batch`` may find something wrong.
 
-    Where messages ask for nothing special, no two differ in more than body and unique id, and lists are put together
-    in place of messages. Raises BadMessage for properties that no message may have.
+    Where messages have no keys and properties, and all the same tag, no two differ in more than body and unique id, and
+    lists are put together in place of messages. Raises BadMessage for properties that no message may have.
     """
-    topic, wait_store = messages[0].topic, messages[0].wait_store
+    topic, wait_store, tags = messages[0].topic, messages[0].wait_store, messages[0].tags
     if topic.startswith("%"):
         return None
     bodies = [
         message.body
         for message in messages
         if not (
-            message.tags
+            message.tags != tags
             or message.keys
             or message.properties
             or message.flag
