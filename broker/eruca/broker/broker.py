@@ -6,12 +6,14 @@ listening sockets (see ``app``) and no requests (see ``handlers``).
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.checkbacks import CheckBacks
+from eruca.broker.services.commits import Commits
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
@@ -44,6 +46,7 @@ from eruca.remoting import Connection
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
+COLD_PULLS = 8
 SHORTEST_STAY = 600_000
 """Milliseconds that a waiting message stays in its part of the log at least."""
 
@@ -101,6 +104,9 @@ class Broker:
             *(self.topics, self.offsets, self.registration, self.statistics),
             *(self.store, self._own_host, clock, self.delays.postponed),
         )
+        self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
+        """The pulls that may read from the disk at the same time: few, since each makes a large answer."""
+        self.commits = Commits(self.halves, self.store)
         self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
         self.pulse = Pulse()
         self.accepting = False

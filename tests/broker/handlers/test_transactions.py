@@ -39,13 +39,13 @@ def place(answer: Answered) -> dict[str, object]:
     }
 
 
-def records(desk: Desk, topic: str) -> list[Record]:
-    """Everything that was stored in queue 0 of a topic."""
+def records(desk: Desk, topic: str, queue_id: int = 0) -> list[Record]:
+    """Everything that was stored in a queue."""
     store = desk.broker.store
     store.drain()
     found = []
-    for offset in range(store.max_offset(topic, 0)):
-        unit = store.unit(topic, 0, offset)
+    for offset in range(store.max_offset(topic, queue_id)):
+        unit = store.unit(topic, queue_id, offset)
         data = None if unit is None else store.record(unit[0])
         assert data is not None
         found.append(decode_record(data))

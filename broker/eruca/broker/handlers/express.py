@@ -1,4 +1,5 @@
-"""The short way of a plain send (310) or batch (320) that a producer sends again and again in the same form.
+"""The short way of a plain send (310) or batch (320) that a producer sends again and again in the same form, and of a
+half message; that of a commit (37) is in ``transactions``.
 
 Owns what was learned of such forms: where their messages go and how they are answered. Everything out of the ordinary
 takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
@@ -17,6 +18,9 @@ from typing import Any, NamedTuple
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.send import judge
+from eruca.broker.handlers.transactions import short_end
+from eruca.broker.services.half_records import Places, prepared
+from eruca.broker.services.halves import HALF
 from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.store import native
 from eruca.protocol import frame
@@ -25,12 +29,13 @@ from eruca.protocol.cuts import Binary, Json, Values, binary_head, cut_binary, c
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2, SendReply
-from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
+from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
 from eruca.remoting import Call, Connection, Express, Reply
 
 _CODES = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 _JSON_CODES = frozenset(b"%d" % code for code in _CODES)
 _BINARY_CODES = frozenset(code.to_bytes(2, "big") for code in _CODES)
+_HALF_QUEUE = HALF, 0
 _REMEMBERED = 4096
 _CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
@@ -108,6 +113,7 @@ def express(broker: Broker) -> Express:
     pulse, hosts = broker.pulse, broker.hosts
     put, count = broker.store.put, broker.statistics.put
     waiting = Waiting(broker) if broker.waits else None
+    came, places, end_of = broker.halves.came, Places(broker.config.broker_cluster_name), short_end(broker)
     tip, wrote, cluster = broker.store.tip, broker.store.wrote, broker.intake.cluster
 
     def one(
@@ -115,24 +121,34 @@ def express(broker: Broker) -> Express:
     ) -> bytes | frame.Head[Any] | None:
         if serialization == 0:
             if header[8:11] not in _JSON_CODES:
-                return None
+                return end_of(connection, 0, connection.reader.read(0, header)) if header[8:11] == b"37," else None
             form = forms.get(json_head(header))
-        elif serialization == 1 and header[:2] in _BINARY_CODES:
+        elif serialization == 1:
+            if header[:2] not in _BINARY_CODES:
+                return end_of(connection, 1, connection.reader.read(1, header)) if header[:2] == b"\0\x25" else None
             form = forms.get(binary_head(header))
         else:
-            return None
+            return end_of(connection, serialization, connection.reader.read(serialization, header))
         values = form.cut.take(header) if form is not None else None
         if form is None or values is None or form.extra:
             return _learn(broker, connection, serialization, header)
         born, text, opaque = values
-        stored = plain(text)
         host = hosts.get(connection)
-        if stored is None or host is None or monotonic() > pulse.overdue or (waiting is not None and not waiting.room):
+        if host is None or monotonic() > pulse.overdue or (waiting is not None and not waiting.room):
             return None
         _, queue, flag, sys_flag, reconsume_times, oneway, replies, _, _ = form
-        status, physical_offset, queue_offset, size, _, end_offset = put(
+        stored = plain(text)
+        half = None
+        if stored is None:
+            half = prepared(text, places[queue])
+            if half is None or HALF not in broker.topics or broker.config.reject_transaction_message:
+                return None
+            stored = half.text, half.wait
+            queue, sys_flag = _HALF_QUEUE, sys_flag & ~TRANSACTION_MASK
+        body = data[body_at:end]
+        status, physical_offset, queue_offset, size, _, end_offset = done = put(
             *queue,
-            data[body_at:end],
+            body,
             stored[0],
             flag=flag,
             sys_flag=sys_flag | host[1],
@@ -143,6 +159,8 @@ def express(broker: Broker) -> Express:
         )
         if status:
             return None  # nothing was stored; the ordinary way finds the same and says it
+        if half is not None:
+            came(done, half.values, int(born), body)
         count(*queue, 1, size)
         if oneway:
             return b""

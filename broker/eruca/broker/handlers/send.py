@@ -69,9 +69,10 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     target = intake.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
     plain = intake.plain(ask.properties)
     client_bits = _CLIENT_BITS
+    half: dict[str, str] | None = None
     if plain is None:
-        target, properties, wait = _special(broker, ask, target, dead=target is not to)
-        if target.topic == names.TRANS_HALF_TOPIC:
+        target, properties, wait, half = _special(broker, ask, target, dead=target is not to)
+        if half is not None:
             client_bits = _HALF_BITS
     else:
         properties, wait = plain
@@ -90,8 +91,8 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     )
     if put.status:
         raise _not_stored(broker, put.status)
-    if client_bits == _HALF_BITS:
-        broker.halves.came(put, properties, ask.born_timestamp, call.body)
+    if half is not None:
+        broker.halves.came(put, half, ask.born_timestamp, call.body)
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
     reply = Reply(
         0,
@@ -108,8 +109,11 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     return reply
 
 
-def _special(broker: Broker, ask: Send, to: Destination, *, dead: bool) -> tuple[Destination, bytes, bool]:
-    """Where a message goes whose properties need a closer look, what is stored of them, and whether it waits.
+def _special(
+    broker: Broker, ask: Send, to: Destination, *, dead: bool
+) -> tuple[Destination, bytes, bool, dict[str, str] | None]:
+    """Where a message goes whose properties need a closer look, what is stored of them, and whether it waits; of a half
+    message also the properties.
 
     The place where delayed messages and halves of transactions turn off. A ``dead`` letter is not delayed any more.
     """
@@ -127,10 +131,10 @@ def _special(broker: Broker, ask: Send, to: Destination, *, dead: bool) -> tuple
         text = found.text() if later is None else found.whole_text()
     except ProtocolError:
         raise _illegal(broker) from None
-    return later or to, text, found.wait
+    return later or to, text, found.wait, None
 
 
-def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destination, bytes, bool]:
+def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destination, bytes, bool, dict[str, str] | None]:
     """As ``_special``, of the first half of a transaction."""
     if broker.config.reject_transaction_message:
         raise Refused(
@@ -141,7 +145,7 @@ def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destinati
         text = broker.halves.prepare(found.values, to.topic, to.queue_id)
     except ProtocolError:
         raise _illegal(broker) from None
-    return Destination(names.TRANS_HALF_TOPIC, 0, to.sys_flag), text, found.wait
+    return Destination(names.TRANS_HALF_TOPIC, 0, to.sys_flag), text, found.wait, found.values
 
 
 def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import intern
+from typing import NamedTuple
 
 from eruca.broker.state.undecided import Half, Identity
 from eruca.broker.store.results import Put
 from eruca.protocol import names
+from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record, body_crc
+
+_REMEMBERED = 4096
+_BROKERS = frozenset(
+    (
+        *(names.CLUSTER, names.DELAY, names.REAL_TOPIC, names.REAL_QUEUE_ID),
+        *(names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET),
+    )
+)
+"""Properties in which more is to be seen to than that they are kept."""
 
 
 def half_sent(put: Put, values: Mapping[str, str], born: int, body: bytes) -> Half:
@@ -20,7 +31,7 @@ def half_sent(put: Put, values: Mapping[str, str], born: int, body: bytes) -> Ha
     key, stored = values.get(names.UNIQ_KEY), put.store_timestamp
     identity = None if key is None else (key, born, body_crc(body))
     group = intern(values.get(names.PRODUCER_GROUP, ""))
-    return Half(put.physical_offset, stored, stored, immunity_of(values), group, identity)
+    return Half(put.physical_offset, stored, stored, immunity_of(values), group, identity, False, put.size)
 
 
 def half_of(record: Record) -> Half:
@@ -35,7 +46,51 @@ def half_of(record: Record) -> Half:
         intern(properties.get(names.PRODUCER_GROUP, "")),
         identity_of(record),
         copied,
+        record.size,
     )
+
+
+class Prepared(NamedTuple):
+    """The properties of a half message."""
+
+    text: bytes
+    """As they are stored."""
+    values: dict[str, str]
+    """Those that the producer gave."""
+    wait: bool
+    """Whether the answer waits until the message is on disk."""
+
+
+class Places(dict[tuple[str, int], str]):
+    """What stands behind the producer's properties in half messages, by topic and queue that they are meant for."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+
+    def __missing__(self, place: tuple[str, int]) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        values = {names.CLUSTER: self._cluster, names.REAL_TOPIC: place[0], names.REAL_QUEUE_ID: str(place[1])}
+        text = self[place] = "\x02" + encode_properties(values).decode()
+        return text
+
+
+def prepared(text: str, place: str) -> Prepared | None:
+    """The properties of a half message where nothing of them but ``place`` (see ``Places``) is the broker's; None for
+    any other message."""
+    pairs = text.split("\x02")
+    if not pairs[-1]:
+        pairs.pop()
+    try:
+        values = dict([pair.split("\x01") for pair in pairs])
+        stored = ("\x02".join(pairs) + place).encode()
+    except ValueError:  # more or less than a name and a value, or no text
+        return None
+    if len(values) < len(pairs) or not _BROKERS.isdisjoint(values) or "" in values or "" in values.values():
+        return None
+    if values.get(names.TRANSACTION_PREPARED, "").lower() != "true" or "TIMER_D" in text:
+        return None
+    return Prepared(stored, values, values.get(names.WAIT, "true").lower() == "true")
 
 
 def checks_of(record: Record) -> int:

@@ -9,7 +9,8 @@ message that closes its half; progress is published only when all it rests on is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypedDict
 
 import structlog
 
@@ -28,7 +29,6 @@ from eruca.protocol.message import (
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
-    decode_properties,
     encode_properties,
 )
 from eruca.protocol.record import Record, decode_record
@@ -37,7 +37,7 @@ HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TR
 LAG = 20_000
 """How many half messages the next start may have to look at; an undecided one further back is put back."""
 _LAGGARDS_AT_ONCE = 256
-_OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
+OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
 _DONE = Put(PutStatus.OK)
 
 log = structlog.get_logger("eruca.broker")
@@ -46,6 +46,15 @@ Postponed = Callable[[dict[str, str], Destination, int, int], Destination | None
 """Where a message with these properties waits (``Delays.postponed``)."""
 Host = Callable[[], tuple[bytes, int]]
 """This broker's address as records keep it, and the bit of sysFlag that goes with it."""
+
+
+class OpFields(TypedDict):
+    """Arguments of ``Store.put``."""
+
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
 
 
 class Halves:
@@ -72,6 +81,8 @@ class Halves:
         self._clock = clock
         self._postponed = postponed
         self._given_up: set[Identity] | None = None
+        self.settle: Callable[[], object] = bool
+        """Called before a half message is looked at: what was committed in this turn gets its op messages."""
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ coming
@@ -92,9 +103,9 @@ class Halves:
         self._have_topic(HALF)
         return text
 
-    def came(self, put: Put, properties: bytes, born: int, body: bytes) -> None:
-        """A half message with this text of properties was stored."""
-        self.undecided.add(put.queue_offset, half_sent(put, decode_properties(properties), born, body))
+    def came(self, put: Put, values: Mapping[str, str], born: int, body: bytes) -> None:
+        """A half message with these properties was stored."""
+        self.undecided.add(put.queue_offset, half_sent(put, values, born, body))
 
     def _have_topic(self, topic: str) -> None:
         if topic not in self._topics:
@@ -112,6 +123,7 @@ class Halves:
         return self._of(physical_offset, HALF) or self._of(physical_offset, GIVEN_UP)
 
     def _of(self, physical_offset: int, topic: str) -> Record | None:
+        self.settle()
         record = self._record(physical_offset)
         return record if record is not None and record.topic == topic and record.queue_id == 0 else None
 
@@ -130,12 +142,22 @@ class Halves:
         delivered = self._deliver(half) if commit else _DONE
         if delivered.status:
             return delivered
+        self.decided(identity)
+        if commit:
+            return self.close(offset) or delivered
+        return self._write_op(offset)
+
+    def decided(self, identity: Identity | None) -> None:
+        """A transaction is decided; it may have been given up before."""
         if self._given_up is not None and identity is not None:
             self._given_up.discard(identity)
+
+    def close(self, offset: int) -> Put | None:
+        """Store the op message of what was committed; without one it stays undecided, and its producer is asked."""
         done = self._write_op(offset)
-        if commit and done.status:  # it stays undecided, and its producer is asked again
+        if done.status:
             log.error("op_message_not_stored", half_offset=offset, reason=self._store.refusal)
-            return delivered
+            return None
         return done
 
     def _deliver(self, half: Record) -> Put:
@@ -143,16 +165,20 @@ class Halves:
         if names.topic_fault(topic) is not None or not queue_id.isdecimal() or len(queue_id) > 9:
             return Put(PutStatus.MESSAGE_ILLEGAL)
         to, text = self._later(half, Destination(topic, int(queue_id), 0))
+        return self.deliver(half, to.topic, to.queue_id, text)
+
+    def deliver(self, half: Record, topic: str, queue_id: int, text: bytes) -> Put:
+        """Store the message that a half message is, with this text of properties."""
         put = self._copy(
             half,
-            to.topic,
-            to.queue_id,
+            topic,
+            queue_id,
             text,
             sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
             prepared_transaction_offset=half.physical_offset,
         )
         if not put.status:
-            self._statistics.put(to.topic, to.queue_id, 1, put.size)
+            self._statistics.put(topic, queue_id, 1, put.size)
         return put
 
     def _later(self, half: Record, to: Destination) -> tuple[Destination, bytes]:
@@ -168,26 +194,26 @@ class Halves:
             return to, half.properties_text
 
     def _write_op(self, offset: int) -> Put:
-        host, bits = self._host()
-        put = self._store.put(
-            OP,
-            0,
-            b"%d" % offset,
-            _OP_PROPERTIES,
-            sys_flag=bits | bits >> 1,
-            born_timestamp=self._clock(),
-            born_host=host,
-            store_host=host,
-        )
-        if put.status:
-            return put
-        self.undecided.op(put.queue_offset, offset)
+        put = self._store.put(OP, 0, b"%d" % offset, OP_PROPERTIES, **self.op_fields())
+        if not put.status:
+            self.undecided.op(put.queue_offset, offset)
         return put
+
+    def op_fields(self) -> OpFields:
+        """What op messages have beside body and properties."""
+        host, bits = self._host()
+        return {
+            "sys_flag": bits | bits >> 1,
+            "born_timestamp": self._clock(),
+            "born_host": host,
+            "store_host": host,
+        }
 
     # ------------------------------------------------------------------ staying undecided
 
     def read(self, offset: int) -> Record | None:
         """An undecided half message; one that is not in the log any more is forgotten."""
+        self.settle()
         half = self.undecided.get(offset)
         record = None if half is None else self.find(half.physical_offset)
         if half is not None and record is None:

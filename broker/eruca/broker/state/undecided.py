@@ -30,6 +30,8 @@ class Half(NamedTuple):
     """None where its sender gave it no unique key: then it is known by its offset alone."""
     copied: bool = False
     """Whether the broker put it back: then ends that name an older copy are meant for it."""
+    size: int = 0
+    """Bytes of its record."""
 
 
 class Undecided:

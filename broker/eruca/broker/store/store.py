@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -268,10 +268,11 @@ class Store:
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
-    ) -> Got | Awaitable[Got]:
+    ) -> Got | Coroutine[Any, Any, Got]:
         """Messages of a queue from ``offset`` on, by RocketMQ's rules (at most 32 a call).
 
-        An awaitable comes back only when data must be read from the disk and the store is started.
+        A coroutine comes back only when data must be read from the disk and the store is started; it reads when it is
+        awaited.
         """
         cold = self._cold
         if cold is None:
@@ -279,9 +280,10 @@ class Store:
         try:
             return self._reading.get(topic, queue_id, offset, max_messages, match)
         except NotInMemory:
-            return self._rhythm.in_thread(
-                cold, lambda: self._reading.get(topic, queue_id, offset, max_messages, match, wait=True)
-            )
+            return self._get_cold(topic, queue_id, offset, max_messages, match)
+
+    async def _get_cold(self, *asked: Any) -> Got:
+        return await self._rhythm.in_thread(self._cold, lambda: self._reading.get(*asked, wait=True))
 
     async def look(self, work: Callable[[Looking], T]) -> T:
         """What ``work`` finds out with the questions of a ``Looking``; in a thread when the disk must be waited for.
@@ -294,6 +296,10 @@ class Store:
             return work(self._glancing)
         except NotInMemory:
             return await self._rhythm.in_thread(self._cold, lambda: work(self._looking))
+
+    def hot(self, physical_offset: int, size: int) -> memoryview | None:
+        """Bytes of the log where they need no reading from the disk, else None."""
+        return self._log.view(physical_offset, size) if physical_offset >= self._log.hot_from else None
 
     async def shown(self, physical_offset: int) -> bytes | None:
         """As ``record``, for a peer that names the place: None also for what readers may not see yet."""
