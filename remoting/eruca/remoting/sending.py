@@ -60,9 +60,14 @@ class Sending(asyncio.Protocol):
         if self._relief is not None:
             await asyncio.shield(self._relief)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether a large answer had better be made later, when what is there has left."""
+        return not self.closed and (self.congested or self._out_size > HAND_OVER)
+
     async def room(self) -> None:
         """Wait until the peer has read enough for a large answer to be made for it."""
-        while not self.closed and (self.congested or self._out_size > HAND_OVER):
+        while self.crowded:
             await self.drain()
 
     def _flush_soon(self) -> None:

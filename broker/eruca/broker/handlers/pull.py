@@ -6,10 +6,10 @@ PullMessageProcessor in 4.9.7. Invariant: a pull is answered once; while it is h
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from functools import lru_cache
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -29,7 +29,7 @@ from eruca.protocol.message import encode_properties
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.sql92 import Sql92Error, compile_sql
 from eruca.protocol.subscription import SQL92, build_subscription, is_tag_type
-from eruca.remoting import Call, Reply, Routes
+from eruca.remoting import Call, Connection, Reply, Routes
 from eruca.remoting.router import Result
 
 routes: Routes[Broker] = Routes()
@@ -77,20 +77,37 @@ def pull(broker: Broker, call: Call[PullMessage]) -> Result:
     return _first_of_cold(broker, call, admitted, got)
 
 
-def _read(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got | Awaitable[Got]:
+def _read(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got | Coroutine[Any, Any, Got]:
     return broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
 
 
 async def _first_of_cold(
-    broker: Broker, call: Call[PullMessage], admitted: _Admitted, reading: Awaitable[Got]
+    broker: Broker, call: Call[PullMessage], admitted: _Admitted, reading: Coroutine[Any, Any, Got]
 ) -> Reply | None:
     since = monotonic()
-    got = await reading
+    try:
+        await _turn(broker, call.connection)
+        try:
+            got = await reading
+        finally:
+            broker.cold_pulls.release()
+    finally:
+        reading.close()
     ask = call.header
     took = int((monotonic() - since) * 1000)
     broker.statistics.get_took(ask.consumer_group, ask.topic, ask.queue_id, took)
     result = _first(broker, call, admitted, got)
     return result if result is None or isinstance(result, Reply) else await result
+
+
+async def _turn(broker: Broker, connection: Connection) -> None:
+    """Wait for one of the ``cold_pulls`` while the peer takes what it asked for; nobody else waits for that peer."""
+    while True:
+        await connection.room()
+        await broker.cold_pulls.acquire()
+        if not connection.crowded:
+            return
+        broker.cold_pulls.release()
 
 
 def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got) -> Result:
