@@ -113,12 +113,14 @@ def express(broker: Broker) -> Express:
     pulse, hosts = broker.pulse, broker.hosts
     put, count = broker.store.put, broker.statistics.put
     waiting = Waiting(broker) if broker.waits else None
+    after_half = 0, 0
     came, places, end_of = broker.halves.came, Places(broker.config.broker_cluster_name), short_end(broker)
     tip, wrote, cluster = broker.store.tip, broker.store.wrote, broker.intake.cluster
 
     def one(
         connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
     ) -> bytes | frame.Head[Any] | None:
+        nonlocal after_half
         if serialization == 0:
             if header[8:11] not in _JSON_CODES:
                 return end_of(connection, 0, connection.reader.read(0, header)) if header[8:11] == b"37," else None
@@ -160,6 +162,7 @@ def express(broker: Broker) -> Express:
         if status:
             return None  # nothing was stored; the ordinary way finds the same and says it
         if half is not None:
+            after_half = id(data), end
             came(done, half.values, int(born), body)
         count(*queue, 1, size)
         if oneway:
@@ -177,6 +180,8 @@ def express(broker: Broker) -> Express:
 
     def many(connection: Connection, data: bytes, at: int) -> int:
         if data[at + 8 : at + 10] not in _BINARY_CODES and data[at + 16 : at + 19] not in _JSON_CODES:
+            return at
+        if after_half == (id(data), at):  # another one, very likely, which is not native's
             return at
         host = hosts.get(connection)
         log = tip()

@@ -10,6 +10,7 @@ in the log.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 from eruca.broker.services.halves import HALF, OP, OP_PROPERTIES, Halves
@@ -17,13 +18,14 @@ from eruca.broker.state.undecided import Half
 from eruca.broker.store import Store
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.message import property_bytes
+from eruca.protocol.message import decode_properties
 from eruca.protocol.record import Record, decode_record, encode_batch
 
 TOGETHER = 1024
 """How many op messages are written at once at most."""
 _REMEMBERED = 4096
-_REAL_TOPIC, _REAL_QUEUE_ID = names.REAL_TOPIC.encode(), names.REAL_QUEUE_ID.encode()
+_REAL_TOPIC = b"\x02%b\x01" % names.REAL_TOPIC.encode()
+_AT_THE_END = re.compile(_REAL_TOPIC + b"[^\x01\x02]+\x02%b\x01[^\x01\x02]+" % names.REAL_QUEUE_ID.encode())
 
 
 class Commits:
@@ -33,7 +35,7 @@ class Commits:
         self._halves = halves
         self._store = store
         self._done: dict[int, Callable[[], None] | None] = {}
-        self._places: dict[tuple[bytes, bytes], tuple[str, int]] = {}
+        self._places: dict[bytes, tuple[str, int]] = {}
         halves.settle = self.settle
 
     def commit(self, offset: int, physical_offset: int, group: str, told: Callable[[], None] | None) -> bool:
@@ -85,15 +87,16 @@ class Commits:
 
     def _place(self, text: bytes) -> tuple[str, int] | None:
         """Topic and queue id that a half message with these properties is meant for; None where it may have to wait."""
-        topic, queue_id = property_bytes(text, _REAL_TOPIC), property_bytes(text, _REAL_QUEUE_ID)
-        if topic is None or queue_id is None or b"TIMER_D" in text:
+        if b"TIMER_D" in text:
             return None
-        found = self._places.get((topic, queue_id))
-        if found is None:
-            name, number = topic.decode("utf-8", "replace"), queue_id.decode("utf-8", "replace")
+        end = text[text.rfind(_REAL_TOPIC) :]  # as this broker writes them: both stand there, and nothing after them
+        found = self._places.get(end)
+        if found is None and _AT_THE_END.fullmatch(end):
+            values = decode_properties(end)
+            name, number = values[names.REAL_TOPIC], values[names.REAL_QUEUE_ID]
             if names.topic_fault(name) is not None or not number.isdecimal() or len(number) > 9:
                 return None
             if len(self._places) >= _REMEMBERED:
                 self._places.clear()
-            found = self._places[topic, queue_id] = name, int(number)
+            found = self._places[end] = name, int(number)
         return found

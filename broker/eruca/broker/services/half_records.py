@@ -107,8 +107,8 @@ def identity_of(record: Record) -> Identity | None:
 
 def immunity_of(values: Mapping[str, str]) -> int | None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
-    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
-    if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
+    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if text is None or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
         return None
     return int(text) * 1000
 
