@@ -94,8 +94,8 @@ def test_a_small_batch_comes_when_it_has_waited_long_enough(topic: Topic) -> Non
     reader = stream(topic, startingOffsets="earliest", minOffsetsPerTrigger="5", maxTriggerDelay="300ms")
     assert isinstance(reader.getDefaultReadLimit(), ReadMinRows)
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-    topic.send(1, b"only one")
     began = time.monotonic()
+    topic.send(1, b"only one")
     while (after := reader.latestOffset(end, reader.getDefaultReadLimit())) == end:
         assert time.monotonic() - began < 60
     assert time.monotonic() - began >= 0.25
