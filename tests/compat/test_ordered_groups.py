@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.compat.clients import JavaClients, JavaMember, Letter, PythonClients, Queue, Seen
-from tests.compat.conftest import Cluster
+from tests.compat.conftest import Cluster, start
 from tests.compat.test_consuming import split
 from tests.faults.test_ordered_members import MEMBER, TOPIC
 from tests.support import raw
-from tests.support.apache import ApacheCluster
-from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 from tests.support.order import Fates, events_in, first_of, seen
 from tests.support.order import judge as faults_of
@@ -28,6 +25,9 @@ MakeTopic = Callable[[Any, Judge, int], str]
 Fresh = Callable[[str], str]
 JAVA = [f"-Drocketmq.client.rebalance.{each}" for each in ("waitInterval=1000", "lockInterval=500")]
 """Java's members look every second, and renew their locks in time."""
+LOCKS = {"rebalanceLockMaxLiveTime": "3000"}
+"""Locks live 3 s instead of 60."""
+LOCKS_OF_APACHE = ("-Drocketmq.broker.rebalance.lockMaxLiveTime=3000",)
 KEYS = 12
 
 
@@ -68,20 +68,6 @@ def numbers(messages: list[Seen], queue: int) -> list[int]:
     return [int(each.body) for each in messages if each.queue == queue]
 
 
-@contextmanager
-def locking(kind: str, home: Path) -> Iterator[Cluster]:
-    """A cluster whose locks live 3 s instead of 60."""
-    if kind == "eruca":
-        with ErucaCluster(home, {"rebalanceLockMaxLiveTime": "3000"}) as eruca:
-            yield eruca
-    else:
-        apache = ApacheCluster(kind, home, options=("-Drocketmq.broker.rebalance.lockMaxLiveTime=3000",))
-        try:
-            yield apache
-        finally:
-            apache.discard()
-
-
 @pytest.mark.parametrize(
     "kind", ["eruca", "4.9.7", pytest.param("5.3.3", marks=pytest.mark.skipif(not LONG, reason=WHY))]
 )
@@ -107,10 +93,21 @@ def test_members_of_both_sides_are_killed(kind: str, tmp_path: Path, python: Pyt
     def until_all_are_consumed() -> None:
         until(lambda: seen(events_in(book)) == set(sent), lambda: set(sent) - seen(events_in(book)))
 
+    def one_is_killed(name: str, kill: Callable[[], object]) -> None:
+        """When both have their share; what it had not done yet the other does."""
+        until(lambda: len(held.assigned(0)) == 2, lambda: held.assigned(0))
+        send(4 * KEYS)
+        until_all_are_consumed()
+        send(2 * KEYS)
+        kill()
+        fates.killed[name] = time.monotonic()
+        send(4 * KEYS)
+        until_all_are_consumed()
+
     fields = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6"}
     fields |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
     with (
-        locking(kind, tmp_path) as cluster,
+        start(kind, tmp_path, LOCKS, options=LOCKS_OF_APACHE) as cluster,
         Judge("4.9.7" if kind == "eruca" else kind, tmp_path, options=JAVA) as java,
         python.producer("producers", cluster.address) as producer,
     ):
@@ -125,25 +122,10 @@ def test_members_of_both_sides_are_killed(kind: str, tmp_path: Path, python: Pyt
         held = JavaMember(java, "java")
         until(lambda: len(held.assigned(4)) == 4, lambda: held.assigned(0))
         with member("first") as first:
-            until(lambda: len(held.assigned(0)) == 2, lambda: held.assigned(0))
-            send(4 * KEYS)
-            until_all_are_consumed()
-            send(2 * KEYS)
-            first.kill()
-            fates.killed["first"] = time.monotonic()
-            send(4 * KEYS)
-            until_all_are_consumed()
+            one_is_killed("first", first.kill)
         assert len(held.assigned(4)) == 4
-
         with member("second"):
-            until(lambda: len(held.assigned(0)) == 2, lambda: held.assigned(0))
-            send(4 * KEYS)
-            until_all_are_consumed()
-            send(2 * KEYS)
-            java.kill()
-            fates.killed["java"] = time.monotonic()
-            send(4 * KEYS)
-            until_all_are_consumed()
+            one_is_killed("java", java.kill)
 
     events = events_in(book)
     assert faults_of(events, fates) == []
