@@ -23,7 +23,7 @@ from tests.bench.report import spread
 from tests.bench.rows import BACKLOG, TOPIC, Bench
 from tests.bench.systems import PROPERTIES, RELEASE
 from tests.support.eruca import ErucaCluster
-from tests.support.java import ROOT, Judge, missing_tool
+from tests.support.java import LONG_LIFE, ROOT, Judge, missing_tool
 from tests.support.processes import TICKS_PER_SECOND
 
 MIB = 1 << 20
@@ -162,7 +162,7 @@ def main() -> None:
         sys.exit(f"The benchmark cannot run: {missing}.")
     with tempfile.TemporaryDirectory(prefix="eruca-bench-") as folder:
         home = Path(folder)
-        with Judge(RELEASE, home / "judge", heap="1g") as judge:
+        with Judge(RELEASE, home / "judge", heap="1g", options=LONG_LIFE) as judge:
             cluster = home / "cluster"
             cluster.mkdir()
             print(side_by_side(judge, cluster, runs=given.runs, seconds=given.seconds, backlog=given.backlog))

@@ -31,6 +31,7 @@ from typing import NamedTuple
 from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.disks import LossyDisk
 from tests.support.history import History, holes, judge
+from tests.support.java import LONG_LIFE
 from tests.support.load import QUEUES, TOPIC, Load, read
 from tests.support.lone import SMALL, LoneBroker
 from tests.support.peers import Peer
@@ -69,7 +70,8 @@ class System:
             return Running(eruca, eruca.address)
         small = {key: value for key, value in SMALL.items() if key not in ("listenPort", "brokerIP1")}
         places = {"storePathRootDir": str(store), "storePathCommitLog": str(store / "commitlog")}
-        apache = ApacheBroker(RELEASE, self.home, self._name_server.address, {**small, **places, **settings})
+        properties = {**small, **places, **settings}
+        apache = ApacheBroker(RELEASE, self.home, self._name_server.address, properties, options=LONG_LIFE)
         return Running(apache.process, apache.address)
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.bench import client, report
 from tests.bench.rows import ALL, BACKLOG, LATENCY, Bench, Cluster, Measured, Row
 from tests.bench.systems import RELEASE, SYSTEMS, System
-from tests.support.java import Judge, missing_tool
+from tests.support.java import LONG_LIFE, Judge, missing_tool
 
 Figures = dict[System, list[float]]
 MIB = 1 << 20
@@ -155,7 +155,7 @@ def main() -> None:
     chosen = [row for row in ALL if not options.only or row.name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="eruca-bench-") as folder:
         home = Path(folder)
-        with Judge(RELEASE, home / "judge", heap="1g") as judge:
+        with Judge(RELEASE, home / "judge", heap="1g", options=LONG_LIFE) as judge:
             ms, backlog = (1000, 200_000) if options.short else (3000, 1_000_000)
             run = Run(home, judge, runs=runs, ms=ms, backlog=backlog)
             if options.only:

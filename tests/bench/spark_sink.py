@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.apache import ApacheCluster
 from tests.support.eruca import ErucaCluster
+from tests.support.java import LONG_LIFE
 from tests.support.processes import TICKS_PER_SECOND
 from tests.support.spark import Cluster, Topic, spark_session
 
@@ -137,7 +138,7 @@ def main() -> None:
     ):
         folder = Path(home) / "cluster"
         folder.mkdir()
-        cluster = ApacheCluster(asked.apache, folder) if asked.apache else ErucaCluster(folder)
+        cluster = ApacheCluster(asked.apache, folder, options=LONG_LIFE) if asked.apache else ErucaCluster(folder)
         try:
             print(f"{cluster.name}:\n\n{HEAD}")
             for each in measured(spark, cluster, asked.rows, asked.runs, only=asked.only, options=options):

@@ -15,10 +15,10 @@ from pathlib import Path
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheCluster, ApacheNameServer
 from tests.support.eruca import SCRIPTS, ErucaCluster
-from tests.support.java import jars, opened_modules, write_logback
+from tests.support.java import LONG_LIFE, jars, opened_modules, write_logback
 
 RELEASE = "4.9.7"
-HEAP = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g")
+HEAP = ("-Xms512m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxDirectMemorySize=1g", *LONG_LIFE)
 # Files of the default sizes, and a disk that is never too full for a measurement.
 PROPERTIES = {
     "mappedFileSizeCommitLog": str(1 << 30),

@@ -6,17 +6,20 @@ Everything here is started once and shared; tests keep apart by the names of the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.compat.clients import Clients, JavaClients, PythonClients
+from tests.compat.transactions import SOON
 from tests.support.apache import ApacheCluster
 from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge, missing_tool
 
 Cluster = ApacheCluster | ErucaCluster
+FILTERING = {"enablePropertyFilter": "true"}
 _serial = itertools.count(1)
 
 
@@ -29,6 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(400))
             if missing:
                 item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def start(
+    kind: str, home: Path, properties: Mapping[str, str] | None = None, *, options: Sequence[str] = ()
+) -> Cluster:
+    """A cluster of its own in that folder: of "eruca", of "apache" (4.9.7), or of that release of Apache's.
+
+    `options` go to Apache's Java. The end of `with` ends it in no order; before another opens its store, `stop()` it.
+    """
+    if kind == "eruca":
+        return ErucaCluster(home, properties)
+    return ApacheCluster("4.9.7" if kind == "apache" else kind, home, properties, options=options)
 
 
 @pytest.fixture(scope="session")
@@ -56,17 +71,36 @@ def python() -> Iterator[PythonClients]:
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
     """A cluster of Apache RocketMQ 4.9.7."""
-    cluster = ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache"))
-    yield cluster
-    cluster.discard()
+    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
 def apache5(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
     """A cluster of Apache RocketMQ 5.3.3."""
-    cluster = ApacheCluster("5.3.3", tmp_path_factory.mktemp("apache5"))
-    yield cluster
-    cluster.discard()
+    with ApacheCluster("5.3.3", tmp_path_factory.mktemp("apache5")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def apache_sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """A cluster of Apache RocketMQ 4.9.7 that knows SQL92."""
+    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache-sql"), FILTERING) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def apache_asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """A cluster of Apache RocketMQ 4.9.7 that asks soon about transactions."""
+    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache-asking"), SOON) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def eruca_asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErucaCluster]:
+    """A cluster of Eruca that asks soon about transactions."""
+    with ErucaCluster(tmp_path_factory.mktemp("eruca-asking"), SOON) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from eruca.protocol.record import Record, decode_record, peek
-from tests.compat.conftest import Cluster
+from tests.compat.conftest import Cluster, start
 from tests.support import raw
-from tests.support.apache import ApacheBroker, ApacheCluster, ApacheNameServer
+from tests.support.apache import ApacheBroker, ApacheNameServer
 from tests.support.eruca import ErucaBroker, ErucaCluster
 from tests.support.java import Judge
 
@@ -33,7 +33,7 @@ _names = itertools.count(1)
 def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Each kind of cluster, with short delay levels."""
     home = tmp_path_factory.mktemp(f"quick-{request.param}")
-    with ApacheCluster("4.9.7", home, LEVELS) if request.param == "apache" else ErucaCluster(home, LEVELS) as cluster:
+    with start(request.param, home, LEVELS) as cluster:
         yield cluster
 
 

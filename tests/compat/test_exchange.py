@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.compat.clients import JavaClients, Letter, Queue, Seen, drain
-from tests.compat.conftest import Cluster
+from tests.compat.conftest import Cluster, start
 from tests.compat.transcript import java_mqadmin
-from tests.support.apache import ApacheCluster
-from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 QUEUES = 4
@@ -24,7 +22,7 @@ SIDES = [("apache", "eruca", "SIGKILL"), ("eruca", "apache", "SIGTERM")]
 @pytest.mark.parametrize(("first", "second", "end"), SIDES)
 def test_the_other_side_goes_on(first: str, second: str, end: str, judge: Judge, tmp_path: Path) -> None:
     java = JavaClients(judge)
-    with started(first, tmp_path) as cluster:
+    with start(first, tmp_path, SIZES) as cluster:
         address = cluster.address
         mqadmin = java_mqadmin(judge)
         create = ("updateTopic", "-n", address, "-c", "JudgeCluster", "-t", "Exchange", "-r", "4", "-w", "4")
@@ -42,8 +40,9 @@ def test_the_other_side_goes_on(first: str, second: str, end: str, judge: Judge,
         mqadmin(("updateSubGroup", "-n", address, "-c", "JudgeCluster", "-g", "exchange-other", "-r", "7"))
         if end == "SIGKILL":
             cluster.broker.process.kill()
+        cluster.stop()
 
-    with started(second, tmp_path) as cluster:
+    with start(second, tmp_path, SIZES) as cluster:
         address = cluster.address
         assert everything(java, cluster) == before
         found = mqadmin(("queryMsgByKey", "-n", address, "-t", "Exchange", "-k", "key-3-10"))
@@ -75,8 +74,3 @@ def letters(series: int, count: int) -> list[Letter]:
 def everything(java: JavaClients, cluster: Cluster) -> list[Seen]:
     with java.puller("exchange-readers", cluster.address) as puller:
         return drain(puller, "Exchange")
-
-
-def started(kind: str, home: Path) -> Cluster:
-    """A cluster on the store in that folder, which it leaves there."""
-    return ApacheCluster("4.9.7", home, SIZES) if kind == "apache" else ErucaCluster(home, SIZES)

@@ -7,18 +7,15 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eruca.admin.cli import run
 from tests.compat.columns import Printed, comparable, has_its_own_reason, keys, parsed
-from tests.compat.conftest import Cluster
+from tests.compat.conftest import Cluster, start
 from tests.compat.record import GOLDEN, rendered
 from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin, session
-from tests.support.apache import ApacheCluster
-from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 ASKING_OTHERWISE = {
@@ -53,7 +50,7 @@ def golden() -> dict[str, list[Printed]]:
 
 @pytest.mark.parametrize("kind", ["apache", "eruca"])
 def test_apaches_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
-    with started(kind, tmp_path) as cluster:
+    with start(kind, tmp_path) as cluster:
         printed = transcript(cluster, java_mqadmin(judge), judge)
 
     assert printed.keys() == golden().keys()
@@ -70,7 +67,7 @@ def test_apaches_mqadmin_of_5x(judge5: Judge, tmp_path: Path) -> None:
     All commands take more than a minute: without ERUCA_TORTURE=1 only those that ask otherwise than in 4.9.7 are run.
     """
     commands = set(golden()) if "ERUCA_TORTURE" in os.environ else ASKING_OTHERWISE
-    with started("eruca", tmp_path) as cluster:
+    with start("eruca", tmp_path) as cluster:
         printed = transcript(cluster, only(commands, java_mqadmin(judge5)), judge5)
 
     for command, expected in golden().items():
@@ -83,7 +80,7 @@ def test_apaches_mqadmin_of_5x(judge5: Judge, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["apache", "eruca"])
 def test_erucas_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
-    with started(kind, tmp_path) as cluster, contextlib.chdir(tmp_path):  # consumerStatus writes files where it is
+    with start(kind, tmp_path) as cluster, contextlib.chdir(tmp_path):  # consumerStatus writes files where it is
         printed = transcript(cluster, eruca_mqadmin, judge)
 
     assert printed.keys() == golden().keys()
@@ -119,17 +116,3 @@ def same_keys_or_lines(was: Printed, now: Printed, *, on_eruca: bool) -> None:
 def codes(text: str) -> set[str]:
     """The response codes that an error tells."""
     return set(re.findall(r"(?:CODE: ?|\(code )(\d+)", text))
-
-
-@contextlib.contextmanager
-def started(kind: str, home: Path) -> Iterator[Cluster]:
-    """A fresh cluster, for one session."""
-    if kind == "eruca":
-        with ErucaCluster(home) as cluster:
-            yield cluster
-    else:
-        apache = ApacheCluster("4.9.7", home)
-        try:
-            yield apache
-        finally:
-            apache.discard()

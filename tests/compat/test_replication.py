@@ -167,8 +167,8 @@ def test_a_slave_of_the_other_kind_has_the_same_log(
         wait_for(lambda: log_of(slave) == log_of(master), "equal logs after a restart")
         wait_for(lambda: messages(slave, 1) == messages(master, 1), "equal queues after a restart")
     finally:
-        slave.stop()
-        master.stop()
+        slave.discard()
+        master.discard()
     assert log_of(slave) == log_of(master)
 
 
@@ -187,8 +187,8 @@ def test_what_a_sync_master_acknowledged_is_on_its_killed_slave(
         assert set(first) == {0} and second[0] in (11, 12)
         reached = len(messages(master, 1))
     finally:
-        slave.stop()
-        master.stop()
+        slave.discard()
+        master.discard()
     alone = start("eruca", tmp_path / "slave", names, {**SETTINGS, "brokerRole": "ASYNC_MASTER"})
     try:
         for queue in range(QUEUES):

@@ -25,22 +25,15 @@ from tests.support.spark import COLUMNS, Topic, assert_rows, read, read_stream, 
 
 
 @pytest.fixture(scope="module")
-def filtering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    """Apache 4.9.7 that knows SQL92."""
-    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache-sql"), {"enablePropertyFilter": "true"}) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
 
 @pytest.fixture(scope="module")
-def topic(filtering: ApacheCluster) -> Iterator[Topic]:
+def topic(apache_sql: ApacheCluster) -> Iterator[Topic]:
     """A topic with messages of many sizes, tags, properties, compressed and in batches."""
-    made = Topic(filtering, "SparkReads", 4)
+    made = Topic(apache_sql, "SparkReads", 4)
     for number in range(400):
         tag = "Aa" if number % 5 == 0 else "BB"  # one hash code
         made.send(number % 4, b"%d" % number * (number + 1), tags=tag, keys=f"k{number}", properties={"n": str(number)})
@@ -98,9 +91,9 @@ def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Pa
 
 
 def test_what_spark_writes_java_reads(
-    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str]
+    spark: SparkSession, apache_sql: ApacheCluster, judge: Judge, fresh: Callable[[str], str]
 ) -> None:
-    topic = Topic(filtering, "SparkWrites", 4)
+    topic = Topic(apache_sql, "SparkWrites", 4)
     rows = spark.range(3000, numPartitions=2).selectExpr(
         "CAST(concat('grüße ', id) AS BINARY) AS body",
         "IF(id % 2 = 0, 'Even', NULL) AS tags",
@@ -109,10 +102,10 @@ def test_what_spark_writes_java_reads(
         "id % 7 AS shardingKey",
         "map('n', CAST(id AS STRING), 'größe', 'x y') AS properties",
     )
-    writer = rows.write.format("rocketmq").option("nameServer", filtering.address).option("topic", topic.name)
+    writer = rows.write.format("rocketmq").option("nameServer", apache_sql.address).option("topic", topic.name)
     writer.mode("append").save()
 
-    with JavaClients(judge).puller(fresh("readers"), filtering.address) as puller:
+    with JavaClients(judge).puller(fresh("readers"), apache_sql.address) as puller:
         seen = drain(puller, topic.name)
 
     assert sorted(each.flag for each in seen) == list(range(3000))
@@ -129,11 +122,11 @@ def test_what_spark_writes_java_reads(
 
 
 def test_archive_rollup_and_replay_to_a_group_of_java(
-    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
+    spark: SparkSession, apache_sql: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
-    topic, lake = Topic(filtering, fresh("SparkPipes"), 4), str(tmp_path / "lake")
+    topic, lake = Topic(apache_sql, fresh("SparkPipes"), 4), str(tmp_path / "lake")
     topic.fill(60)
-    given: dict[str, Any] = {"name_server": filtering.address, "topics": [topic.name]}
+    given: dict[str, Any] = {"name_server": apache_sql.address, "topics": [topic.name]}
     assert archive(spark, **given, to=lake, rows_per_file=25, group="SparkArchive").messages == 60
     topic.fill(20)
     assert archive(spark, **given, to=lake, group="SparkArchive").messages == 20
@@ -153,11 +146,11 @@ def test_archive_rollup_and_replay_to_a_group_of_java(
 
     clients, ours, theirs = JavaClients(judge), fresh("ours"), fresh("theirs")
     with (
-        clients.member(ours, filtering.address, {topic.name: "*"}) as mine,
-        clients.member(theirs, filtering.address, {topic.name: "*"}) as others,
+        clients.member(ours, apache_sql.address, {topic.name: "*"}) as mine,
+        clients.member(theirs, apache_sql.address, {topic.name: "*"}) as others,
     ):
         assert len(mine.received(80)) == len(others.received(80)) == 80
-        plan: dict[str, Any] = {"name_server": filtering.address, "topic": topic.name, "group": ours}
+        plan: dict[str, Any] = {"name_server": apache_sql.address, "topic": topic.name, "group": ours}
         assert replay(spark, **plan, archive=lake, keys=["key3", "key7"]).messages == counts["key3"] + counts["key7"]
         again = mine.received(counts["key3"] + counts["key7"])
         assert others.received(1, timeout=0.5) == []
@@ -172,26 +165,26 @@ def _origin(seen: Seen) -> tuple[int, int]:
 
 
 def test_audit_and_triage_of_what_java_consumed_and_gave_up(
-    spark: SparkSession, filtering: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
+    spark: SparkSession, apache_sql: ApacheCluster, judge: Judge, fresh: Callable[[str], str], tmp_path: Path
 ) -> None:
-    topic, traced = Topic(filtering, fresh("SparkAudit"), 2), Topic(filtering, fresh("SparkTraces"), 1)
+    topic, traced = Topic(apache_sql, fresh("SparkAudit"), 2), Topic(apache_sql, fresh("SparkTraces"), 1)
     clients, good, bad, silent = JavaClients(judge), fresh("good"), fresh("bad"), fresh("silent")
     letters = [Letter(topic.name, b"%d" % n, tags="x" if n % 2 else "y", keys=f"k{n}") for n in range(10)]
     with (
-        clients.producer(fresh("audited"), filtering.address, traces=traced.name) as producer,
-        clients.member(good, filtering.address, {topic.name: "*"}, traces=traced.name) as done,
+        clients.producer(fresh("audited"), apache_sql.address, traces=traced.name) as producer,
+        clients.member(good, apache_sql.address, {topic.name: "*"}, traces=traced.name) as done,
         clients.member(
-            bad, filtering.address, {topic.name: "*"}, traces=traced.name, refuse=99, maxReconsumeTimes=0
+            bad, apache_sql.address, {topic.name: "*"}, traces=traced.name, refuse=99, maxReconsumeTimes=0
         ) as giving_up,
     ):
         producer.send(letters)
         assert len(done.received(10)) == 10
         assert done.consumed(10) == giving_up.consumed(10) == 10
-    endpoint = Endpoint(filtering.address)
+    endpoint = Endpoint(apache_sql.address)
     wait_for(lambda: sum(endpoint.ends(endpoint.queues(f"%DLQ%{bad}")).values()) == 10)
 
     found = audit(
-        spark, name_server=filtering.address, topics=[topic.name], groups=[good, bad, silent], traces=True,
+        spark, name_server=apache_sql.address, topics=[topic.name], groups=[good, bad, silent], traces=True,
         trace_topic=traced.name,
     )  # fmt: skip
     assert [(each.behind, each.dead) for each in found.groups] == [(0, 0), (0, 10), (10, 0)]
@@ -201,14 +194,14 @@ def test_audit_and_triage_of_what_java_consumed_and_gave_up(
     seen = [(each.consumed, each.failing, each.missing, each.silent) for each in found.traces.groups]
     assert seen == [(10, 0, 0, False), (0, 10, 0, False), (0, 0, 10, True)]
 
-    plan: dict[str, Any] = {"name_server": filtering.address, "group": bad, "ledger": tmp_path / "ledger"}
+    plan: dict[str, Any] = {"name_server": apache_sql.address, "group": bad, "ledger": tmp_path / "ledger"}
     looked = triage(spark, **plan, cause_pattern="([0-4])")
     assert {each.cause: each.count for each in looked.causes if each.cause != "-"} == {str(n): 1 for n in range(5)}
     first = triage(spark, **plan, cause_pattern="([0-4])", resend_causes=["3", "4"], to_group=True)
     assert (len(first.resent), triage(spark, **plan, resend_ids=[]).resent) == (2, [])
     with (
-        clients.member(bad, filtering.address, {topic.name: "*"}) as again,
-        clients.member(good, filtering.address, {topic.name: "*"}) as others,
+        clients.member(bad, apache_sql.address, {topic.name: "*"}) as again,
+        clients.member(good, apache_sql.address, {topic.name: "*"}) as others,
     ):
         assert sorted(each.body for each in again.received(2)) == [b"3", b"4"]
         assert others.received(1, timeout=0.5) == []

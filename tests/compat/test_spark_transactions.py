@@ -37,9 +37,8 @@ IMPATIENT = {"transactionCheckInterval": "1000", "transactionTimeOut": "500", "t
 @pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
 def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
     """A broker that asks once about a half message, soon, and gives it up then."""
-    cluster = ApacheCluster(request.param, tmp_path_factory.mktemp("impatient"), IMPATIENT)
-    yield cluster
-    cluster.discard()
+    with ApacheCluster(request.param, tmp_path_factory.mktemp("impatient"), IMPATIENT) as cluster:
+        yield cluster
 
 
 def test_batches_are_stored_once_and_keys_in_order(impatient: ApacheCluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from eruca.client.errors import UsageError
 from tests.compat.clients import Clients, JavaClients, Letter, Pulled, PythonClients, Queue
-from tests.compat.conftest import Cluster, Pair
+from tests.compat.conftest import FILTERING, Cluster, Pair
 from tests.compat.transcript import java_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.eruca import ErucaCluster
@@ -20,7 +20,6 @@ from tests.support.java import Judge, JudgeError
 
 MakeTopic = Callable[[Any, Judge, int], str]
 Fresh = Callable[[str], str]
-FILTERING = {"enablePropertyFilter": "true"}
 
 MESSAGES: list[dict[str, str]] = [
     {"a": "5", "b": "x"},
@@ -57,12 +56,6 @@ EXPRESSIONS = [
     "a = 5 nothing more is read",
 ]
 WRONG = ["a > ", "a = NULL", "a BETWEEN 7 AND 3", "a != 5", "5", "b > 'x'"]
-
-
-@pytest.fixture(scope="module")
-def apache_sql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    with ApacheCluster("4.9.7", tmp_path_factory.mktemp("apache-sql"), FILTERING) as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,7 @@ def test_apache_opens_a_store_whose_damage_eruca_covered(
         for queue in range(QUEUES):
             assert once(pull(broker.address, queue)) == left[queue]
     finally:
-        broker.stop()
+        broker.discard()
 
 
 def test_eruca_opens_a_store_of_apache(tmp_path: Path, name_server: ApacheNameServer) -> None:
@@ -222,4 +222,4 @@ def test_eruca_opens_a_store_of_apache(tmp_path: Path, name_server: ApacheNameSe
         for queue in range(QUEUES):
             assert [record.body for record in pull(broker.address, queue)] == sent[queue]
     finally:
-        broker.stop()
+        broker.discard()

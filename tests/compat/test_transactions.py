@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.compat.clients import JavaClients
-from tests.compat.conftest import Cluster
+from tests.compat.conftest import Cluster, start
 from tests.compat.transactions import SOON, Deal, dealer
-from tests.support.apache import ApacheCluster
-from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Cluster, Judge, int], str]
 COMMIT, ROLLBACK, UNKNOWN, THROW = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW", "THROW"
 
 
-def started(kind: str, home: Path) -> Cluster:
-    """A cluster that asks soon, on the store in that folder, which it leaves there."""
-    return ApacheCluster("4.9.7", home, SOON) if kind == "apache" else ErucaCluster(home, SOON)
-
-
-@pytest.fixture(scope="module", params=["apache", "eruca"])
-def asking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(params=["apache_asking", "eruca_asking"])
+def asking(request: pytest.FixtureRequest) -> Cluster:
     """Each kind of cluster, asking soon."""
-    with started(request.param, tmp_path_factory.mktemp(f"asking-{request.param}")) as cluster:
-        yield cluster
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(params=["judge", "judge5"])
@@ -109,7 +102,7 @@ def test_the_other_side_goes_on(first: str, second: str, end: str, judge: Judge,
     deals += [Deal(name, b"asked about %d" % n, UNKNOWN, f"{UNKNOWN} {UNKNOWN} {COMMIT}") for n in range(3)]
     deals += [Deal(name, b"committed %d" % n, COMMIT) for n in range(3)]
     deals += [Deal(name, b"rolled back %d" % n, ROLLBACK) for n in range(3)]
-    with started(first, tmp_path) as cluster:
+    with start(first, tmp_path, SOON) as cluster:
         line = ["updateTopic", "-n", cluster.address, "-b", cluster.broker.address, "-t", name, "-r", "1", "-w", "1"]
         assert judge.call("admin", line=line)["stdout"].startswith("create topic")
         with dealer(judge, group, cluster.address, name) as producer:
@@ -118,8 +111,12 @@ def test_the_other_side_goes_on(first: str, second: str, end: str, judge: Judge,
         assert {each.body for each in asked} == {each.body for each in deals[3:6]}
         if end == "SIGKILL":
             cluster.broker.process.kill()
+        cluster.stop()
 
-    with started(second, tmp_path) as cluster, JavaClients(judge).member("all", cluster.address, {name: "*"}) as member:
+    with (
+        start(second, tmp_path, SOON) as cluster,
+        JavaClients(judge).member("all", cluster.address, {name: "*"}) as member,
+    ):
         with dealer(judge, group, cluster.address, name) as producer:
             asked = producer.answered(deals[3:6], COMMIT)
         received = [*member.received(6), *member.received(1, timeout=0)]

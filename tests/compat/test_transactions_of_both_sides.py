@@ -11,23 +11,22 @@ from tests.compat.clients import JavaClients, PythonClients
 from tests.compat.conftest import Cluster
 from tests.compat.transactions import SOON, Deal, dealer
 from tests.support.apache import ApacheCluster
-from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Cluster, Judge, int], str]
 
 
-@pytest.fixture(scope="module", params=["4.9.7", "5.3.3", "eruca"])
-def asking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Each kind of cluster, asking soon."""
-    home = tmp_path_factory.mktemp(f"both-{request.param}")
-    if request.param == "eruca":
-        with ErucaCluster(home, SOON) as eruca:
-            yield eruca
-    else:
-        apache = ApacheCluster(request.param, home, SOON)
-        yield apache
-        apache.discard()
+@pytest.fixture(scope="module")
+def apache5_asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    with ApacheCluster("5.3.3", tmp_path_factory.mktemp("apache5-asking"), SOON) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["apache_asking", "apache5_asking", "eruca_asking"])
+def asking(request: pytest.FixtureRequest) -> Cluster:
+    """Each kind of cluster, and each release of Apache's, asking soon."""
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
 
 
 async def send_all(producer: TransactionProducer, messages: list[tuple[Message, TransactionState]]) -> list[str]:

@@ -22,13 +22,19 @@ class Daemon(Protocol):
     def stop(self) -> None: ...
 
 
+class Broker(Daemon, Protocol):
+    """A server with a store."""
+
+    def discard(self) -> None: ...
+
+
 class DaemonCluster:
     """A name server and one broker, which whoever derives from this has started."""
 
     name: str
     home: Path
     name_server: Daemon
-    broker: Daemon
+    broker: Broker
 
     def __enter__(self) -> Self:
         return self
@@ -39,14 +45,20 @@ class DaemonCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.discard()
 
     @property
     def address(self) -> str:
         return self.name_server.address
 
     def stop(self) -> None:
+        """An orderly end: another one may go on with the store."""
         self.broker.stop()
+        self.name_server.stop()
+
+    def discard(self) -> None:
+        """The end of a cluster whose store nobody opens again, as at the end of `with`."""
+        self.broker.discard()
         self.name_server.stop()
 
 

@@ -59,6 +59,10 @@ class ErucaBroker:
         """An orderly end: the store is flushed and `abort` removed."""
         self.process.stop()
 
+    def discard(self) -> None:
+        """The end of a broker whose store nobody opens again: an orderly one, too, which is quick."""
+        self.stop()
+
 
 class ErucaCluster(DaemonCluster):
     """A name server and one broker."""

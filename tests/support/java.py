@@ -30,6 +30,11 @@ _OPENED = (
 )
 
 
+SHORT_LIFE = ("-XX:TieredStopAtLevel=1",)
+"""Java's flags for what lives for a test or for a run of tests: compiled quickly, not to quick code."""
+LONG_LIFE = ("-XX:TieredStopAtLevel=4",)
+"""Java's flags for who measures; as `options` they undo SHORT_LIFE."""
+
 # Under every name that 4.9 (logback) and 5.x (its own copy of logback) look for.
 _LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
@@ -155,7 +160,7 @@ class Judge:
         self._errors = (home / f"judge-{release}.err").open("ab")
         self._child = subprocess.Popen(
             [
-                *("java", f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", *opened_modules()),
+                *("java", *SHORT_LIFE, f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", *opened_modules()),
                 *("-Djava.security.manager=allow", f"-Duser.home={home}"),
                 *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={logback}"),
                 *("-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logLevel=WARN"),
