@@ -10,10 +10,12 @@ import pytest
 
 from tests.compat.clients import JavaClients, Letter, Puller, PythonClients, Queue
 from tests.compat.conftest import Cluster, Pair
+from tests.support import raw
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
 Fresh = Callable[[str], str]
+QUERY_CONSUMER_OFFSET = 14
 
 
 def numbered(topic: str, start: int, end: int, tags: str = "") -> list[Letter]:
@@ -59,9 +61,20 @@ def test_a_group_goes_on_where_it_stopped(pair: Pair, judge: Judge, topic: MakeT
         with pair.clients.member(group, pair.address, {name: "*"}) as member:
             assert numbers(member.received(10)) == list(range(10))
             assert member.consumed(10) == 10
+        deadline = time.monotonic() + 30
+        while committed(pair, group, name, 2) < 10:  # a member's last report waits for no answer
+            assert time.monotonic() < deadline, "the broker was not told where the group stopped"
+            time.sleep(0.02)
         producer.send(numbered(name, 10, 20))
         with pair.clients.member(group, pair.address, {name: "*"}) as member:
             assert numbers(member.received(10)) == list(range(10, 20))
+
+
+def committed(pair: Pair, group: str, topic: str, queues: int) -> int:
+    """The sum of the offsets that the broker has of a group."""
+    fields = [{"consumerGroup": group, "topic": topic, "queueId": str(queue)} for queue in range(queues)]
+    headers = [raw.ask(pair.cluster.broker.address, QUERY_CONSUMER_OFFSET, each)[0] for each in fields]
+    return sum(int(header["extFields"]["offset"]) for header in headers if header["code"] == 0)
 
 
 def test_a_member_gets_the_tags_it_asked_for(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
