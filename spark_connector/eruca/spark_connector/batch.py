@@ -22,7 +22,6 @@ from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition, plan_partitions
 from eruca.spark_connector.positions import Range
 from eruca.spark_connector.pushdown import Wanted, read_filters
-from eruca.spark_connector.reading import read_partition
 
 
 class BatchReader(DataSourceReader):
@@ -52,6 +51,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
+        from eruca.spark_connector.reading import read_partition  # what plans needs nothing of it
+
         return read_partition(self._options, self._schema, partition)
 
 

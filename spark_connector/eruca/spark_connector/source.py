@@ -1,7 +1,8 @@
 """The data source that Spark is given, and its registration.
 
 Owns the name ``rocketmq`` and what each kind of query gets. Errors in options and schema are raised here, before
-anything is asked of a cluster.
+anything is asked of a cluster. Spark has a Python process for each step of a query, which should import no more than
+it needs: so readers and writers are imported where they are made.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from eruca.spark_connector.batch import BatchReader, PushingReader
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.installed import check_python
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
-from eruca.spark_connector.stream import StreamReader
 
 if TYPE_CHECKING:
+    from eruca.spark_connector.batch import BatchReader
     from eruca.spark_connector.sink import BatchWriter, StreamWriter
 
 
@@ -47,6 +47,8 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Called by Spark for ``spark.read``. Raises BadOption."""
+        from eruca.spark_connector.batch import BatchReader, PushingReader
+
         check_projection(schema)
         options = read_options(self.options, streaming=False)
         kind = PushingReader if options.pushdown else BatchReader
@@ -54,6 +56,8 @@ class RocketMQDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called by Spark for ``spark.readStream``; what is wrong with the options is raised by what it returns."""
+        from eruca.spark_connector.stream import StreamReader
+
         try:
             check_projection(schema)
             return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
@@ -62,7 +66,6 @@ class RocketMQDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Called by Spark for ``df.write``. Raises BadOption."""
-        # Each query plans in a fresh process, and one that only reads does not wait for what the sink imports.
         from eruca.spark_connector.sink import BatchWriter
 
         return BatchWriter(self._sink_options(schema, overwrite, streaming=False))
@@ -117,22 +120,23 @@ def register(spark: SparkSession) -> None:
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
+    let_import(context, str(Path(__file__).with_name("startup")))
     archive = _own_archive()
     if context.pythonExec != sys.executable:
         sent_along = archive is not None or bool(context._python_includes)
         check_python(context.pythonExec, environment=os.environ, with_eruca=not sent_along)
     if archive is not None:
-        plan_with(context, archive)
+        let_import(context, archive)
     spark.dataSource.register(_with_parallelism(context.defaultParallelism))
 
 
-def plan_with(context: SparkContext, archive: str) -> None:
-    """Let the processes beside the driver, in which streams are planned, import Eruca from this zip.
+def let_import(context: SparkContext, place: str) -> None:
+    """Let Spark's Python processes import from this folder or zip, those beside the driver, too.
 
-    What Spark sends to its workers (``addPyFile``, ``--py-files``) does not reach them.
+    What Spark sends to its workers (``addPyFile``, ``--py-files``) does not reach those, in which streams are planned.
     """
     given = context.environment.get("PYTHONPATH")
-    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (archive, given)))
+    context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (place, given)))
 
 
 def _own_archive() -> str | None:

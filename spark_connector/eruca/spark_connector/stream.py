@@ -36,7 +36,6 @@ from eruca.spark_connector.errors import GroupReset, SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.planning import QueuePartition, plan_partitions
 from eruca.spark_connector.positions import INITIAL, Positions, StreamOffset, first_end, next_end, write_positions
-from eruca.spark_connector.reading import read_partition
 
 log = logging.getLogger("eruca.spark")
 REPORTS_KEPT = 100
@@ -99,8 +98,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Where the queues end now, for the progress of the query."""
-        return {"queues": write_positions(self._look().offsets)}
+        """Where the queues end now, for the progress of the query; Spark asks right after ``latestOffset``."""
+        looked = self._target is None and self._latest_at is not None
+        return {"queues": write_positions((self._latest if looked else self._look()).offsets)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[QueuePartition]:
         """The plan of a batch, by its two offsets alone."""
@@ -111,6 +111,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
+        from eruca.spark_connector.reading import read_partition  # what plans needs nothing of it
+
         return read_partition(self._options, self._schema, partition)
 
     # ------------------------------------------------------------------ planning

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from eruca.spark_connector import java, register
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
-from eruca.spark_connector.source import plan_with
+from eruca.spark_connector.source import let_import
 
 LOCAL = "local[2]"
 NAME = "eruca-pipeline"
@@ -58,7 +58,7 @@ def open_session(
             if not local:
                 archive = str(write_pyfiles(Path(folder) / "eruca.zip"))
                 session.sparkContext.addPyFile(archive)
-                plan_with(session.sparkContext, archive)
+                let_import(session.sparkContext, archive)
             register(session)
             yield session
     finally:
