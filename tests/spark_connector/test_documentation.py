@@ -38,7 +38,9 @@ def test_the_examples_run(
         text = text.replace('"copies"', f'"{topic.name}_copies"')
         exec(text.replace("/tmp/lake", str(tmp_path)), names)
 
-    assert "message 0" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "message 0" in told
+    assert re.search("No route info of this topic: nowhere", told), "the cause of a query that fails"
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 10
     assert names["deduplicated"](names["copies"]).count() == 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eruca.client.sync import PullConsumer
+from eruca.spark_connector import SourceError, cause_of, clear_errors
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Rows, Topic, assert_rows, read_stream, rows_of
 
@@ -222,6 +224,20 @@ def test_the_last_line_of_python_in_an_error_says_the_cause(
     python = str(raised.value).partition("Traceback")[2].partition("SQLSTATE")[0].splitlines()
     said = [line for line in python[1:] if line and not line.startswith((" ", "\t"))]
     assert re.search(rf"^eruca\.spark_connector\.errors\.\w+: .*{sentence}", said[-1]), said
+    assert cause_of(raised.value) == said[-1].partition(": ")[2].strip()
+    with pytest.raises(SourceError) as clear, clear_errors():
+        raise raised.value
+    lines = "".join(traceback.format_exception(clear.value)).splitlines()
+    assert lines[-1] == said[-1].strip()
+    assert clear.value.__cause__ is raised.value
+
+
+def test_an_error_of_somebody_else_stays_what_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), clear_errors():
+        raise ZeroDivisionError
+    with pytest.raises(SourceError, match="as it was") as own, clear_errors():
+        raise SourceError("as it was")
+    assert own.value.__cause__ is None and cause_of(own.value) == "as it was"
 
 
 def test_a_future_start_must_be_meant(topic: Topic, start: Start) -> None:

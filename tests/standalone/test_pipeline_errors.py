@@ -11,11 +11,11 @@ import pyspark
 import pytest
 
 import eruca.spark_connector as connector
-from eruca.spark_connector import BadOption
+from eruca.spark_connector import BadOption, cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.installed import check_python, missing
 from eruca.spark_connector.java import NoJava
-from eruca.standalone.pipeline.running import cause, end
+from eruca.standalone.pipeline.running import end
 
 WRAPPED = """[STREAM_FAILED] Query [id = 4, runId = e] terminated with exception: Failed: Traceback
 Traceback (most recent call last):
@@ -35,8 +35,8 @@ def test_the_end_of_the_innermost_traceback_is_the_cause() -> None:
             "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has 3.12",
         ),
     ):
-        assert cause(RuntimeError(WRAPPED.format(line=line))) == told
-    assert cause(RuntimeError("\n only this \n")) == "only this"
+        assert cause_of(RuntimeError(WRAPPED.format(line=line))) == told
+    assert cause_of(RuntimeError("\n only this \n")) == "only this"
 
 
 def test_an_old_pyspark_and_a_missing_one_are_a_sentence(

@@ -7,6 +7,7 @@ or newer and pyarrow: ``pip install eruca[spark]``. The pages of the documentati
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eruca.spark_connector.causes import cause_of, clear_errors
     from eruca.spark_connector.errors import BadOption, SinkError, SourceError
     from eruca.spark_connector.lag import Lag, LagListener
     from eruca.spark_connector.repeats import deduplicated
@@ -19,6 +20,8 @@ __all__ = [
     "RocketMQDataSource",
     "SinkError",
     "SourceError",
+    "cause_of",
+    "clear_errors",
     "deduplicated",
     "register",
 ]
@@ -30,6 +33,8 @@ _HOMES = {
     "RocketMQDataSource": "source",
     "SinkError": "errors",
     "SourceError": "errors",
+    "cause_of": "causes",
+    "clear_errors": "causes",
     "deduplicated": "repeats",
     "register": "source",
 }

@@ -53,7 +53,7 @@ def test_archive_and_replay_say_what_they_did(run: Any, topic: Topic, tmp_path: 
     assert re.search(rf"^30 messages of 1 topic were added to {to} in .* s: \d files?, .* KiB\.$", told, re.M), told
     assert re.search(rf"^{topic.name} +█+ 30$", told, re.M)
     code, told = run("archive", "--topic", topic.name, "--to", to)
-    assert (code, told) == (0, f"Nothing is new: {to} has all that there is.\n")
+    assert (code, told) == (0, f"Nothing is new, no message was added to {to}.\n")
 
     code, told = run("replay", "--topic", topic.name, "--archive", to, "--to", f"{topic.name}_2", "--rehearse")
     assert (code, "would be sent to" in told) == (0, True), told

@@ -28,6 +28,7 @@ from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.telling import Progress, Tell, read_time, tell_nobody
 from eruca.spark_connector.pipelines.telling import now as present
+from eruca.spark_connector.values import duration
 
 COLUMNS = (
     "topic string, brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, "
@@ -89,7 +90,7 @@ def archive(
         access: accessKey, secretKey, tls, namespace, … as options of the source.
         tell: is told of the progress.
 
-    Raises BadOption, and what the query fails with.
+    Raises BadOption, OSError where the folder cannot be written, and what the query fails with.
     """
     if (not topics) == (pattern is None):
         raise BadOption("Say what to archive: topics, or a pattern for their names (one of both).")
@@ -111,13 +112,14 @@ def archive(
         options["commitGroup"] = group
     stream = spark.readStream.format("rocketmq").options(**endpoint.options, **options).schema(COLUMNS).load()
     folders = Folders(spark, to)
+    folders.check()
     summary = ArchiveSummary(to=to)
     began = time.monotonic()
     writer = _BatchWriter(folders, rows_per_file, summary)
     query = (
         stream.writeStream.foreachBatch(writer.write)
         .option("checkpointLocation", checkpoint or f"{folders.root}/{CHECKPOINT}")
-        .trigger(**({"availableNow": True} if until_stopped is None else {"processingTime": interval}))
+        .trigger(**({"availableNow": True} if until_stopped is None else {"processingTime": _spelt(interval)}))
         .start()
     )
     writer.query = str(query.id)
@@ -183,6 +185,14 @@ class _BatchWriter:
         summary.batches += 1 if files else 0
         summary.files += files
         summary.size += size
+
+
+def _spelt(interval: str) -> str:
+    """An interval as Spark reads it: ``10 seconds`` as it is, and ``10s``, too."""
+    try:
+        return f"{duration(interval)} milliseconds"
+    except ValueError:
+        return interval
 
 
 def _waiting(progress: StreamingQueryProgress | None) -> int | None:

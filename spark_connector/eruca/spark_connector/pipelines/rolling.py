@@ -126,7 +126,7 @@ def rollup(
         until_stopped: go on, a round every ``interval``, until this event is set; means resume.
         skip_lost: with resume, go on where the broker has deleted what was not counted yet.
 
-    Raises BadOption, and what reading and sending fail with.
+    Raises BadOption, OSError where the folder cannot be written, and what reading and sending fail with.
     """
     work = _Work(
         spark, Endpoint(name_server, access), tuple(topics), read_window(window), tuple(by), clock,
@@ -143,8 +143,10 @@ def rollup(
             )
         waits, wait = read_duration(grace, "grace"), read_duration(interval, "interval")
         settings = work.settings(waits)
+        folders = Folders(spark, to)
+        folders.check()
         rounds = Rounds(
-            Folders(spark, to), work.endpoint, settings,
+            folders, work.endpoint, settings,
             start=first // work.length * work.length, length=work.length, margin=waits if clock == "born" else 0,
         )  # fmt: skip
         while True:
@@ -199,6 +201,7 @@ class _Work:
         folders = Folders(self.spark, self.to) if self.to is not None else None
         if folders is not None:
             check_free(folders)
+            folders.check()
         if archive is not None:
             rows = read_archive(self.spark, archive, topics=self.topics, start=first, end=last)
         else:

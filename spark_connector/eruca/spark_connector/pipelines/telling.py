@@ -79,8 +79,10 @@ def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, 
     last = None if end is None else read_time(end, at)
     if last is not None and last > at:
         raise BadOption(f"The end {spell_time(last)} lies in the future: what comes until then cannot be read yet.")
-    if first >= (at if last is None else last):
-        raise BadOption(f"The start {spell_time(first)} is not before the end {spell_time(last or at)}: exchange them.")
+    if last is None and first >= at:
+        raise BadOption(f"The start {spell_time(first)} lies in the future: nothing was stored since.")
+    if last is not None and first >= last:
+        raise BadOption(f"The start {spell_time(first)} is not before the end {spell_time(last)}: exchange them.")
     return first, last
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from eruca.standalone.pipeline.findings import audit, rollup, triage
-from eruca.standalone.pipeline.running import Run, common, end, session, stop_by_signal, telling
+from eruca.standalone.pipeline.running import Run, common, end, session, telling
 
 
 @click.group()
@@ -37,7 +38,9 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
     from eruca.spark_connector.pipelines.telling import spell_bytes
     from eruca.standalone.pipeline.pictures import bars
 
-    with session(run) as spark, stop_by_signal() if until_stopped else nullcontext() as stop, telling(run) as tell:
+    run.go_on = "Run it again: it goes on where it was."
+    gently = run.stopping.gently() if until_stopped else nullcontext()
+    with session(run) as spark, gently as stop, telling(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,
@@ -48,7 +51,8 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
             **options,
         )
     if not done.messages:
-        run.say(f"Nothing is new: {done.to} has all that there is.")
+        new = "No message was" if run.stopping.number is not None else "Nothing is new, no message was"
+        run.say(f"{new} added to {done.to}.")
         return
     run.say(
         f"{done.messages:,} messages of {_count(len(done.topics), 'topic')} were added to {done.to} "
@@ -86,6 +90,11 @@ def replay(run: Run, **options: Any) -> None:
     from eruca.spark_connector.pipelines.telling import spell_time
     from eruca.standalone.pipeline.pictures import bars
 
+    options["replay_id"] = options["replay_id"] or uuid.uuid4().hex[:12]
+    run.go_on = (
+        f"It begins anew when it is run again; with --replay-id {options['replay_id']} what was sent is known as a "
+        "repeat by its SPARK_ID."
+    )
     with session(run) as spark, telling(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
     if done.first is None or done.last is None:

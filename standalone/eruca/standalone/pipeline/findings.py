@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from eruca.standalone.pipeline.pictures import bars, sparkline, svg
-from eruca.standalone.pipeline.running import FOUND, Run, common, session, stop_by_signal, telling
+from eruca.standalone.pipeline.running import FOUND, Run, common, session, telling
 
 SHOWN = 30
 """Rows of a table that are printed."""
@@ -53,7 +53,12 @@ def rollup(
     from eruca.spark_connector.pipelines import rollup as work
     from eruca.spark_connector.pipelines.telling import spell_bytes, spell_time
 
-    with session(run) as spark, stop_by_signal() if until_stopped else nullcontext() as stop, telling(run) as tell:
+    if picture is not None and not picture.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {picture.parent}.", param_hint="--picture")
+    if options["resume"] or until_stopped:
+        run.go_on = "Run it again: it goes on with the windows that are not counted yet."
+    gently = run.stopping.gently() if until_stopped else nullcontext()
+    with session(run) as spark, gently as stop, telling(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,
@@ -108,6 +113,8 @@ def triage(run: Run, **options: Any) -> int | None:
     from eruca.spark_connector.pipelines import triage as work
     from eruca.spark_connector.pipelines.telling import spell_time
 
+    ledger = options["ledger"] = options["ledger"] or f"eruca-triage-{options['group']}.jsonl"
+    run.go_on = f"Run it again: letters that this run may have sent are noted in {ledger}, and will be named."
     with session(run) as spark, telling(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
     table = Table("topic", "cause", "tag", "letters", "not resent", "retries", "first", "last", "for example")

@@ -1,20 +1,17 @@
 """What the commands ``eruca pipeline …`` share: their common options, a session, progress, and how they end.
 
 Owns the exit codes: 0 done, 1 failed, 2 wrong arguments (click), 3 done and something is wrong (audit, triage), 130
-stopped. The last line of an error is its cause. PySpark is imported only when a command runs.
+stopped by Ctrl-C, 143 by SIGTERM. The last line of an error is its cause. PySpark is imported only when a command runs.
 """
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -22,23 +19,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.installed import missing
+from eruca.standalone.pipeline.stopping import Stopping
 
 FAILED = 1
 FOUND = 3
-STOPPED = 130
+STOPPED = 128
+"""And the number of the signal."""
 LINE_EVERY = 5.0
 """Seconds between two lines of progress where there is no terminal."""
 WIDE = 200
 """Characters of a line where there is no terminal: a log has room for whole tables."""
-_CAUSE = re.compile(r"^(?:[\w.]+\.)?(?:BadOption|SourceError|SinkError|GroupReset|OSError): (.+)$", re.MULTILINE)
-_OTHER = re.compile(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """What the common options say, and the console."""
+    """What the common options say, and the console; ``progress`` is the last that was told.
+
+    ``go_on`` is what a user is told who has stopped the command.
+    """
 
     name_server: str
     access: Mapping[str, str]
@@ -47,6 +48,9 @@ class Run:
     settings: Mapping[str, str]
     verbose: bool
     console: Console
+    stopping: Stopping = field(default_factory=Stopping)
+    progress: Any = None
+    go_on: str = "Run it again."
 
     def say(self, text: str) -> None:
         """A line, or several, of the result."""
@@ -85,7 +89,9 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
         account = {"accessKey": access_key, "secretKey": secret_key}
         given = {**{name: value for name, value in account.items() if value}, **access}
         run = Run(name_server, given, master, python, conf, verbose, _console())
-        sys.exit(end(lambda: command(run, **options)))
+        with run.stopping:
+            code = end(lambda: command(run, **options), run)
+        sys.exit(code)
 
     call.__doc__ = command.__doc__
     call.__name__ = command.__name__
@@ -112,56 +118,66 @@ _COMMON = (
 )  # fmt: skip
 
 
-def end(work: Callable[[], int | None]) -> int:
+def end(work: Callable[[], int | None], run: Run | None = None) -> int:
     """The exit code of a command that does ``work``; what went wrong is told."""
     try:
-        return work() or 0
+        code = work() or 0
     except KeyboardInterrupt:
-        sys.stderr.write("eruca pipeline: stopped\n")
-        return STOPPED
-    except ModuleNotFoundError as error:
+        if run is None or run.stopping.number is None:
+            sys.stderr.write("eruca pipeline: stopped\n")
+            return STOPPED + signal.SIGINT
+        code = FAILED
+    except Exception as error:
+        code = FAILED
+        if run is None or run.stopping.number is None:
+            sys.stderr.write(f"eruca pipeline: {_sentence(error)}\n")
+        elif not run.stopping.at_once:
+            run.go_on = f"It could not end in order ({cause_of(error)}). {run.go_on}"
+    if run is not None and run.stopping.number is not None and (run.stopping.at_once or code == FAILED):
+        sys.stderr.write(f"eruca pipeline: {_stopped(run, run.stopping.number)}\n")
+        return STOPPED + run.stopping.number
+    return code
+
+
+def _stopped(run: Run, number: int) -> str:
+    told = run.progress
+    if told is None or not told.done:
+        return f"stopped by {signal.Signals(number).name}. {run.go_on}"
+    of = "" if told.total is None else f" of {told.total:,}"
+    return f"stopped by {signal.Signals(number).name}, {told.done:,}{of} {told.step} so far. {run.go_on}"
+
+
+def _sentence(error: Exception) -> str:
+    """What a user is told; an error that is none of theirs is raised again."""
+    if isinstance(error, NotInstalled):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
         found = missing(error)
         if found is error:
-            raise
-        sys.stderr.write(f"eruca pipeline: {found}\n")
-        return FAILED
-    except NotInstalled as error:
-        sys.stderr.write(f"eruca pipeline: {error}\n")
-        return FAILED
-    except Exception as error:
-        if not _is_expected(error):
-            raise
-        sys.stderr.write(f"eruca pipeline: {cause(error)}\n")
-        return FAILED
-
-
-def _is_expected(error: Exception) -> bool:
+            raise error
+        return str(found)
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from eruca.spark_connector import BadOption, SinkError, SourceError
     from eruca.spark_connector.java import NoJava
 
-    return isinstance(error, PySparkException | BadOption | SinkError | SourceError | NoJava | OSError)
-
-
-def cause(error: Exception) -> str:
-    """The sentence that says why: that of Eruca's own error, however deep Spark has wrapped it."""
-    text = str(error)
-    found = _CAUSE.findall(text)
-    if found:
-        return str(found[-1]).strip()
-    if others := _OTHER.findall(text):  # the end of a traceback in one of Spark's Python processes
-        return str(others[-1]).strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    if isinstance(error, Py4JNetworkError):
+        return "Spark's Java process is gone: it was ended, or had too little memory (--verbose shows its last words)."
+    if not isinstance(error, PySparkException | Py4JJavaError | BadOption | SinkError | SourceError | NoJava | OSError):
+        raise error
+    return cause_of(error)
 
 
 @contextmanager
 def session(run: Run) -> Iterator[Any]:
-    """The Spark session of a command."""
+    """The Spark session of a command; a signal ends what it does."""
     from eruca.spark_connector.pipelines import open_session
 
-    with open_session(master=run.master, python=run.python, settings=run.settings, quiet=not run.verbose) as spark:
+    with (
+        open_session(master=run.master, python=run.python, settings=run.settings, quiet=not run.verbose) as spark,
+        run.stopping.cancelling(spark),
+    ):
         yield spark
 
 
@@ -173,6 +189,7 @@ def telling(run: Run) -> Iterator[Callable[[Any], None]]:
         last = [time.monotonic()]
 
         def line(progress: Any) -> None:
+            run.progress = progress
             if time.monotonic() - last[0] >= LINE_EVERY:
                 last[0] = time.monotonic()
                 of = "" if progress.total is None else f" of {progress.total:,}"
@@ -183,22 +200,9 @@ def telling(run: Run) -> Iterator[Callable[[Any], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
-        yield lambda progress: bar.update(
-            task, description=progress.step, completed=progress.done, total=progress.total
-        )
 
+        def draw(progress: Any) -> None:
+            run.progress = progress
+            bar.update(task, description=progress.step, completed=progress.done, total=progress.total)
 
-@contextmanager
-def stop_by_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, instead of ending the program at once."""
-    stopped = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        yield draw

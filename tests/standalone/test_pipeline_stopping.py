@@ -1,0 +1,106 @@
+"""`eruca pipeline …` is told to stop: in Python's own work, while Spark is asked, and where it waits for just that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FunctionType
+
+import pytest
+from rich.console import Console
+
+from eruca.spark_connector import SourceError
+from eruca.spark_connector.pipelines import Progress
+from eruca.standalone.pipeline.running import Run, end
+from eruca.standalone.pipeline.stopping import SIGNALS
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    run = Run("mq:9876", {}, "local[2]", None, {}, False, Console(), go_on="Run it again: it goes on.")
+    with run.stopping:
+        yield run
+    assert {number: signal.getsignal(number) for number in SIGNALS} == before
+
+
+class Session:
+    """In the place of Spark: what it does ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.streams = self.sparkContext = self
+        self.active: list[object] = []
+        self.cancelled = threading.Event()
+
+    def cancelAllJobs(self) -> None:
+        self.cancelled.set()
+
+
+def tell(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def asking_java(work: Callable[[], None]) -> Callable[[], None]:
+    """The function, as one of py4j's."""
+    assert isinstance(work, FunctionType)
+    there = {**work.__globals__, "__name__": "py4j.clientserver"}
+    return FunctionType(work.__code__, there, closure=work.__closure__)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_what_python_does_at_once(
+    run: Run, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    def work() -> None:
+        with run.stopping.cancelling(Session()):
+            run.progress = Progress("sent", 1200, 5000)
+            tell(number)
+            raise AssertionError("this is not reached")
+
+    assert end(work, run) == 128 + number
+    assert capsys.readouterr().err == (
+        f"eruca pipeline: stopped by {number.name}, 1,200 of 5,000 sent so far. Run it again: it goes on.\n"
+    )
+    assert {signal.getsignal(each) for each in SIGNALS} == {signal.SIG_DFL}, "the next one ends the program"
+
+
+def test_while_spark_is_asked_its_work_is_cancelled_and_nothing_is_raised(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark = Session()
+
+    def ask() -> None:
+        tell(signal.SIGTERM)
+        assert spark.cancelled.wait(60)
+        raise SourceError("the job was cancelled")
+
+    def work() -> None:
+        with run.stopping.cancelling(spark):
+            asking_java(ask)()
+
+    assert end(work, run) == 143
+    assert capsys.readouterr().err == "eruca pipeline: stopped by SIGTERM. Run it again: it goes on.\n"
+
+
+def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with run.stopping.gently() as stop, run.stopping.cancelling(Session()):
+            tell(signal.SIGTERM)
+            assert stop.wait(60)
+
+    assert (end(work, run), capsys.readouterr().err) == (0, "")
+
+
+def test_what_fails_at_its_end_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with run.stopping.gently(), run.stopping.cancelling(Session()):
+            tell(signal.SIGINT)
+            raise SourceError("The broker is away.")
+
+    assert end(work, run) == 130
+    assert capsys.readouterr().err == (
+        "eruca pipeline: stopped by SIGINT. It could not end in order (The broker is away.). "
+        "Run it again: it goes on.\n"
+    )
