@@ -34,11 +34,7 @@ def test_pyspark_is_imported_from_where_it_is_installed() -> None:
 
 
 def test_the_session_lets_its_workers_do_so(spark: SparkSession) -> None:
-    @udf("string")
-    def place(_: int) -> str:
-        import pyspark
-
-        return pyspark.__file__
+    place = udf(lambda _: __import__("pyspark").__file__, "string")
 
     assert [row[0] for row in spark.range(1).select(place("id")).collect()] == [pyspark.__file__]
 
