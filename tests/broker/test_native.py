@@ -24,7 +24,7 @@ from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 from eruca.remoting import Connection
 from tests.support.desk import START, Desk
-from tests.support.stores import HOST, Clock, index_contents, queue_units, small_config
+from tests.support.stores import HOST, Clock, bodies, index_contents, queue_units, small_config
 
 pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
@@ -102,9 +102,33 @@ def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.
     def put() -> PutBatch:
         return store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
 
-    put()  # which had to make room
+    put()  # which made the file
     monkeypatch.setattr("eruca.broker.store.appending.decode_batch", None)
     assert put().queue_offset == 2
+    store.close()
+
+
+def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room is made 1 MiB at a time."""
+    store = Store(small_config(tmp_path, mapped_file_size_commit_log=8 << 20), Clock())
+    store.open()
+    body = encode_batch([BatchEntry(0, bytes(1000), b"KEYS\x01k")] * 300)
+
+    def put() -> PutBatch:
+        return store.put_batch(
+            "T", 0, body, extra_properties=b"WAIT\x01true", born_timestamp=1, born_host=HOST, store_host=HOST
+        )
+
+    put()  # which made the file
+    with monkeypatch.context() as patch:
+        patch.setattr("eruca.broker.store.appending.decode_batch", None)
+        assert [put().queue_offset for _ in range(24)] == [300 * number for number in range(1, 25)]
+    put()  # which is too much for the file
+    assert sorted(path.name for path in (tmp_path / "commitlog").iterdir()) == [f"{0:020d}", f"{8 << 20:020d}"]
+    store.drain()
+    assert len(bodies(store, "T", 0)) == 26 * 300
     store.close()
 
 

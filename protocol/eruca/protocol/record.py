@@ -25,6 +25,8 @@ MAGIC_BLANK: Final = 0xCBD43194
 BLANK_SIZE: Final = 8
 """Bytes that a blank record really writes; its first field spans the rest of the file."""
 MIN_RECORD_SIZE: Final = 91
+ENTRY_SIZE: Final = 22
+"""Bytes of a batch's entry beside its body and properties."""
 PROPERTIES_MAX: Final = 32767
 TOPIC_MAX: Final = 127
 PHYSICAL_OFFSET_AT: Final = 28
@@ -323,7 +325,7 @@ def entry_frame(flag: int, body_length: int, properties_length: int) -> tuple[by
     """
     if properties_length > PROPERTIES_MAX:
         raise ProtocolError("properties of a batch entry take more than 32767 bytes")
-    size = 22 + body_length + properties_length
+    size = ENTRY_SIZE + body_length + properties_length
     return _ENTRY.pack(size, 0, 0, flag, body_length), _SHORT.pack(properties_length)
 
 

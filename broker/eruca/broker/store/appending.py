@@ -23,7 +23,7 @@ from eruca.broker.store.dispatch import Request
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.record import BLANK_SIZE, HEADS, MAGIC_V1, PROPERTIES_MAX, BatchEntry, decode_batch
+from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, MAGIC_V1, PROPERTIES_MAX, BatchEntry, decode_batch
 
 _PACK_V4: Final = HEADS[0].pack
 _SHORT: Final = struct.Struct(">H").pack
@@ -248,7 +248,7 @@ class Appending:
     def _quick_batch(
         self, queue: ConsumeQueue, entries: bytes, extra: bytes, common: tuple[int, int, bytes, bytes, int]
     ) -> PutBatch | None:
-        """Write a batch that has no fault and for which there is room; None for any other."""
+        """Write a batch that has no fault and for which this file has room; None for any other."""
         tip = self.tip()
         assert tip is not None
         queue_offset = queue.next_offset
@@ -257,6 +257,9 @@ class Appending:
             queue, entries, extra, tip.memory, tip.at, tip.position, room, tip.max_record, *common, tip.now
         )
         if written is None:
+            needed = self._batch_size(queue, entries, extra, common[0])
+            if room < needed and self._log.fits(needed) and self._make_room(needed) is None:
+                return self._quick_batch(queue, entries, extra, common)
             return None
         offsets, requests = written
         count = len(offsets)
@@ -265,6 +268,18 @@ class Appending:
         self._pending.extend(requests)
         self.wrote(tip, end, count)
         return PutBatch(PutStatus.OK, offsets, queue_offset, end - tip.position, tip.now, end)
+
+    def _batch_size(self, queue: ConsumeQueue, entries: bytes, extra: bytes, sys_flag: int) -> int:
+        """Bytes that the records of a batch take, by the lengths of its entries; 0 where those make no sense."""
+        at = count = 0
+        while at + 4 <= len(entries):
+            size = int.from_bytes(entries[at : at + 4], "big")
+            if size < ENTRY_SIZE:
+                return 0
+            at += size
+            count += 1
+        more = HEADS[(sys_flag >> 4) & 3].size + len(queue.topic_tail) + 2 + (len(extra) + 1 if extra else 0)
+        return at + count * (more - ENTRY_SIZE) if at == len(entries) else 0
 
     def _batch_fault(
         self, queue: ConsumeQueue, messages: list[BatchEntry], extra: bytes, sys_flag: int

@@ -103,13 +103,17 @@ class CommitLog:
         self.base = segment.start
         self.limit = self.position
 
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes go into the file that is written to."""
+        return bool(self.segments) and self.position + size + BLANK_SIZE <= self.segments[-1].end
+
     def make_room(self, size: int) -> None:
         """Move ``position`` and ``limit`` so that ``size`` bytes fit, in a new file if they must.
 
         Raises:
             OSError: the disk is full or fails; the log is as before.
         """
-        if not self.segments or self.position + size + BLANK_SIZE > self.segments[-1].end:
+        if not self.fits(size):
             self._roll()
         segment = self.segments[-1]
         at = self.position - segment.start

@@ -11,10 +11,8 @@ from eruca.client.errors import BadMessage
 from eruca.client.message import BEFORE_ID, Message, check_message
 from eruca.client.network.identity import Stretches
 from eruca.protocol import names
-from eruca.protocol.record import encode_batch, entry_frame
+from eruca.protocol.record import ENTRY_SIZE, encode_batch, entry_frame
 
-ENTRY_SIZE = 22
-"""Bytes of an entry beside its body and properties."""
 _BYTES = {bytes}
 _OWN_PROPERTIES = 60
 """Bytes that UNIQ_KEY and WAIT take in an entry at most, with an IPv4 address."""
