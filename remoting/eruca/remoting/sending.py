@@ -86,8 +86,10 @@ class Sending(asyncio.Protocol):
             self._transport.write(out[0])
         elif size <= _JOIN_UP_TO or size <= len(out) * 512:
             self._transport.write(b"".join(out))
-        elif not self._transport.is_closing():  # asyncio's own transport fails here then, from Python 3.12 on
+        elif not self._transport.is_closing():  # asyncio's own transport fails here then, from Python 3.12 on,
+            last = out.pop()  # and only looks whether too much is unsent when something is written by itself
             self._transport.writelines(out)
+            self._transport.write(last)
 
     # ------------------------------------------------------------------ whether the peer reads
 
