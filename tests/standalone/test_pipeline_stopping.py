@@ -42,10 +42,10 @@ def tell(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-def asking_java(work: Callable[[], None]) -> Callable[[], None]:
-    """The function, as one of py4j's."""
+def inside(module: str, work: Callable[[], None]) -> Callable[[], None]:
+    """The function, as one of this module's."""
     assert isinstance(work, FunctionType)
-    there = {**work.__globals__, "__name__": "py4j.clientserver"}
+    there = {**work.__globals__, "__name__": module}
     return FunctionType(work.__code__, there, closure=work.__closure__)
 
 
@@ -78,10 +78,55 @@ def test_while_spark_is_asked_its_work_is_cancelled_and_nothing_is_raised(
 
     def work() -> None:
         with run.stopping.cancelling(spark):
-            asking_java(ask)()
+            inside("py4j.clientserver", ask)()
 
     assert end(work, run) == 143
     assert capsys.readouterr().err == "eruca pipeline: stopped by SIGTERM. Run it again: it goes on.\n"
+
+
+TOLD = "eruca pipeline: stopped by SIGTERM. Run it again: it goes on.\n"
+
+
+def test_while_spark_starts_a_signal_waits_for_the_launch_of_java_alone(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reached = []
+
+    def launch() -> None:
+        tell(signal.SIGTERM)
+        reached.append("Java is there")
+
+    def work() -> None:
+        inside("pyspark.java_gateway", launch)()
+        run.stopping.check()
+        raise AssertionError("this is not reached")
+
+    assert (end(work, run), reached, capsys.readouterr().err) == (143, ["Java is there"], TOLD)
+
+
+def test_while_spark_starts_its_answer_is_not_waited_for(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def begin() -> None:
+        tell(signal.SIGTERM)
+        raise AssertionError("this is not reached")
+
+    assert end(inside("py4j.clientserver", begin), run) == 143
+    assert capsys.readouterr().err == TOLD
+
+
+def test_before_spark_is_there_nothing_is_to_be_ended_in_order(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with run.stopping.gently():
+            tell(signal.SIGTERM)
+            raise AssertionError("this is not reached")
+
+    assert (end(work, run), capsys.readouterr().err) == (0, TOLD), "the signal is what it was to wait for"
+
+
+def test_ctrl_c_that_spark_has_taken_ends_the_command_too(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        raise KeyboardInterrupt
+
+    assert (end(work, run), capsys.readouterr().err) == (130, TOLD.replace("SIGTERM", "SIGINT"))
 
 
 def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
+from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.lag import behind
 from eruca.spark_connector.pipelines.endpoint import Endpoint
@@ -122,14 +124,14 @@ def archive(
         .trigger(**({"availableNow": True} if until_stopped is None else {"processingTime": _spelt(interval)}))
         .start()
     )
-    writer.query = str(query.id)
-    writer.known.set()
+    writer.begin(query)
     try:
         while not query.awaitTermination(1):
             waiting = _waiting(query.lastProgress)
             tell(Progress("archived", summary.messages, None if waiting is None else summary.messages + waiting))
             if until_stopped is not None and until_stopped.is_set():
                 break
+        writer.end()
     finally:
         query.stop()
     summary.seconds = time.monotonic() - began
@@ -137,20 +139,51 @@ def archive(
     return summary
 
 
+class _NotWritten(Exception):
+    """A batch is not in place, because the query ends: the next run writes it."""
+
+
 class _BatchWriter:
+    """Writes batch after batch, in a thread of Spark's, until ``end``."""
+
     def __init__(self, folders: Folders, rows_per_file: int, summary: ArchiveSummary) -> None:
         self._folders = folders
         self._rows_per_file = rows_per_file
         self._summary = summary
-        self.query = ""
-        self.known = threading.Event()  # whether the query's id is: the first batch may be quicker
+        self._query: StreamingQuery
+        self._known = threading.Event()  # whether the query is: the first batch may be quicker
+        self._writing = threading.Lock()
+        self._ended = False
         self._begun = False
+
+    def begin(self, query: StreamingQuery) -> None:
+        """Whose batches they are."""
+        self._query = query
+        self._known.set()
+
+    def end(self) -> None:
+        """Wait until the batch that is being written is in place; none is written afterwards."""
+        with self._writing:
+            self._ended = True
 
     def write(self, batch: DataFrame, number: int) -> None:
         """Put the rows of a batch in their place."""
+        self._known.wait()
+        with self._writing:
+            if self._ended:
+                raise _NotWritten("the archive ends before this batch")
+            try:
+                self._write(batch, number)
+            except Exception as error:
+                if self._query.isActive:
+                    raise
+                # Spark searches what a stopped query failed with for signs of that by a pattern that overflows its
+                # stack on a long text, and the trace of that would be printed.
+                raise _NotWritten(f"the query was stopped: {cause_of(error)}") from None
+
+    def _write(self, batch: DataFrame, number: int) -> None:
         files, root, spark = self._folders, self._folders.root, batch.sparkSession
-        self.known.wait()
-        name = f"{self.query[:8]}-{number:06d}"
+        name = f"{str(self._query.id)[:8]}-{number:06d}"
         staging = f"{root}/{STAGING}/{name}"
         rows = batch.withColumn("date", F.expr(_DAY))
         (

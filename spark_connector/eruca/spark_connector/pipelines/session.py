@@ -1,7 +1,8 @@
 """The Spark session of a pipeline: on this machine, or on a cluster's workers.
 
-Owns the choice of Java and Python and what workers are sent. On a cluster the workers get Eruca's own code with the
-job, so they need only its dependencies (`eruca[spark]` without eruca); their Python is PYSPARK_PYTHON, or ``python``.
+Owns the choice of Java and Python, how Java is started, and what workers are sent. On a cluster the workers get
+Eruca's own code with the job, so they need only its dependencies (`eruca[spark]` without eruca); their Python is
+PYSPARK_PYTHON, or ``python``.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from eruca.spark_connector import java, register
@@ -27,7 +30,12 @@ NAME = "eruca-pipeline"
 
 @contextmanager
 def open_session(
-    *, master: str = LOCAL, python: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = True
+    *,
+    master: str = LOCAL,
+    python: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    quiet: bool = True,
+    launched: Callable[[], None] = lambda: None,
 ) -> Iterator[SparkSession]:
     """A session that knows ``rocketmq``, stopped at the end.
 
@@ -36,6 +44,7 @@ def open_session(
         python: the Python of Spark's tasks; PYSPARK_PYTHON by default, else this one.
         settings: more of Spark's own, such as ``spark.executor.memory``.
         quiet: leave out what Spark logs, also of errors; their cause is in the exception.
+        launched: is called when Spark's Java process is there, and not the session yet.
 
     Raises BadOption, NoJava.
     """
@@ -45,9 +54,12 @@ def open_session(
     local = master.startswith("local")
     builder = SparkSession.builder.master(master).appName(NAME)
     plain = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **(_HERE if local else {})}
-    for name, value in {**plain, "spark.sql.session.timeZone": "UTC", **(settings or {})}.items():
+    given = {**plain, **(_QUIET if quiet else {}), "spark.sql.session.timeZone": "UTC", **(settings or {})}
+    for name, value in given.items():
         builder = builder.config(name, value)
     try:
+        _start_java(given)
+        launched()
         session = builder.getOrCreate()
     except (PySparkException, RuntimeError) as error:
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
@@ -65,6 +77,19 @@ def open_session(
         session.stop()
 
 
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Spark's Java process, where none is there, in a process group of its own.
+
+    A signal to the group of this process, such as SIGTERM from a shell's ``kill %1``, is for this process alone: it
+    says what ends, and in which order. Java ends when this process does, however that ends.
+    """
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+_QUIET = {"spark.log.level": "OFF"}
 _HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

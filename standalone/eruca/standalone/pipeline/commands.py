@@ -40,7 +40,7 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
 
     run.go_on = "Run it again: it goes on where it was."
     gently = run.stopping.gently() if until_stopped else nullcontext()
-    with session(run) as spark, gently as stop, telling(run) as tell:
+    with gently as stop, session(run) as spark, telling(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,

@@ -58,7 +58,7 @@ def rollup(
     if options["resume"] or until_stopped:
         run.go_on = "Run it again: it goes on with the windows that are not counted yet."
     gently = run.stopping.gently() if until_stopped else nullcontext()
-    with session(run) as spark, gently as stop, telling(run) as tell:
+    with gently as stop, session(run) as spark, telling(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,

@@ -123,10 +123,12 @@ def end(work: Callable[[], int | None], run: Run | None = None) -> int:
     try:
         code = work() or 0
     except KeyboardInterrupt:
-        if run is None or run.stopping.number is None:
+        if run is None:
             sys.stderr.write("eruca pipeline: stopped\n")
             return STOPPED + signal.SIGINT
-        code = FAILED
+        number = run.stopping.number or signal.SIGINT  # Spark takes that one itself while a session begins
+        sys.stderr.write(f"eruca pipeline: {_stopped(run, number)}\n")
+        return 0 if run.stopping.awaited else STOPPED + number
     except Exception as error:
         code = FAILED
         if run is None or run.stopping.number is None:
@@ -174,10 +176,14 @@ def session(run: Run) -> Iterator[Any]:
     """The Spark session of a command; a signal ends what it does."""
     from eruca.spark_connector.pipelines import open_session
 
-    with (
-        open_session(master=run.master, python=run.python, settings=run.settings, quiet=not run.verbose) as spark,
-        run.stopping.cancelling(spark),
-    ):
+    opened = open_session(
+        master=run.master,
+        python=run.python,
+        settings=run.settings,
+        quiet=not run.verbose,
+        launched=run.stopping.check,
+    )
+    with opened as spark, run.stopping.cancelling(spark):
         yield spark
 
 

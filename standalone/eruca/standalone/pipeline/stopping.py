@@ -33,6 +33,7 @@ class Stopping:
     def __init__(self) -> None:
         self.number: int | None = None
         self._gentle: threading.Event | None = None
+        self._begun = False
         self._told = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
@@ -57,7 +58,17 @@ class Stopping:
     @property
     def at_once(self) -> bool:
         """Whether the work was to end before it was done."""
-        return self.number is not None and self._gentle is None
+        return self.number is not None and not self.awaited
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a signal is the end that the work waits for."""
+        return self._gentle is not None
+
+    def check(self) -> None:
+        """Raise what could not be raised where the signal came."""
+        if self.number is not None:
+            raise Stopped
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.number = number
@@ -65,17 +76,16 @@ class Stopping:
         _hush_py4j()
         if self._gentle is not None:
             self._gentle.set()
-            return
+            if self._begun:
+                return
         self._told.set()
-        if not _asks_java(frame):
+        if not _is_in(frame, "py4j." if self._begun else "pyspark.java_gateway"):
             raise Stopped
 
     @contextmanager
     def gently(self) -> Iterator[threading.Event]:
-        """An event that the first signal sets, instead of ending the work at once."""
+        """An event that the first signal sets, instead of ending the work at once; before Spark is there it does."""
         self._gentle = threading.Event()
-        if self.number is not None:
-            self._gentle.set()
         yield self._gentle
 
     @contextmanager
@@ -92,8 +102,8 @@ class Stopping:
                     spark.sparkContext.cancelAllJobs()
 
         self.listen()
-        if self.at_once:
-            raise Stopped
+        self.check()
+        self._begun = True
         watching = threading.Thread(target=cancel, daemon=True)
         watching.start()
         try:
@@ -114,9 +124,10 @@ def _hush_py4j() -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
-def _asks_java(frame: FrameType | None) -> bool:
+def _is_in(frame: FrameType | None, modules: str) -> bool:
+    """Whether one of these modules, by the beginning of their names, is what runs."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("py4j."):
+        if str(frame.f_globals.get("__name__")).startswith(modules):
             return True
         frame = frame.f_back
     return False
