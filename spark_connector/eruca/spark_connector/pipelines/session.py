@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from eruca.spark_connector import java, register
+from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
 from eruca.spark_connector.source import let_import
@@ -61,9 +63,11 @@ def open_session(
         _start_java(given)
         launched()
         session = builder.getOrCreate()
-    except (PySparkException, RuntimeError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise BadOption(f"Spark does not start with the master {master}: {first}") from error
+    except (PySparkException, Py4JJavaError, RuntimeError) as error:
+        cause = cause_of(error)
+        if _NO_MASTER in cause:
+            cause = "it did not answer. Look whether it runs there."
+        raise BadOption(f"Spark does not start with the master {master}: {cause}") from error
     try:
         session.sparkContext.setLogLevel("OFF" if quiet else "WARN")
         with tempfile.TemporaryDirectory(prefix="eruca-pyfiles-") as folder:
@@ -89,6 +93,8 @@ def _start_java(settings: Mapping[str, str]) -> None:
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
+_NO_MASTER = "stopped SparkContext"
+"""What Spark says when it has asked a cluster's master for a minute, and then fails with what it has given up."""
 _QUIET = {"spark.log.level": "OFF"}
 _HERE = {
     "spark.driver.host": "127.0.0.1",
