@@ -112,7 +112,7 @@ async def test_a_query_runs_on_while_masters_die_and_come_back(spark: SparkSessi
         query = await asyncio.to_thread(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start)
 
         def read() -> int:
-            assert query.isActive, query.exception()
+            assert query.isActive, str(query.exception())
             return sum(progress.numInputRows for progress in query.recentProgress)
 
         await eventually(lambda: read() > 0, 200)

@@ -43,7 +43,7 @@ log = logging.getLogger("eruca.spark")
 
 WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each further attempt at what a broker did not answer or was too busy for: time enough to restart."""
-LONG_ENOUGH = 16.0
+LONG_ENOUGH = 30.0
 """Seconds after which there is no third attempt: one that keeps silent lets each of them run into its time limit."""
 
 
