@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import click
@@ -76,27 +73,6 @@ def test_a_command_that_fails_says_why_in_its_last_line(run: Any, topic: Topic, 
         assert told.splitlines()[-1].startswith(f"eruca pipeline: {sentence}"), told
     code, told = run("replay", "--topic", "a", "--access", "tls")
     assert code == 2 and '"tls" is expected to be NAME=VALUE' in told
-
-
-def test_the_command_runs_as_a_process_of_its_own_until_it_is_told_to_end(topic: Topic, tmp_path: Path) -> None:
-    topic.fill(8)
-    lake = tmp_path / "lake"
-    command = [sys.executable, "-m", "eruca.standalone.cli", "pipeline", "archive", "-n", topic.name_server]
-    running = Popen(
-        [*command, "--topic", topic.name, "--to", str(lake), "--master", "local[1]", "--until-stopped"],
-        stdout=PIPE,
-        stderr=PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 170
-    while not (lake / "_checkpoint" / "commits" / "0").exists():
-        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
-        time.sleep(0.05)
-    running.terminate()
-    told, errors = running.communicate(timeout=60)
-
-    assert running.returncode == 0, errors
-    assert told.startswith("8 messages of 1 topic were added to ")
 
 
 def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
