@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,7 +52,8 @@ class Program:
         self._done, self._before = done, done()
         command = [sys.executable, "-m", "eruca.standalone.cli", "pipeline", name, "-n", topic.name_server]
         self._log, self._temporary = folder / f"{name}.log", folder / f"{name}.tmp"
-        self._temporary.mkdir(exist_ok=True)
+        shutil.rmtree(self._temporary, ignore_errors=True)  # one that was killed could not delete its own
+        self._temporary.mkdir()
         own = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         settings = [f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={self._temporary} {QUICK_START}"]
         with self._log.open("wb") as file:
