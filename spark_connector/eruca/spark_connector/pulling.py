@@ -7,8 +7,10 @@ as bytes, and nothing of Spark. What is asked for, and in which order, is said b
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
+from eruca.client.errors import ClientError
 from eruca.spark_connector.cluster import persist
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
@@ -129,6 +131,8 @@ class Puller:
         for wait in IDLE_WAITS:
             await asyncio.sleep(wait)
             self._chosen.forget(span.queue.broker_name)
+            with suppress(ClientError):  # a master that came back may have another address
+                await self._consumer.fetch_queues(span.queue.topic)
             result = await self._pull(span.queue, span.start, span.end)
             if result.status is PullStatus.OFFSET_MOVED:
                 return self._moved(span, result)
