@@ -120,19 +120,15 @@ class Reading:
         slow = log.position - first > limits.memory
         if slow:
             count = min(count, limits.disk_count)
-        known = offset >= queue.checked_from and not queue.lost
         codes = match.codes if match is not None else None
         if native.on and not queue.lost and (match is None or match.record is None):
-            if known and first >= max(log.hot_from, log.position - limits.memory):
-                quick = self._take(units, first, codes, count)
-            else:
-                quick = self._fetch(queue, offset, units, codes, count, slow=slow, wait=wait)
+            quick = self._natively(queue, offset, units, codes, count, slow=slow, wait=wait)
             if quick is not None:
                 if slow:  # of the last one that was looked at: of the one that was too much, where one was
                     looked = int.from_bytes(units[quick[2] * 20 : quick[2] * 20 + 8], "big")
                     slow = log.position - looked > limits.memory
                 return self._got(offset, low, high, *quick, slow=slow)
-        plain = known and not slow
+        plain = not slow and offset >= queue.checked_from and not queue.lost
         if not reach and first < log.hot_from and not native.on:
             units = _close(units, first)
             total = len(units) // 20
@@ -153,20 +149,7 @@ class Reading:
         chosen = range(total) if codes is None else _chosen(units, total, codes)
         return self._collect(queue, offset, units, chosen, count, match, wait)
 
-    def _take(
-        self, units: bytes, first: int, codes: frozenset[int] | None, count: int
-    ) -> tuple[bytes, int, int] | None:
-        """What ``native.take`` finds: records in memory; None where there is something special about one."""
-        log = self._log
-        segment = log.segment_of(first)
-        if segment is None or (codes is not None and len(codes) > _FEW):
-            return None
-        low = max(log.hot_from, log.position - self.limits.memory, segment.start)
-        high = min(segment.end, log.position)
-        room = self.limits.memory_bytes
-        return native.take(units, _packed(codes), count, room, segment.view, segment.start, low, high)
-
-    def _fetch(
+    def _natively(
         self,
         queue: ConsumeQueue,
         offset: int,
@@ -177,30 +160,24 @@ class Reading:
         slow: bool,
         wait: bool,
     ) -> tuple[bytes, int, int] | None:
-        """What ``native.fetch`` finds: records in one file, all of them ``slow`` or none; None as ``_take``."""
-        log = self._log
-        segment = log.segment_of(int.from_bytes(units[:8], "big"))
+        """What ``native.take`` finds in memory, or ``native.fetch`` in the file: records of one file, all of them
+        ``slow`` or none; None where there is something special about one."""
+        log, limits = self._log, self.limits
+        first = int.from_bytes(units[:8], "big")
+        segment = log.segment_of(first)
         if segment is None or (codes is not None and len(codes) > _FEW):
             return None
-        bound = log.position - self.limits.memory
-        low, high = (segment.start, bound) if slow else (max(segment.start, bound), log.position)
-        room = self.limits.disk_bytes if slow else self.limits.memory_bytes
+        packed = None if codes is None else b"".join(map(_CODE.pack, codes))
+        start, bound = segment.start, log.position - limits.memory
+        low, high = (start, bound) if slow else (max(start, bound), log.position)
+        high = min(segment.end, high)
+        room = limits.disk_bytes if slow else limits.memory_bytes
+        hot = log.hot_from
+        if not slow and first >= hot and offset >= queue.checked_from:
+            return native.take(units, packed, count, room, segment.view, start, max(low, hot), high)
+        own = queue.topic.encode(), queue.queue_id, offset, queue.checked_from
         try:
-            return native.fetch(
-                units,
-                _packed(codes),
-                count,
-                room,
-                segment.fd,
-                segment.start,
-                low,
-                min(segment.end, high),
-                wait,
-                queue.topic.encode(),
-                queue.queue_id,
-                offset,
-                queue.checked_from,
-            )
+            return native.fetch(units, packed, count, room, segment.fd, start, low, high, wait, *own)
         except BlockingIOError:
             raise NotInMemory from None
         except OSError:  # of which of the records, is found out one by one
@@ -327,10 +304,6 @@ class Reading:
             if self.on_damage is not None:
                 self.on_damage(*slot, physical)
         return False
-
-
-def _packed(codes: frozenset[int] | None) -> bytes | None:
-    return None if codes is None else b"".join(map(_CODE.pack, codes))
 
 
 def _close(units: bytes, first: int) -> bytes:
