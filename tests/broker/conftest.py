@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from eruca.protocol import frame
+from eruca.remoting import Router
 from tests.support.desk import Desk
 
 
@@ -34,3 +36,17 @@ async def prepared(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[Desk], N
     yield start
     for desk in desks:
         await desk.stop()
+
+
+@pytest.fixture
+def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The codes of all requests that took the ordinary way."""
+    seen: list[int] = []
+    dispatch = Router.dispatch
+
+    def noted(self: Router[object], connection: object, head: frame.Head[object], *rest: object) -> None:
+        seen.append(head.code)
+        dispatch(self, connection, head, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Router, "dispatch", noted)
+    return seen

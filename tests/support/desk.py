@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from eruca.broker.app import BrokerApp
 from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.store.results import Put
+from eruca.protocol import frame
 from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, TopicConfig
 from tests.support.peers import Answering, Peer
 
@@ -119,3 +121,12 @@ class Desk:
         """Committed offsets of the queues 0, 1, … of a topic."""
         for queue_id, offset in enumerate(offsets):
             self.broker.offsets.commit(group, topic, queue_id, offset)
+
+
+async def hear(reader: asyncio.StreamReader) -> tuple[frame.Head[Any], bytes]:
+    """The next frame of a connection, and its bytes."""
+    size = await reader.readexactly(8)
+    data = size + await reader.readexactly(int.from_bytes(size[:4], "big") - 4)
+    found = frame.split(data, 0)
+    assert found is not None and found[3] == len(data)
+    return frame.read(found[0], data[found[1] : found[2]]), data

@@ -14,7 +14,7 @@ from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import Record, decode_record
 from eruca.remoting import Connection, Router
-from tests.support.desk import START, Desk
+from tests.support.desk import START, Desk, hear
 
 KINDS = [frame.JSON, frame.ROCKETMQ]
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
@@ -53,12 +53,8 @@ class Line:
 
     async def hear(self) -> frame.Head[object]:
         """The next answer."""
-        size = await self._reader.readexactly(8)
-        data = size + await self._reader.readexactly(int.from_bytes(size[:4], "big") - 4)
-        found = frame.split(data, 0)
-        assert found is not None and found[3] == len(data)
-        self.last = data
-        return frame.read(found[0], data[found[1] : found[2]])
+        head, self.last = await hear(self._reader)
+        return head
 
     async def send(self, text: str, **more: object) -> frame.Head[object]:
         self.tell(text, **more)  # type: ignore[arg-type]
@@ -95,20 +91,6 @@ def stored(desk: Desk, offset: int, topic: str = "T", queue_id: int = 0) -> Reco
     return decode_record(data)
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The codes of all requests that took the ordinary way."""
-    seen: list[int] = []
-    dispatch = Router.dispatch
-
-    def noted(self: Router[object], connection: object, head: frame.Head[object], *rest: object) -> None:
-        seen.append(head.code)
-        dispatch(self, connection, head, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Router, "dispatch", noted)
-    return seen
-
-
 TEXTS = [
     "UNIQ_KEY\x01AC11\x02WAIT\x01true\x02TAGS\x01TagA",
     "UNIQ_KEY\x01AC11\x02TAGS\x01TagA\x02WAIT\x01true",
@@ -127,7 +109,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_it_stores_and_answers_what_the_ordinary_way_does(
-    tmp_path: Path, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+    tmp_path: Path, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
 ) -> None:
     outcomes, ways = [], []
     for short in (True, False):
@@ -138,7 +120,7 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
         desk.topic("T")
         producer = await line(desk, kind, lines)
         port = b"%08X" % int(desk.app.address.rpartition(":")[2])
-        counted.clear()
+        dispatched.clear()
         answers = []
         for text in [TEXTS[0]] * 3 + TEXTS:
             head = await producer.send(text)
@@ -146,7 +128,7 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
             answers.append(producer.last.replace(port, b"<port>"))
         records = [stored(desk, offset)._replace(born_host=b"", store_host=b"") for offset in range(len(answers))]
         outcomes.append((answers, records))
-        ways.append(len(counted))
+        ways.append(len(dispatched))
         assert desk.broker.statistics.spans("TOPIC_PUT_NUMS", "T") is not None
         await desk.stop()
     assert outcomes[0] == outcomes[1]
@@ -155,17 +137,17 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_third_message_of_a_form_goes_short(
-    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
 ) -> None:
     desk.topic("T")
     await desk.broker.topics.saved()
     producer = await line(desk, kind, lines)
     for _ in range(20):
         assert (await producer.send("UNIQ_KEY\x01k\x02WAIT\x01true")).code == 0
-    assert counted == [310, 310]  # admitted by the first, learned by the second
+    assert dispatched == [310, 310]  # admitted by the first, learned by the second
     assert [stored(desk, offset).queue_offset for offset in range(20)] == list(range(20))
     await producer.send("UNIQ_KEY\x01k", user_flag=8)
-    assert counted == [310] * 3 and stored(desk, 20).flag == 8
+    assert dispatched == [310] * 3 and stored(desk, 20).flag == 8
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,7 +166,7 @@ async def test_many_frames_of_one_read_are_answered_in_order(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_one_way_form_is_stored_without_an_answer(
-    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], counted: list[int]
+    desk: Desk, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
 ) -> None:
     desk.topic("T")
     await desk.broker.topics.saved()
@@ -193,7 +175,7 @@ async def test_a_one_way_form_is_stored_without_an_answer(
         producer.tell("KEYS\x01k", flag=frame.ONEWAY_FLAG)
     assert (await producer.send("KEYS\x01k")).opaque == 105
     assert stored(desk, 5).queue_offset == 5
-    assert counted == [310] * 3  # the last one is of another form
+    assert dispatched == [310] * 3  # the last one is of another form
 
 
 async def learned(desk: Desk, lines: list[asyncio.StreamWriter]) -> Line:
@@ -260,7 +242,7 @@ async def test_under_sync_flush_the_answers_come_after_the_disk(
     prepared: Prepared,
     kind: int,
     lines: list[asyncio.StreamWriter],
-    counted: list[int],
+    dispatched: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     desk = await prepared(sync)
@@ -276,7 +258,7 @@ async def test_under_sync_flush_the_answers_come_after_the_disk(
 
     monkeypatch.setattr(Connection, "send", noted)
     assert {(await producer.send("KEYS\x01k")).code for _ in range(10)} == {0}
-    assert counted == [310] * 2 and flushed == [0] * 8
+    assert dispatched == [310] * 2 and flushed == [0] * 8
     for _ in range(300):
         producer.tell("KEYS\x01k")
     assert [(await producer.hear()).opaque for _ in range(300)] == list(range(110, 410))

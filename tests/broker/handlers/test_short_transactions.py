@@ -18,9 +18,8 @@ from eruca.protocol import frame, names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import decode_properties, encode_properties, parse_offset_message_id
-from eruca.remoting import Router
 from tests.broker.handlers.test_transactions import COMMIT, HALF, OP, ROLLBACK, records
-from tests.support.desk import START, Desk
+from tests.support.desk import START, Desk, hear
 
 KINDS = pytest.mark.parametrize("kind", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK], ids=["json", "binary", "msgpack"])
 Place = tuple[int, int]
@@ -69,11 +68,7 @@ class Line:
         return sorted(found, key=lambda head: head.opaque)
 
     async def _hear(self) -> frame.Head[Any]:
-        size = await asyncio.wait_for(self._reader.readexactly(8), 20)
-        data = size + await self._reader.readexactly(int.from_bytes(size[:4], "big") - 4)
-        found = frame.split(data, 0)
-        assert found is not None
-        return frame.read(found[0], data[found[1] : found[2]])
+        return (await asyncio.wait_for(hear(self._reader), 20))[0]
 
     async def send(self, *frames: bytes) -> list[Place]:
         """Send half messages; where they are."""
@@ -95,20 +90,6 @@ async def line(desk: Desk) -> AsyncIterator[Line]:
     yield line
     line.writer.close()
     await line.writer.wait_closed()
-
-
-@pytest.fixture
-def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The codes of all requests that took the ordinary way."""
-    seen: list[int] = []
-    dispatch = Router.dispatch
-
-    def noted(self: Router[object], connection: object, head: frame.Head[object], *rest: object) -> None:
-        seen.append(head.code)
-        dispatch(self, connection, head, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Router, "dispatch", noted)
-    return seen
 
 
 async def test_many_halves_and_their_ends_in_one_go(desk: Desk, line: Line, dispatched: list[int]) -> None:
