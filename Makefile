@@ -6,8 +6,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# For pytest in `make test` and `make compat`: make test OPTIONS="-x --durations=20".
-OPTIONS :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test torture compat bench reference lint format types layers check lock clean
@@ -34,7 +32,7 @@ demo: venv ## real processes, real text, a rewind that an online consumer feels
 	@$(BIN)/eruca demo
 
 test: venv ## every test but those that need Apache RocketMQ
-	@$(PYTEST) tests --ignore=tests/compat $(OPTIONS)
+	@$(PYTEST) tests --ignore=tests/compat
 
 TIMES := 10
 
@@ -44,7 +42,7 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 		tests/spark_connector/test_by_content.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
-	@$(PYTEST) tests/compat $(OPTIONS)
+	@$(PYTEST) tests/compat
 
 bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; kept in docs (BENCH=--short: 10 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
