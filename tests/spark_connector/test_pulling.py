@@ -171,3 +171,22 @@ async def test_a_queue_that_begins_later_than_the_range_is_lost_data() -> None:
         await pull_all(Shorter(1, 32), options(), ranges, 4096)
     found = await pull_all(Shorter(1, 32), options(fail_on_data_loss=False), ranges, 4096)
     assert found == [(ORDERS, offset) for offset in range(40, 60)]
+
+
+class Lagging(Granting):
+    """Its slave has nothing yet, and its master came back at an address that the next route says."""
+
+    came_back = False
+
+    async def fetch_queues(self, topic: str) -> None:
+        assert topic == ORDERS.topic
+        self.came_back = True
+
+    async def pull(self, queue: MessageQueue, offset: int, count: int, **rest: Any) -> Any:
+        return await super().pull(queue, offset, count, **rest) if self.came_back else Answer(queue, offset, b"")
+
+
+async def test_a_master_that_came_back_elsewhere_is_found_when_its_slave_is_behind() -> None:
+    consumer = Lagging(1, 5)
+    found = await pull_all(consumer, options(), [Range(ORDERS, 34, 38)], 100)
+    assert found == [(ORDERS, offset) for offset in range(34, 38)]
