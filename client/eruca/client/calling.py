@@ -27,8 +27,17 @@ def check_callable(function: object, what: str) -> None:
 
 
 async def call(function: Any, *args: object) -> Any:
-    """The result of ``function(*args)``, whichever kind it is; raises what it raises."""
-    if is_coroutine_function(function):
-        return await function(*args)
-    result = await asyncio.to_thread(function, *args)
-    return await result if inspect.isawaitable(result) else result
+    """The result of ``function(*args)``, whichever kind it is; raises what it raises.
+
+    Where something that it awaits was cancelled, and not the caller, that is a failure of its own: UsageError.
+    """
+    try:
+        if is_coroutine_function(function):
+            return await function(*args)
+        result = await asyncio.to_thread(function, *args)
+        return await result if inspect.isawaitable(result) else result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise UsageError(f"The function was cancelled by what it awaited: {error!r}") from error

@@ -151,6 +151,45 @@ async def test_wrong_use_is_told_at_the_call(server: Scripted) -> None:
     assert server.sends == []
 
 
+async def test_a_stop_waits_for_transactions_under_way(server: Scripted) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def local(message: Message, transaction: str) -> TransactionState:
+        began.set()
+        await release.wait()
+        return COMMIT
+
+    async with TransactionProducer("g", never, nameserver=server.address, send_timeout=30) as producer:
+        under_way = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), local))
+        await began.wait()
+        stopping = asyncio.create_task(producer.stop())
+        assert not (await asyncio.wait([stopping], timeout=0.2))[0]
+        release.set()
+        result = await under_way
+        await stopping
+        await eventually(lambda: len(server.ends) == 1)
+    assert (result.state, server.ends[0].commit_or_rollback) == (COMMIT, 8)
+
+
+async def test_a_transaction_that_outlives_its_producer_says_what_it_decided(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def local(message: Message, transaction: str) -> TransactionState:
+        began.set()
+        await release.wait()
+        return COMMIT
+
+    async with TransactionProducer("g", never, nameserver=server.address, send_timeout=0.1) as producer:
+        under_way = asyncio.create_task(producer.send_in_transaction(Message("T", b"x"), local, timeout=30))
+        await began.wait()
+    release.set()
+    result = await under_way
+    assert result.state is COMMIT and server.ends == []
+    assert f"the end of transaction {result.transaction_id} could not be told, the broker will ask" in caplog.text
+
+
 def question(server: Scripted, group: str = "g") -> None:
     """The broker asks about a half message of the group, on the connection it has."""
     half = encode_record(
@@ -194,6 +233,48 @@ async def test_questions_are_answered_where_they_come_from(server: Scripted) -> 
     assert (end.producer_group, end.from_transaction_check, end.msg_id) == ("g", True, "KEY")
     assert (end.tran_state_table_offset, end.commit_log_offset, end.transaction_id) == (5, 600, "KEY")
     assert {message.message_id for message in asked} == {"KEY"}
+
+
+async def test_a_check_that_is_cancelled_by_what_it_awaits_is_one_that_failed(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = 0
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise asyncio.CancelledError("a task of its own")
+        return COMMIT
+
+    async with TransactionProducer("g", check, nameserver=server.address) as producer:
+        await producer.send(Message("T", b"x"))
+        question(server)
+        question(server)
+        await eventually(lambda: len(server.ends) == 2)
+    assert [end.commit_or_rollback for end in server.ends] == [0, 8]
+    assert "The function was cancelled by what it awaited" in caplog.text
+
+
+async def test_a_broker_that_goes_before_it_is_answered_is_a_warning(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        began.set()
+        await release.wait()
+        return COMMIT
+
+    async with TransactionProducer("g", check, nameserver=server.address) as producer:
+        await producer.send(Message("T", b"x"))
+        question(server)
+        await began.wait()
+        await server.stop()
+        await eventually(lambda: not producer.session.channels.addresses())
+        release.set()
+        await eventually(lambda: "a question about a transaction of g could not be answered" in caplog.text)
+    assert "Traceback" not in caplog.text
 
 
 async def test_one_check_at_a_time_and_no_more_than_may_wait(

@@ -130,6 +130,8 @@ class TransactionProducer(Producer):
         self._check = check
         self._check_concurrency = check_concurrency
         self._checks: Checks | None = None
+        self._under_way: set[asyncio.Future[None]] = set()
+        """A future for each transaction whose end was not told yet."""
 
     async def start(self) -> None:
         """As Producer.start; from here on any broker may ask, also about what a producer left that is gone."""
@@ -143,7 +145,12 @@ class TransactionProducer(Producer):
             log.warning("not all brokers could be told that %s answers their questions: %s", self.group, error)
 
     async def stop(self) -> None:
-        """As Producer.stop; checks under way are given up, and brokers ask other members of the group."""
+        """As Producer.stop, which waits for transactions, too: send_timeout at most; others stay undecided.
+
+        Checks under way are given up, and brokers ask other members of the group.
+        """
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=self.send_timeout)
         session, checks = self._session, self._checks
         if session is not None and checks is not None:
             self._checks = None
@@ -162,10 +169,11 @@ class TransactionProducer(Producer):
         """Store a message, run the local transaction, and tell the broker what became of it.
 
         ``local(message, transaction_id)`` is a coroutine function, or a function that runs in a thread. Its COMMIT or
-        ROLLBACK is told to the broker without waiting for an answer: should it be lost, the broker asks ``check``. None
-        and UNKNOWN leave the message undecided, as an exception does, which comes back as ``error``. When the broker
-        could not store the message as safely as it should (any status but SEND_OK), it is rolled back and ``local``
-        does not run. When this call is cancelled, the message stays undecided.
+        ROLLBACK is told to the broker without waiting for an answer: should it be lost, or the producer be stopped
+        meanwhile, the broker asks ``check``. None and UNKNOWN leave the message undecided, as an exception does, which
+        comes back as ``error``. When the broker could not store the message as safely as it should (any status but
+        SEND_OK), it is rolled back and ``local`` does not run. When this call is cancelled, the message stays
+        undecided.
 
         Args:
             queue: where exactly; then there is one attempt.
@@ -176,13 +184,19 @@ class TransactionProducer(Producer):
         calling.check_callable(local, "local")
         if message.delay_level:
             raise BadMessage("A message in a transaction cannot be delayed: leave delay_level out.")
-        sent = await self._send_half(message, queue, timeout)
-        state, error = TransactionState.ROLLBACK, None
-        if sent.status is SendStatus.SEND_OK:
-            state, error = await decide(local, message, sent.message_id)
-            if error is not None:
-                log.error("the local transaction of %r failed, it stays undecided", message, exc_info=error)
-        await self._end(message, sent, state)
+        under_way = self.session.loop.create_future()
+        self._under_way.add(under_way)
+        try:
+            sent = await self._send_half(message, queue, timeout)
+            state, error = TransactionState.ROLLBACK, None
+            if sent.status is SendStatus.SEND_OK:
+                state, error = await decide(local, message, sent.message_id)
+                if error is not None:
+                    log.error("the local transaction of %r failed, it stays undecided", message, exc_info=error)
+            await self._end(message, sent, state)
+        finally:
+            self._under_way.discard(under_way)
+            under_way.set_result(None)
         return TransactionResult(sent, state, error)
 
     def _send_half(
@@ -203,8 +217,8 @@ class TransactionProducer(Producer):
             msg_id=sent.message_id,
             transaction_id=sent.transaction_id,
         )
-        session = self.session
         try:
+            session = self.session
             address = await session.master(sent.queue.broker_name, sent.queue.topic)
             connection = await session.connection(address)
             end = EndTransactionContext(
@@ -276,6 +290,8 @@ class Checks:
             question = await self._waiting.get()
             try:
                 await self._answer(question)
+            except ClientError as error:  # the broker is gone; it asks again
+                log.warning("a question about a transaction of %s could not be answered: %s", self._group, error)
             except Exception:  # such as a record that nobody can read: the next question is not its matter
                 log.exception("a broker's question about a transaction of %s could not be answered", self._group)
 
