@@ -178,7 +178,7 @@ final class Load {
         String topic = request.get("topic").getAsString();
         int size = (int) Named.number(request, "size", 128);
         long every = 1_000_000_000L / Named.number(request, "rate", 1000);
-        long warm = Named.number(request, "warm", 500);
+        long warm = Named.number(request, "warm", 3000);
         long count = warm + Named.number(request, "count", 3000);
         long run = System.nanoTime();
         Spans spans = new Spans();
