@@ -93,7 +93,7 @@ class Channels:
                 _, connection = await loop.create_connection(
                     self._make, host.strip("[]"), int(port), **self.security(address)
                 )
-        except (OSError, OverflowError) as error:  # TimeoutError is an OSError
+        except (OSError, OverflowError, UnicodeError) as error:  # TimeoutError is an OSError; names may be illegal
             reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
                 reason += f" ({self._tls.fault})"

@@ -136,6 +136,51 @@ async def test_a_name_that_nobody_knows(names: Names, channels: Channels) -> Non
         await who_answers(asked)
 
 
+@pytest.mark.parametrize("name", ["mq..example", "x" * 64 + ".example"])
+async def test_a_name_that_is_none(channels: Channels, name: str) -> None:
+    with pytest.raises(NameserverUnreachable, match=r"cannot be resolved \(it is no legal name\)"):
+        await who_answers(Nameservers([f"{name}:9876"], channels, timeout=3))
+
+
+async def test_one_that_hangs_is_not_waited_for(channels: Channels) -> None:
+    """It accepts connections and never says a word, and is the one in use."""
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        first = f"127.0.0.1:{hung.getsockname()[1]}"
+        asked = Nameservers([first], channels, timeout=3)
+        await asked.refresh()
+        async with nameserver("127.0.0.1", port := free_port()):
+            await asked.replace([first, f"127.0.0.1:{port}"])
+            assert asked.addresses[0] == first
+            async with asyncio.timeout(2.5):
+                assert await who_answers(asked) == "127.0.0.1"
+            assert asked.addresses == [f"127.0.0.1:{port}", first]
+
+
+async def test_one_that_hesitates_is_heard_when_the_next_says_nothing(channels: Channels) -> None:
+    slow, quiet, next_asked = Routes[str](), Routes[str](), asyncio.Event()
+
+    @slow.on(api.GET_BROKER_CLUSTER_INFO)
+    async def tell_late(name: str, call: Call[Any]) -> Reply:
+        await next_asked.wait()
+        return Reply(body=name.encode())
+
+    @quiet.on(api.GET_BROKER_CLUSTER_INFO)
+    async def tell_nothing(name: str, call: Call[Any]) -> Reply:
+        next_asked.set()
+        await asyncio.Event().wait()
+        return Reply()
+
+    first, second = Server(Router("slow", [slow])), Server(Router("quiet", [quiet]))
+    for server in (first, second):
+        await server.start("127.0.0.1", 0)
+    asked = Nameservers([f"127.0.0.1:{first.port}"], channels, timeout=3)
+    await asked.refresh()
+    await asked.replace([f"127.0.0.1:{first.port}", f"127.0.0.1:{second.port}"])
+    assert await who_answers(asked) == "slow"
+    for server in (first, second):
+        await server.stop(0.0)
+
+
 async def test_unreachable_is_told_from_unknown(lab: Lab) -> None:
     with pytest.raises(TopicNotFound, match=rf"topic: Nowhere\. The nameserver {lab.address} answered, and knows no"):
         await lab.puller.fetch_queues("Nowhere")

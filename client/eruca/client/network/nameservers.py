@@ -1,8 +1,9 @@
-"""Asking nameservers: one of the list is kept, the next is taken when it fails.
+"""Asking nameservers: one of the list is kept, the next is taken when it fails, and asked, too, when it hesitates.
 
-Owns the list, its order and which address is in use. The list comes from the settings or from a URL; a name in it
-stands for all its addresses. Both may change: they are looked up again from time to time, and when nobody answers, and
-an address that is gone is not used any more. Knows nothing of what is asked.
+Owns the list, its order and which address is in use. One that hesitates may hang, so the next is asked as well, and the
+first answer counts: nothing waits for long because of one that is not what it was. The list comes from the settings or
+from a URL; a name in it stands for all its addresses. Both may change: they are looked up again from time to time, and
+when nobody answers, and an address that is gone is not used any more. Knows nothing of what is asked.
 Facts: NettyRemotingClient.getAndCreateNameserverChannel and TopAddressing in 4.9.7.
 """
 
@@ -14,6 +15,7 @@ import http.client
 import random
 import socket
 import urllib.request
+from collections import deque
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from typing import TypeVar
@@ -27,6 +29,9 @@ from eruca.remoting import Answer, Channels, RemotingError
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
+
+HESITATES = 3
+"""The part of the timeout after which the next nameserver is asked, too."""
 
 
 class Nameservers:
@@ -71,19 +76,46 @@ class Nameservers:
                 if not self.may_change:
                     break
                 await self.refresh()
-            for address in self._order[:]:
-                if address in tried:
-                    continue
-                tried.add(address)
-                try:
-                    return await self._channels.call(address, endpoint, ask, body, timeout=self._timeout)
-                except RemotingError as error:
-                    causes.append(str(error))
-                    self._pass_over(address)
+            addresses = [address for address in self._order if address not in tried]
+            tried.update(addresses)
+            answer = await self._first_answer(addresses, endpoint, ask, body, causes)
+            if answer is not None:
+                return answer
         raise self._unreachable([*causes, *self._faults])
 
-    def _pass_over(self, address: str) -> None:
-        self._channels.drop(address)
+    async def _first_answer(
+        self, addresses: Sequence[str], endpoint: Endpoint[A, R], ask: A | None, body: bytes, causes: list[str]
+    ) -> Answer[R] | None:
+        """The answer of the first that gives one; None, and why in ``causes``, when none does."""
+        left = deque(addresses)
+        under_way: dict[asyncio.Task[Answer[R]], str] = {}
+        try:
+            while left or under_way:
+                if left:
+                    address = left.popleft()
+                    asked = self._channels.call(address, endpoint, ask, body, timeout=self._timeout)
+                    under_way[asyncio.create_task(asked)] = address
+                patience = self._timeout / HESITATES if left else None
+                done, _ = await asyncio.wait(under_way, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                answered = None
+                for task in done:
+                    address, error = under_way.pop(task), task.exception()
+                    if isinstance(error, RemotingError):
+                        causes.append(str(error))
+                        self._channels.drop(address)
+                        self._put_last(address)
+                    else:
+                        answered = task
+                if answered is not None:
+                    for address in under_way.values():
+                        self._put_last(address)
+                    return answered.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+        return None
+
+    def _put_last(self, address: str) -> None:
         if address in self._order:
             self._order.remove(address)
             self._order.append(address)
@@ -116,7 +148,7 @@ class Nameservers:
         if self._url is not None:
             with contextlib.suppress(_NotFound):
                 self._given = await self._fetch(self._url)
-        found = [await self._resolve(each) for each in self._given]
+        found = await asyncio.gather(*map(self._resolve, self._given))
         self._resolved = dict(zip(self._given, found, strict=True))
         self._take(address for addresses in found for address in addresses)
 
@@ -140,8 +172,9 @@ class Nameservers:
         try:
             async with asyncio.timeout(self._timeout):
                 found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-        except OSError as error:  # TimeoutError is one
-            self._note(f"the name {host} cannot be resolved ({error.strerror or 'no answer in time'})")
+        except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
+            why = "it is no legal name" if isinstance(error, UnicodeError) else error.strerror or "no answer in time"
+            self._note(f"the name {host} cannot be resolved ({why})")
             return self._resolved.get(entry, [])
         addresses = [_join(str(name[0]), int(port)) for *_, name in found]
         for address in addresses:
