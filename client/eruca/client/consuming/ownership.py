@@ -151,6 +151,20 @@ class Ownership:
         async with self._turn:
             await self._give_up([queue for queue in self.readers if queue.topic not in self._subscriptions])
 
+    def filter_anew(self) -> None:
+        """Read each topic by the filter that it is subscribed with now; to be called before brokers are told of it.
+
+        A broker that knows it already may answer by it at any time, and nothing of that may be left out here.
+        """
+        for queue, reader in tuple(self.readers.items()):
+            subscription = self._subscriptions.get(queue.topic)
+            if subscription is not None and isinstance(reader, Reader) and not reader.run.dropped:
+                self._filter(reader, subscription)
+
+    def _filter(self, reader: Reader, subscription: SubscriptionData) -> None:
+        """Go on with another filter."""
+        reader.subscription = subscription
+
     async def _give_up(self, queues: Iterable[MessageQueue], *, at_once: bool = False) -> bool:
         """End the runs, their positions stored, so that the next owner goes on from there.
 

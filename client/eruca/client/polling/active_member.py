@@ -90,6 +90,7 @@ class ActiveMember(Asking):
     def _announce_soon(self) -> None:
         """Tell brokers and the own parts of another subscription."""
         if self._session is not None and self._owned is not None:
+            self._owned.filter_anew()
             self._session.spawn(self._announce(self._session, self._owned))
 
     async def _announce(self, session: Session, owned: Ownership) -> None:

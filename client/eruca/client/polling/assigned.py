@@ -141,6 +141,17 @@ class Assigned(Ownership):
 
     # ------------------------------------------------------------------ reading
 
+    def _filter(self, reader: Reader, subscription: SubscriptionData) -> None:
+        """Pull what waits again by the new filter: a pull that a broker holds carries the old one."""
+        old, run = reader.subscription, reader.run
+        if (old.sub_string, old.expression_type) == (subscription.sub_string, subscription.expression_type):
+            return
+        assert isinstance(run, PolledRun)
+        position = run.position
+        self._end_run(run.queue)
+        self._begin(run.queue, position)
+        self._cache.replace(run, self.runs()[run.queue])
+
     def _begin(self, queue: MessageQueue, offset: int) -> None:
         if self.named is not None and queue not in self.named:
             return

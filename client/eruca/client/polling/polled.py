@@ -50,6 +50,10 @@ class PolledRun(InFlight):
         """What was handed out counts as consumed."""
         self._out = False
 
+    def follow(self, before: PolledRun) -> None:
+        """Go on as the run before: what was handed out of it is still to be settled, or to be committed."""
+        self._out, self._kept = before._out, before._kept
+
     def commit(self, offset: int | None = None) -> int:
         """Everything that was handed out is consumed, or all before ``offset``; the offset to store."""
         self._out = False
@@ -104,6 +108,14 @@ class Cache:
         """Forget the messages of runs that were dropped."""
         if any(run.dropped for run, _ in self._batches):
             self._batches = deque(each for each in self._batches if not each[0].dropped)
+
+    def replace(self, run: PolledRun, by: PolledRun) -> None:
+        """A run goes on as another: its messages that wait are forgotten, those that were handed out count on."""
+        by.follow(run)
+        if run in self._handed:
+            self._handed.remove(run)
+            self._handed.add(by)
+        self.sweep()
 
     def settle(self) -> None:
         """The user asks for more: what was handed out counts as consumed."""

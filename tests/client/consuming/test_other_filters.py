@@ -1,0 +1,22 @@
+"""A topic is subscribed with another filter while the consumer runs."""
+
+from __future__ import annotations
+
+from eruca.client import PushConsumer
+from tests.client.conftest import Lab, Seen
+from tests.client.polled import fill
+
+
+async def test_nothing_that_the_new_filter_wants_is_passed_over(lab: Lab, seen: Seen) -> None:
+    await fill(lab, 3, tags="A")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T", "A")
+    async with consumer:
+        await seen.reaches(3)
+        consumer.subscribe("T", "B || C")
+        await consumer.session.beat()  # from now on the broker filters anew
+        await fill(lab, 3, start=3, tags="B")
+        await fill(lab, 1, start=6, tags="A")  # wakes the pull that the broker held by the old filter
+        await fill(lab, 1, start=7, tags="C")
+        await seen.reaches(7)
+    assert seen.bodies == [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5", b"m7"]
+    assert await lab.offsets("g", "T") == [8, 0, 0, 0]
