@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
@@ -23,11 +23,9 @@ from eruca.client.config import ClientSettings, check_group, check_positive, che
 from eruca.client.consuming import orderly as ordered
 from eruca.client.consuming import report
 from eruca.client.consuming.concurrent import Concurrent, Handling
-from eruca.client.consuming.executors import ListenerElsewhere
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.leaving import Leaving
-from eruca.client.consuming.listeners import Listener, clock
+from eruca.client.consuming.listeners import Listener, clock, run_in
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.mailbox import Delivery, Mailbox, Messages, runner_maker
 from eruca.client.consuming.ownership import Ownership, Reading
@@ -91,8 +89,7 @@ class PushConsumer(Suspendable):
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for listeners at work.
         consume_timeout: seconds after which messages that a listener still has go back, to come again (not if orderly).
-        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much; or
-            a function that makes one, which is shut down at the stop, and replaced when a process of it died.
+        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much.
         hooks: what sees what is consumed (see Hook).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
@@ -123,7 +120,7 @@ class PushConsumer(Suspendable):
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
         consume_timeout: float = 900.0,
-        executor: Executor | Callable[[], Executor] | None = None,
+        executor: Executor | None = None,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
         settings: ClientSettings | None = None,
@@ -148,8 +145,7 @@ class PushConsumer(Suspendable):
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
         self.paces = Paces(clock())
-        self._elsewhere = None if listener is None or executor is None else ListenerElsewhere(executor, listener)
-        self._listener = listener if self._elsewhere is None else self._elsewhere.run
+        self._listener = listener if listener is None or executor is None else run_in(executor, listener)
         self._intervals = Intervals(
             rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
         )
@@ -180,7 +176,7 @@ class PushConsumer(Suspendable):
         self._processing: Concurrent | ordered.Orderly | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._leaving: Leaving | None = None
+        self._ended = False
 
     # ------------------------------------------------------------------ subscribing
 
@@ -226,7 +222,7 @@ class PushConsumer(Suspendable):
         A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
         that a broker refuses, and NameserverUnreachable, after which it may be started again.
         """
-        if self._session is not None or self._leaving is not None:
+        if self._session is not None or self._ended:
             raise StateError(
                 "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
             )
@@ -248,7 +244,7 @@ class PushConsumer(Suspendable):
             await session.add_consumer(self.group, self)
             await self._ownership.rebalance()
         except BaseException:
-            await Leaving(self._leave(), self._processing.runner).wait()
+            await self._leave()
             raise
         upkeep = Upkeep(
             session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
@@ -306,25 +302,21 @@ class PushConsumer(Suspendable):
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.
 
-        Returns when the brokers have confirmed; in a listener at once, as it is waited for itself. When it is
-        cancelled, listeners are waited for no longer. Calling it twice does no harm.
+        Returns when the brokers have confirmed. Calling it twice does no harm.
         """
-        if self._session is not None and self._leaving is None and self._processing is not None:
-            self._leaving = Leaving(self._leave(), self._processing.runner)
-        if self._leaving is not None:
-            await self._leaving.wait()
+        if self._session is not None and not self._ended:
+            self._ended = True
+            await self._leave()
 
     async def _leave(self) -> None:
         session, ownership, processing = self._session, self._ownership, self._processing
         assert session and ownership and processing
+        for task in self._tasks:
+            task.cancel()
         ownership.stop_reading()
         if not await processing.halt(self._stop_timeout):
             log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
         await ownership.release()
-        for task in self._tasks:
-            task.cancel()
-        if self._elsewhere is not None:
-            self._elsewhere.close()
         await session.remove_consumer(self.group)
         if self._trace is not None:
             await self._trace.stop()
