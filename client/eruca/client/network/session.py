@@ -36,13 +36,7 @@ from eruca.client.network.routes import vip_address
 from eruca.client.producing.quick import read_answers
 from eruca.client.producing.requests import Requests
 from eruca.protocol import api, frame
-from eruca.protocol.bodies import (
-    ClusterInfo,
-    ConsumerData,
-    ConsumerIdList,
-    HeartbeatData,
-    ProducerData,
-)
+from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
@@ -61,6 +55,8 @@ from eruca.remoting import (
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
+MEETING = 0.5
+"""Seconds that a call waits at most until all brokers know its client; those that hang are told in the background."""
 
 
 class ConsumerMember(pushed.Reachable, Protocol):
@@ -115,6 +111,7 @@ class Session:
         self.greeted: set[Connection] = set()
         """Connections to brokers that know this client."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
+        self._meets_all = False
         self._users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -246,8 +243,16 @@ class Session:
             await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
 
     async def meet_all(self) -> None:
-        """Tell all brokers of the cluster, also those of topics that are not used yet. Raises ClientError."""
-        self.directory.learn(await self.cluster())
+        """From now on tell all brokers of the cluster, also those of topics that are not used yet and new ones."""
+        self._meets_all = True
+        await asyncio.wait({self.spawn(self._meet())}, timeout=MEETING)
+
+    async def _meet(self) -> None:
+        if self._meets_all:
+            try:
+                self.directory.learn(await self.cluster())
+            except ClientError as error:
+                log.warning("a nameserver must tell which brokers are to know of this client: %s", error)
         await self.beat()
 
     async def _greet(self, address: str) -> None:
@@ -273,7 +278,7 @@ class Session:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat_interval)
-            await self.beat()
+            await self._meet()
 
     # ------------------------------------------------------------------ asking brokers
 

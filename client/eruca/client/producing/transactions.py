@@ -139,10 +139,7 @@ class TransactionProducer(Producer):
         session = self.session
         checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency, lambda: self._hooks)
         session.transactional.setdefault(self.group, []).append(checks)
-        try:
-            await session.meet_all()
-        except ClientError as error:
-            log.warning("not all brokers could be told that %s answers their questions: %s", self.group, error)
+        await session.meet_all()
 
     async def stop(self) -> None:
         """As Producer.stop, which waits for transactions, too: send_timeout at most; others stay undecided.
