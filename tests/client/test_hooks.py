@@ -21,7 +21,7 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
-from eruca.client.errors import BrokerRefused, ClientError, StateError, UsageError
+from eruca.client.errors import BrokerRefused, ClientError, StateError, TopicNotFound, UsageError
 from eruca.client.hooks import (
     ConsumeContext,
     ConsumeReturnType,
@@ -169,6 +169,39 @@ async def test_a_send_that_nobody_waits_for_ends_too(server: Scripted) -> None:
         await eventually(lambda: "after_send" in diary.names)
         assert isinstance(diary.last("after_send").error, asyncio.CancelledError)
     assert diary.names.count("after_send") == 1
+
+
+async def test_a_send_for_which_no_queue_is_found_is_seen_too(server: Scripted) -> None:
+    diary = Diary()
+    async with Producer("p", nameserver=server.address, hooks=[diary]) as producer:
+        with pytest.raises(TopicNotFound) as caught:
+            await producer.send(Message("Nowhere", b"x"))
+    assert diary.names == ["before_send", "after_send"]
+    context: SendContext = diary.last("after_send")
+    assert (context.error, context.result, context.queue) == (caught.value, None, None)
+
+
+async def test_hooks_run_in_the_context_of_the_sender(server: Scripted) -> None:
+    """Also where a send had to wait for its turn, and the answer to another one lets it go."""
+    sender: contextvars.ContextVar[str] = contextvars.ContextVar("sender", default="nobody")
+    told: list[str] = []
+
+    class Asks(Hook):
+        def before_send(self, context: SendContext) -> None:
+            told.append(f"{context.message.keys} before: {sender.get()}")
+
+        def after_send(self, context: SendContext) -> None:
+            told.append(f"{context.message.keys} after: {sender.get()}")
+
+    server.knows("T", server)
+    async with Producer("p", nameserver=server.address, hooks=[Asks()], max_in_flight=1) as producer:
+        sends = []
+        for name in ("a", "b", "c"):
+            sender.set(name)
+            sends.append(producer.start_send(Message("T", b"x", keys=name)))
+        sender.set("nobody")
+        await asyncio.gather(*sends)
+    assert sorted(told) == [f"{name} {when}: {name}" for name in "abc" for when in ("after", "before")]
 
 
 async def test_a_hook_that_fails_changes_nothing(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
-from eruca.client.errors import BadConfig, BrokerRefused
+from eruca.client.errors import BadConfig, BrokerRefused, TopicNotFound
 from eruca.client.metrics import Prometheus
 from tests.client.conftest import Lab, eventually
 from tests.support.scripted import Scripted
@@ -47,6 +47,15 @@ async def test_what_is_sent(lab: Lab) -> None:
     sent = {each: value(registry, "sent_messages_total", group="p", topic="T", result=each) for each in RESULTS}
     assert sent == {"SEND_OK": 3, "ONEWAY": 1, "ERROR": 1}
     assert value(registry, "send_seconds_count", group="p", topic="T") == 4
+
+
+async def test_what_no_nameserver_knows_counts_as_an_error() -> None:
+    registry = CollectorRegistry()
+    async with Scripted() as server, Producer("p", nameserver=server.address, hooks=[Prometheus(registry)]) as producer:
+        with pytest.raises(TopicNotFound):
+            await producer.send(Message("Nowhere", b"12345"))
+    assert value(registry, "sent_messages_total", group="p", topic="Nowhere", result="ERROR") == 1
+    assert not value(registry, "sent_bytes_total", group="p", topic="Nowhere")
 
 
 async def test_what_is_consumed_and_what_waits(lab: Lab) -> None:

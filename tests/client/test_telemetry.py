@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,17 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from eruca.client import Later, Message, Producer, PushConsumer, ReceivedMessage, TransactionProducer, TransactionState
-from eruca.client.errors import BadConfig, BrokerRefused
+from eruca.client import (
+    ClientSettings,
+    Later,
+    Message,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionProducer,
+    TransactionState,
+)
+from eruca.client.errors import BadConfig, BrokerRefused, TopicNotFound
 from eruca.client.telemetry import OpenTelemetry
 from tests.client.conftest import Lab, Seen, eventually
 from tests.support.scripted import Scripted
@@ -142,6 +152,47 @@ async def test_what_fails_is_told(watching: Watching) -> None:
     [send] = watching.spans("send T")
     assert send.status.status_code is trace.StatusCode.ERROR and send.events[0].name == "exception"
     assert send.attributes is not None and send.attributes["error.type"] == "BrokerRefused"
+
+
+async def test_a_send_without_a_route_is_told_with_the_time_that_it_took(watching: Watching) -> None:
+    async with Scripted() as server, Producer("p", nameserver=server.address, hooks=[watching.hook]) as producer:
+        with pytest.raises(TopicNotFound):
+            await producer.send(Message("T", b"x"))
+    [send], figures = watching.spans("send T"), watching.figures()
+    assert send.attributes is not None and send.attributes["error.type"] == "TopicNotFound"
+    assert send.start_time is not None and send.end_time is not None and send.start_time < send.end_time
+    assert "messaging.client.sent.messages" not in figures, "nothing was sent"
+    [point] = figures["messaging.client.operation.duration"]
+    assert point.attributes["error.type"] == "TopicNotFound" and point.attributes["messaging.operation.type"] == "send"
+
+
+async def test_a_batch_has_no_part_in_the_trace_of_who_started_the_consumer(
+    lab: Lab, watching: Watching, seen: Seen
+) -> None:
+    async def listener(messages: list[ReceivedMessage]) -> None:
+        for message in messages:
+            seen.add(message)
+
+    await lab.producer.send_batch([Message("T", b"1"), Message("T", b"2")])
+    with watching.provider.get_tracer("test").start_as_current_span("startup"):
+        async with PushConsumer("g", listener, nameserver=lab.address, batch=8, hooks=[watching.hook]).subscribe("T"):
+            await eventually(lambda: bool(watching.spans("process T")))
+    assert watching.spans("process T")[0].parent is None
+
+
+async def test_tenants_and_times(lab: Lab, watching: Watching, seen: Seen) -> None:
+    settings = ClientSettings(namespace="MQ_INST_1", nameserver=lab.address)
+    async with Producer("p", settings=settings, hooks=[watching.hook]) as producer:
+        await producer.send(Message("T", b"x", deliver_at=1_700_000_000_000))
+        await producer.send(Message("T", b"x", delay=3600))
+    async with PushConsumer(
+        "g", seen.coroutine, start_from="first", settings=settings, hooks=[watching.hook]
+    ).subscribe("T"):
+        await eventually(lambda: bool(watching.spans("process T")))
+    spans = [*watching.spans("send T"), *watching.spans("process T")]
+    assert [(each.attributes or {})["messaging.rocketmq.namespace"] for each in spans] == ["MQ_INST_1"] * 3
+    at, after, _ = ((each.attributes or {}).get("messaging.rocketmq.message.delivery_timestamp", 0) for each in spans)
+    assert at == 1_700_000_000_000 and isinstance(after, int) and after > time.time() * 1000 + 3_000_000
 
 
 async def test_transactions_and_figures(lab: Lab, watching: Watching, seen: Seen) -> None:

@@ -8,6 +8,7 @@ nothing. Knows nothing of what hooks do. Facts: the package client.hook in 4.9.7
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,9 @@ class ConsumeReturnType(enum.IntEnum):
 class SendContext:
     """A send. It goes to one queue; ``queue`` and ``broker_address`` are those of the last attempt.
 
-    ``properties`` travel with the messages when a hook puts some in before the send; the caller's messages stay as
-    they are. ``result`` or ``error`` is there after the send; neither after one that asks for no answer.
+    Both are None, before the send, too, where no queue was found for it. ``properties`` travel with the messages when
+    a hook puts some in before the send; the caller's messages stay as they are. ``result`` or ``error`` is there after
+    the send; neither after one that asks for no answer.
     """
 
     producer_group: str
@@ -63,6 +65,9 @@ class SendContext:
     """Bytes as they travel."""
     born_host: str
     client_id: str
+    namespace: str | None = None
+    began: float = field(default_factory=time.perf_counter)
+    """When the send was called, as ``time.perf_counter`` tells it."""
     oneway: bool = False
     queue: MessageQueue | None = None
     broker_address: str | None = None
@@ -116,6 +121,7 @@ class EndTransactionContext:
     state: TransactionState
     from_check: bool
     """The answer to a question of the broker's."""
+    namespace: str | None = None
     error: BaseException | None = None
     notes: dict[Any, Any] = field(default_factory=dict)
 
@@ -140,7 +146,7 @@ class Hook:
         """Before a message is sent: raise to refuse it; the error reaches the sender."""
 
     def before_send(self, context: SendContext) -> None:
-        """A message is about to be sent; once for a send, however many attempts it takes."""
+        """A message is about to be sent, or could not be; once for a send, however many attempts it takes."""
 
     def after_send(self, context: SendContext) -> None:
         """The send has ended."""

@@ -60,10 +60,6 @@ class Prometheus(Hook):
             self._figures.lag.labels(*labels).set(math.nan if difference is None else difference)
             self._figures.behind.labels(*labels).set(math.nan if behind is None else behind)
 
-    def before_send(self, context: SendContext) -> None:
-        """Take the time."""
-        context.notes[self] = time.perf_counter()
-
     def after_send(self, context: SendContext) -> None:
         """Count the messages of a send."""
         figures, labels = self._figures, (context.producer_group, context.message.topic)
@@ -73,8 +69,9 @@ class Prometheus(Hook):
         elif context.error is not None:
             result = "ERROR"
         figures.sent.labels(*labels, result).inc(len(context.messages))
-        figures.sent_bytes.labels(*labels).inc(context.body_size)
-        figures.send_seconds.labels(*labels).observe(time.perf_counter() - context.notes[self])
+        if context.queue is not None:
+            figures.sent_bytes.labels(*labels).inc(context.body_size)
+        figures.send_seconds.labels(*labels).observe(time.perf_counter() - context.began)
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """Count a transaction."""

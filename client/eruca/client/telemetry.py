@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, MessageType, SendContext
 from eruca.client.message import Message, ReceivedMessage
+from eruca.protocol import names
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -76,23 +77,31 @@ class OpenTelemetry(Hook):
             "messaging.client.id": context.client_id,
             "messaging.message.body.size": context.body_size,
             "messaging.rocketmq.message.type": _kind(context.message_type),
+            **_namespace(context.namespace),
             **_server(context.broker_address),
         }
-        span = self._tracer.start_span(f"send {topic}", kind=self._trace.SpanKind.PRODUCER, attributes=attributes)
+        passed = time.perf_counter() - context.began
+        span = self._tracer.start_span(
+            f"send {topic}",
+            kind=self._trace.SpanKind.PRODUCER,
+            attributes=attributes,
+            start_time=time.time_ns() - int(passed * 1e9),
+        )
         self._propagator.inject(context.properties, context=self._trace.set_span_in_context(span))
-        context.notes[self] = span, time.perf_counter()
+        context.notes[self] = span
 
     def after_send(self, context: SendContext) -> None:
         """The span ends."""
-        span, began = context.notes[self]
+        span = context.notes[self]
         if context.queue is not None:
             span.set_attribute("messaging.destination.partition.id", str(context.queue.queue_id))
         if context.result is not None and len(context.messages) == 1:
             span.set_attribute("messaging.message.id", context.result.message_id)
         figures = _figures("send", context.message.topic, **_server(context.broker_address))
         self._end(span, context.error, figures)
-        self._sent.add(len(context.messages), figures)
-        self._operation.record(time.perf_counter() - began, figures)
+        if context.queue is not None:
+            self._sent.add(len(context.messages), figures)
+        self._operation.record(time.perf_counter() - context.began, {**figures, "messaging.operation.type": "send"})
 
     def before_end_transaction(self, context: EndTransactionContext) -> None:
         """A span begins, for a broker's question as a part of the trace of the message that it asks about."""
@@ -105,6 +114,7 @@ class OpenTelemetry(Hook):
             "messaging.rocketmq.message.type": "transaction",
             "messaging.rocketmq.transaction.state": context.state.name.lower(),
             "messaging.rocketmq.transaction.from_check": context.from_check,
+            **_namespace(context.namespace),
             **_server(context.broker_address),
         }
         context.notes[self] = self._tracer.start_span(
@@ -137,11 +147,13 @@ class OpenTelemetry(Hook):
             "messaging.consumer.group.name": context.consumer_group,
             "messaging.destination.partition.id": str(context.queue.queue_id),
             "messaging.rocketmq.consumption_model": "broadcasting" if context.broadcast else "clustering",
+            **_namespace(messages[0].properties.get(names.INSTANCE_ID)),
         }
         if len(messages) == 1:
             attributes["messaging.message.id"] = messages[0].message_id
             attributes["messaging.message.body.size"] = len(messages[0].record.body)
-        parent = origins[0] if len(messages) == 1 else None
+        # The context that happens to be here, such as that of whoever started the consumer, has no part in this.
+        parent = origins[0] if len(messages) == 1 else self._context.Context()
         span = self._tracer.start_span(
             f"process {topic}",
             context=parent,
@@ -201,6 +213,10 @@ def _about(message: Message | ReceivedMessage, topic: str, count: int) -> Mappin
         attributes["messaging.rocketmq.message.keys"] = list(keys)
     if isinstance(message, Message) and message.delay_level:
         attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_level
+    if isinstance(message, Message) and message.timer is not None:
+        name, value = message.timer
+        since = 0 if name == names.TIMER_DELIVER_MS else time.time_ns() // 1_000_000
+        attributes["messaging.rocketmq.message.delivery_timestamp"] = since + int(value)
     return attributes
 
 
@@ -211,6 +227,10 @@ def _figures(operation: str, topic: str, **more: Any) -> dict[str, Any]:
         "messaging.destination.name": topic,
         **more,
     }
+
+
+def _namespace(namespace: str | None) -> dict[str, Any]:
+    return {"messaging.rocketmq.namespace": namespace} if namespace else {}
 
 
 def _server(address: str | None) -> dict[str, Any]:

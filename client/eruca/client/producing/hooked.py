@@ -1,14 +1,16 @@
 """Sends that hooks see.
 
-Owns when the calls are made: once the first queue is chosen, and when the send has come to its end, whichever that is.
-What hooks add to the properties is written into the request then; the messages themselves are not touched. Sends of
-producers without hooks never come here. Facts: sendKernelImpl in 4.9.7.
+Owns when the calls are made: once the first queue is chosen, and when the send has come to its end, whichever that is;
+both at the end where no queue was found. They run in the context of the sender, whatever lets the send go. What hooks
+add to the properties is written into the request; the messages themselves are not touched. Sends of producers without
+hooks never come here. Facts: sendKernelImpl in 4.9.7.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from typing import NamedTuple
 
 from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
@@ -56,6 +58,7 @@ def describe_send(watched: Watched, session: Session, header: SendMessageV2, bod
         body_size=len(body),
         born_host=session.address,
         client_id=session.client_id,
+        namespace=session.names.namespace,
     )
 
 
@@ -92,8 +95,11 @@ class WatchedSend(Send, eq=False, kw_only=True):
     watched: Watched
     context: SendContext
     begun: bool = False
+    origin: Context | None = None
+    """The context variables of the sender."""
 
     def __post_init__(self) -> None:
+        self.origin = copy_context()
         self.future.add_done_callback(self._end)  # called before whoever awaits the send goes on
 
     def _take(self, route: Route) -> MessageQueue:
@@ -102,7 +108,8 @@ class WatchedSend(Send, eq=False, kw_only=True):
         context.queue = queue
         context.broker_address = self.session.directory.master_now(queue.broker_name)
         if not self.begun:
-            self.body = _begin(self.watched, context, self.header, self.body)
+            assert self.origin is not None
+            self.body = self.origin.run(_begin, self.watched, context, self.header, self.body)
             self.begun = True
         return queue
 
@@ -113,9 +120,11 @@ class WatchedSend(Send, eq=False, kw_only=True):
         super().set_result(answer)
 
     def _end(self, future: asyncio.Future[SendResult]) -> None:
-        if not self.begun:
-            return
         context = self.context
+        if not self.begun:
+            if context.queue is not None:  # a hook refused it
+                return
+            run_calls(self.watched.hooks.before_send, context)
         if future.cancelled():
             context.error = asyncio.CancelledError("The sender waits no more; the message may have been stored.")
         elif (error := future.exception()) is not None:

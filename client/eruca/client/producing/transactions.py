@@ -226,6 +226,7 @@ class TransactionProducer(Producer):
                 transaction_id=sent.message_id,
                 state=state,
                 from_check=False,
+                namespace=session.names.namespace,
             )
             tell_end(self._hooks, connection, ask, end)
         except ClientError as error:
@@ -318,6 +319,7 @@ class Checks:
             transaction_id=message.message_id,
             state=state,
             from_check=True,
+            namespace=self._session.names.namespace,
         )
         tell_end(self._hooks(), connection, ask, end)
 
