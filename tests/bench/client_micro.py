@@ -16,14 +16,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 for folder in ("", "protocol", "remoting", "client"):
     sys.path.insert(0, str(ROOT / folder))
 
 from eruca.client import Message, Producer, PushConsumer, ReceivedMessage  # noqa: E402
+from eruca.client.selectors import by_hash  # noqa: E402
 from eruca.protocol import api  # noqa: E402
 from eruca.protocol.headers.send import SendMessageV2  # noqa: E402
 from eruca.remoting import Channels, run  # noqa: E402
@@ -72,11 +75,16 @@ async def bench_sends(nameserver: str, rounds: int, count: int) -> None:
                     await call
             await channels.close()
 
-        async def pipelined(count: int) -> None:
+        async def pipelined(count: int, by: Producer = producer, **chosen: Any) -> None:
             for start in range(0, count, WINDOW):
-                sends = [producer.start_send(Message(TOPIC, BODY)) for _ in range(min(WINDOW, count - start))]
+                sends = [by.start_send(Message(TOPIC, BODY), **chosen) for _ in range(min(WINDOW, count - start))]
                 for send in sends:
                     await send
+
+        async def tolerant(count: int) -> None:
+            async with Producer("micro-tolerant", nameserver=nameserver, fault_tolerance=True) as other:
+                await other.send(Message(TOPIC, BODY))
+                await pipelined(count, other)
 
         async def awaiting(count: int) -> None:
             async def one(share: int) -> None:
@@ -99,6 +107,9 @@ async def bench_sends(nameserver: str, rounds: int, count: int) -> None:
 
         await measure("send: floor", rounds, count, floor)
         await measure(f"send: {WINDOW} started, then awaited", rounds, count, pipelined)
+        ordered = partial(pipelined, selector=by_hash, arg="order-7")
+        await measure("send: the same, ordered by a hash", rounds, count, ordered)
+        await measure("send: the same, fault tolerance", rounds, count, tolerant)
         await measure("send: 256 tasks that await each", rounds, count // 256 * 256, awaiting)
         await measure("send: batches of 32", rounds, count // 512 * 512, batches)
         await measure("send: one-way", rounds, count, oneway)

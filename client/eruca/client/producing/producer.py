@@ -128,8 +128,10 @@ class Producer(Asking):
         self._choose_way()
 
     def _choose_way(self) -> None:
-        short = self._session is not None and not self._watched and self._faults is None
-        self._quick = QuickSends(self, self.session, self._header, self._turns) if short else None
+        if self._session is None or self._watched:
+            self._quick = None
+        else:
+            self._quick = QuickSends(self, self._session, self._header, self._turns, self._faults, self._choice_in_turn)
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
@@ -175,8 +177,8 @@ class Producer(Asking):
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
         """
-        if self._quick is not None and queue is None and selector is None:
-            future = self._quick.start(message, timeout)
+        if self._quick is not None:
+            future = self._quick.start(message, timeout, queue, selector, arg)
             if future is not None:
                 return await future
         return await self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
@@ -195,8 +197,8 @@ class Producer(Asking):
         Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
         time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
-        if self._quick is not None and queue is None and selector is None:
-            future = self._quick.start(message, timeout)
+        if self._quick is not None:
+            future = self._quick.start(message, timeout, queue, selector, arg)
             if future is not None:
                 return future
         return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
@@ -208,8 +210,8 @@ class Producer(Asking):
 
         See ``split_batch`` for more than fit. Errors as in ``send``.
         """
-        if self._quick is not None and queue is None:
-            future = self._quick.start_batch(messages, timeout)
+        if self._quick is not None:
+            future = self._quick.start_batch(messages, timeout, queue)
             if future is not None:
                 return await future
         check_batch(messages, self.max_message_size)
@@ -254,6 +256,7 @@ class Producer(Asking):
         route = session.directory.routes.get(message.topic)
         if route is None or not route.to_send:
             route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
+        self._let_go(message.topic)
         chosen = self._choice(message, queue, selector, arg)(route, None)
         header.queue_id = chosen.queue_id
         address = await session.to_send(chosen.broker_name, message.topic)
@@ -327,6 +330,11 @@ class Producer(Asking):
         watched = self._watch([message], rewrite_one(message, key, more))
         return self._start(endpoint, header, body, key, choose, queue or selector, timeout, watched)
 
+    def _let_go(self, topic: str) -> None:
+        """What was started before goes before the send that begins now."""
+        if self._quick is not None:
+            self._quick.leave_now(topic)
+
     def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
         return SendMessageV2(
             producer_group=self.group,
@@ -348,9 +356,13 @@ class Producer(Asking):
         turn = self._turns.get(message.topic)
         if turn is None:
             turn = self._turns[message.topic] = RoundRobin()
-        return turn.choose_of if self._faults is None else self._passing_over(self._faults, turn)
+        return self._choice_in_turn(turn)
 
-    def _passing_over(self, faults: Faults, turn: RoundRobin) -> Choice:
+    def _choice_in_turn(self, turn: RoundRobin) -> Choice:
+        """One queue after the other; with a table of faults those of brokers that are not left out."""
+        faults = self._faults
+        if faults is None:
+            return turn.choose_of
         now = self.session.loop.time
         return lambda route, avoid: faults.choose(route, turn, int(now() * 1000))
 
@@ -370,6 +382,7 @@ class Producer(Asking):
         attempts = 1 if fixed is not None else 1 + self.retries
         seconds = self.send_timeout if timeout is None else timeout
         faults = self._faults if fixed is None else None
+        self._let_go(header.topic)
         start, size = session.loop.time(), len(body)
         what = (self, session, endpoint, header, body, key, choose, attempts, seconds, faults, future, start, size)
         if watched is None:
