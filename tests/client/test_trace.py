@@ -152,6 +152,31 @@ async def test_keys_never_exceed_what_a_broker_takes() -> None:
         assert len(message.properties_text("0" * 32)) < 32767
 
 
+async def test_long_keys_share_no_message_that_they_do_not_fit_in() -> None:
+    sink = Sink()
+    collector = Collector("T", sink.send)
+    for number in range(4):
+        collector.append(Trace("x\x02", (f"{number:032X}", f"{number}" * 20_000)))
+    await eventually(lambda: len(sink.messages) == 4)
+    for message in sink.messages:
+        message.check(trace.MAX_MESSAGE_SIZE)
+
+
+async def test_a_thread_may_tell_more_while_the_rest_leaves() -> None:
+    left = 3
+
+    def send(message: Message) -> asyncio.Future[Any]:
+        nonlocal left
+        if left := left - 1:
+            collector.append(Trace("x\x02", ("k",)))
+        raise ClientError("away")
+
+    collector = Collector("T", send)
+    collector.append(Trace("x\x02", ("k",)))
+    await collector.drain()
+    assert (left, collector._lost) == (0, 3)
+
+
 async def test_what_cannot_be_sent_is_lost_and_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

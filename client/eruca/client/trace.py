@@ -194,13 +194,15 @@ class Collector:
         self._called = False
         while self._waiting and len(self._under_way) < MAX_UNDER_WAY:
             trace = self._waiting.popleft()
+            keys = {key: len(key.encode()) + 1 for key in trace.keys if key not in self._keys}
+            if self._keys and self._keys_size + sum(keys.values()) > MAX_KEYS:
+                self.send_now()
+                keys = {key: len(key.encode()) + 1 for key in trace.keys}
             self._texts.append(trace.text)
             self._size += len(trace.text)
-            for key in trace.keys:
-                if key not in self._keys:
-                    self._keys[key] = None
-                    self._keys_size += len(key.encode()) + 1
-            if self._size >= SEND_FROM or self._keys_size >= MAX_KEYS:
+            self._keys.update(dict.fromkeys(keys))
+            self._keys_size += sum(keys.values())
+            if self._size >= SEND_FROM:
                 self.send_now()
         if self._texts and self._timer is None:
             self._timer = self._loop.call_later(SEND_AFTER, self.send_now)
@@ -243,7 +245,8 @@ class Collector:
         self.send_now()
         deadline = self._loop.time() + SEND_TIMEOUT
         while (self._under_way or self._waiting) and self._loop.time() < deadline:
-            await asyncio.wait(tuple(self._under_way), timeout=deadline - self._loop.time())
+            if self._under_way:
+                await asyncio.wait(tuple(self._under_way), timeout=deadline - self._loop.time())
             self._collect()
             self.send_now()
 
