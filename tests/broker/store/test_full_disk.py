@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.store import PutStatus, Store, appending
+from eruca.broker.store.index_file import IndexFile
 from tests.support.stores import HOST, Clock, bodies, small_config
 
 
@@ -46,6 +47,30 @@ def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, mon
     assert again.open().clean
     assert bodies(again, "T", 0) == stored + [bytes(1000)] * taken + [b"there is room again"]
     again.close()
+
+
+def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(small_config(tmp_path), Clock())
+    store.open()
+
+    def keyed(key: bytes) -> None:
+        stored = store.put("T", 0, key, b"KEYS\x01" + key, born_timestamp=1, born_host=HOST, store_host=HOST)
+        assert stored.status is PutStatus.OK
+        store.drain()
+
+    def found() -> list[bool]:
+        return [bool(store._looking.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
+
+    with capture_logs() as said:
+        with monkeypatch.context() as disk:
+            disk.setattr(IndexFile, "allocate", full)
+            keyed(b"a")
+            keyed(b"b")
+            assert found() == [False] * 3 and bodies(store, "T", 0) == [b"a", b"b"]
+        keyed(b"c")
+    assert found() == [True] * 3
+    assert [line["event"] for line in said] == ["no_room_in_index", "room_in_index"]
+    store.close()
 
 
 def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(

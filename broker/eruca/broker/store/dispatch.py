@@ -2,7 +2,8 @@
 
 Owns the requests that appends leave behind and the rules for tag codes and keys. Knows the queue
 table and the index, no sockets. Invariant: requests are worked off in the order of the log; after
-``drain`` everything before ``position`` is in its queue (in memory at least) and in the index.
+``drain`` everything before ``position`` is in its queue (in memory at least) and in the index, or
+waits for that while the disk has no room, which is logged once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from binascii import Error as BinasciiError
 from binascii import unhexlify
 from collections.abc import Callable
 from typing import Final
+
+import structlog
 
 from eruca.broker.store import native
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
@@ -22,6 +25,8 @@ from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
+
+log = structlog.get_logger("eruca.broker")
 
 _KEPT: Final = 4096
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
@@ -115,8 +120,6 @@ class Dispatch:
         self.position = 0
         """End of the last dispatched record."""
         self.on_arrival: Arrival | None = None
-        self.index_fault: OSError | None = None
-        """Why the index cannot be written at present (a full disk); its entries wait."""
         self.lost_slots: list[tuple[str, int, int]] = []
         """Slots that were filled because the record is missing: topic, queue, queue offset."""
         self.log_begins_later = False
@@ -127,6 +130,7 @@ class Dispatch:
         self._tags: dict[bytes, int] = {b"": 0}
         self.hashes = KeyHashes()
         self._unindexed: list[Request] = []
+        """What waits for the index, which cannot be written at present (a full disk)."""
 
     def tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
         """What the consume queue keeps for a record: the tag's hash; for a delayed one its due time."""
@@ -231,7 +235,8 @@ class Dispatch:
         return True
 
     def _index_all(self, work: list[Request], index: Index) -> None:
-        if self._unindexed:
+        waited = bool(self._unindexed)
+        if waited:
             work = self._unindexed + work
             self._unindexed = []
         entries = native.keys(work) if native.on else None
@@ -239,10 +244,13 @@ class Dispatch:
             entries = self._entries(work)
         try:
             index.put(entries)
-            self.index_fault = None
         except OSError as fault:
-            self.index_fault = fault
             self._unindexed = work
+            if not waited:
+                log.error("no_room_in_index", fault=fault.strerror, consequence="new messages are not found by key")
+        else:
+            if waited:
+                log.info("room_in_index", messages=len(work))
 
     def _entries(self, work: list[Request]) -> list[IndexEntry]:
         entries: list[IndexEntry] = []
