@@ -14,7 +14,7 @@ from eruca.protocol.record import Record
 from tests.broker.test_delays import deliver, stored
 from tests.support.desk import START, Desk
 
-SEND_BACK, SEND_V2, VIEW_STATS = 36, 310, 315
+SEND_BACK, SEND_V2 = 36, 310
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]

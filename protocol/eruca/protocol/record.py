@@ -30,7 +30,6 @@ ENTRY_SIZE: Final = 22
 PROPERTIES_MAX: Final = 32767
 TOPIC_MAX: Final = 127
 PHYSICAL_OFFSET_AT: Final = 28
-QUEUE_OFFSET_AT: Final = 20
 
 HEADS: Final = tuple(
     struct.Struct(f">IIIiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))

@@ -20,9 +20,6 @@ from eruca.protocol.record import Record, decode_record
 
 log = structlog.get_logger("eruca.broker")
 
-Unit = tuple[int, int, int]
-"""Commit log offset, size and tag code of a queue's slot."""
-
 
 class Waiting(NamedTuple):
     """A record that waits, and where it goes."""

@@ -39,7 +39,6 @@ class Flush:
         self.on_flushed: Callable[[], None] | None = None
         """Called after each flush, a failed one too."""
         self.count = 0
-        self.last_millis = 0.0
         self._log = log
         self._timeout = timeout / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,12 +136,10 @@ class Flush:
         return target, segments, new_files
 
     def _work(self, segments: list[Segment], new_files: bool) -> None:
-        begin = time.perf_counter()
         for segment in segments:
             segment.flush()
         if new_files:
             flush_directory(self._log.path)
-        self.last_millis = (time.perf_counter() - begin) * 1000
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False

@@ -191,7 +191,6 @@ class Recovery:
             self._index.cut(0)
 
     def _again_from(self, start: int) -> None:
-        self._report.scanned_from = start
         before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
         if self._index is not None:
             self._index.cut(start, synced=self._synced, trusted=self._report.clean)

@@ -113,7 +113,6 @@ class RecoveryReport:
 
     clean: bool = True
     """Whether the store had been closed in order (no ``abort`` file)."""
-    scanned_from: int = 0
     end_offset: int = 0
     records: int = 0
     """Records read again."""
@@ -135,15 +134,13 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The store's state in numbers, for runtime information and metrics; offsets are of the commit log."""
+    """The store's state in numbers; offsets are of the commit log."""
 
     min_offset: int
     max_offset: int
     flushed_offset: int
-    dispatched_offset: int
     dispatch_behind_bytes: int
     flush_behind_bytes: int
-    commit_log_bytes: int
     disk_ratio: float
     puts: int
     put_bytes: int
@@ -153,6 +150,5 @@ class Figures:
     gets_messages: int
     damaged_records: int
     skipped_bytes: int
-    last_flush_millis: float
     flushes: int
     refusal: str | None

@@ -371,10 +371,8 @@ class Store:
             min_offset=log.min_offset,
             max_offset=log.position,
             flushed_offset=flush.flushed,
-            dispatched_offset=self._dispatch.position,
             dispatch_behind_bytes=log.position - self._dispatch.position if self._dispatch.pending else 0,
             flush_behind_bytes=max(log.position - flush.flushed, 0),
-            commit_log_bytes=log.position - log.min_offset,
             disk_ratio=self._upkeep.disk.ratio if self._upkeep.disk is not None else -1.0,
             puts=self._appending.puts,
             put_bytes=self._appending.put_bytes,
@@ -384,7 +382,6 @@ class Store:
             gets_messages=reading.messages,
             damaged_records=reading.damaged + len(self.recovery.damages) + len(self.copying.damages),
             skipped_bytes=self.recovery.skipped_bytes,
-            last_flush_millis=flush.last_millis,
             flushes=flush.count,
             refusal=self.refusal,
         )
