@@ -230,9 +230,12 @@ def test_a_batch_is_written_entry_by_entry() -> None:
             "The waitStoreMsgOK of the messages in one batch should the same",
         ),
         ([Message("%RETRY%g", b"x")], "Retry Group is not supported for batching"),
+        (["x"], "what is to be sent is of type str: make a Message(topic, body) of it"),
+        (Message("T", b"x"), "messages are of type Message: a list of messages is expected"),
+        (iter([Message("T", b"x")]), "messages are of type list_iterator: a list of messages is expected"),
     ],
 )
-def test_what_cannot_go_together(messages: list[Message], sentence: str) -> None:
+def test_what_cannot_go_together(messages: Any, sentence: str) -> None:
     with pytest.raises(BadMessage) as raised:
         check_batch(messages, LIMIT)
     assert str(raised.value) == sentence

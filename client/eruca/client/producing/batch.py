@@ -20,9 +20,12 @@ _OWN_PROPERTIES = 60
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:
     """Raise BadMessage unless these messages may be sent as one batch."""
+    if not isinstance(messages, Sequence):
+        raise BadMessage(f"messages are of type {type(messages).__name__}: a list of messages is expected")
     if not messages:
         raise BadMessage("messages are empty: a batch takes one message or more")
     first = messages[0]
+    check_message(first, max_size)
     topic, wait_store = first.topic, first.wait_store
     for message in messages:
         check_message(message, max_size)
