@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from eruca.client import (
+    ClientSettings,
     Hook,
     Message,
     MessageQueue,
@@ -17,7 +19,7 @@ from eruca.client import (
     PullStatus,
     PullTaskContext,
 )
-from eruca.client.errors import StateError, UsageError
+from eruca.client.errors import BadConfig, BrokerRefused, StateError, UsageError
 from eruca.client.hooks import ConsumeContext
 from eruca.protocol import api
 from eruca.protocol.headers.offsets import ResetOffset
@@ -150,6 +152,75 @@ async def test_a_reset_outlives_the_callback_at_work(lab: Lab) -> None:
         go_on.set()
         await eventually(lambda: len(pulled.bodies) == 16)
     assert await lab.offsets("g", "T") == [2, 2, 2, 2]
+
+
+async def test_who_waits_for_a_turn_is_not_called_for_a_queue_that_is_gone(lab: Lab) -> None:
+    """Neither for one that another member got meanwhile, nor after the stop."""
+    await fill(lab, 4)
+    called: list[MessageQueue] = []
+    go_on = asyncio.Event()
+
+    async def hold(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        called.append(queue)
+        await go_on.wait()
+        go_on.clear()
+
+    service = PullScheduleService("g", nameserver=lab.address, pull_thread_nums=1)
+    await service.register_pull_task_callback("T", hold).start()
+    await eventually(lambda: len(called) == 1)
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", Pulled()) as other:
+        await eventually(lambda: len(service.queues) == len(other.queues) == 2)
+        mine = set(service.queues)
+        go_on.set()
+        await eventually(lambda: len(called) == 2)
+        assert called[1] in mine
+        stopping = asyncio.create_task(service.stop())
+        await eventually(lambda: service._leaving is not None)
+        go_on.set()
+        await stopping
+        assert len(called) == 2
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_a_callback_may_stop_its_service(lab: Lab, kind: str) -> None:
+    await fill(lab, 1)
+    service = PullScheduleService("g", nameserver=lab.address)
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        await service.stop()
+        stopped.set()
+
+    def function(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        asyncio.run_coroutine_threadsafe(service.stop(), loop).result(10)
+        loop.call_soon_threadsafe(stopped.set)
+
+    await service.register_pull_task_callback("T", callback if kind == "coroutine" else function).start()
+    async with asyncio.timeout(10):
+        await stopped.wait()
+        await service.stop()
+    with pytest.raises(BrokerRefused, match="no consumer for this group, g"):
+        await lab.puller.session.members("g", "T")
+
+
+async def test_everybody_pulls_everything_when_broadcasting(lab: Lab, tmp_path: Path) -> None:
+    """Each from its own offsets, which it finds again; the broker's are of no account."""
+    await fill(lab, 8)
+
+    def member(name: str, pulled: Pulled) -> PullScheduleService:
+        settings = ClientSettings(instance_name=name, nameserver=lab.address)
+        service = PullScheduleService("g", broadcast=True, offset_folder=tmp_path, settings=settings)
+        return service.register_pull_task_callback("T", pulled)
+
+    first, second, again = Pulled(), Pulled(), Pulled()
+    async with member("a", first), member("b", second):
+        await eventually(lambda: len(first.bodies) == len(second.bodies) == 8)
+    assert await lab.offsets("g", "T") == [0, 0, 0, 0]
+    await fill(lab, 1)
+    async with member("a", again):
+        await eventually(lambda: again.bodies == [b"0"])
+    with pytest.raises(BadConfig, match="add broadcast=True"):
+        PullScheduleService("g", nameserver=lab.address, offset_folder=tmp_path)
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

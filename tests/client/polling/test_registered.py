@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from eruca.client import LitePullConsumer, MessageQueue, PullConsumer, sync
-from eruca.client.errors import UsageError
+from eruca.client import ClientSettings, LitePullConsumer, MessageQueue, PullConsumer, sync
+from eruca.client.errors import BrokerRefused, UsageError
 from tests.client.conftest import Lab, eventually
-from tests.client.polled import QUEUES, fill
+from tests.client.polled import ONE, QUEUES, fill
 
 Told = tuple[str, list[MessageQueue], list[MessageQueue]]
 
@@ -51,6 +54,36 @@ async def test_it_may_be_registered_while_the_consumer_runs(lab: Lab, caplog: py
         await eventually(lambda: "the listener for the queues of Later failed" in caplog.text)
     async with consumer:  # the listeners are still there
         await eventually(lambda: sorted(told[2:]) == ["Later", "T"])
+
+
+async def test_topics_that_are_registered_at_once_make_one_member(lab: Lab) -> None:
+    await fill(lab, 1)
+    await lab.send("U", b"x")
+    async with PullConsumer("g", nameserver=lab.address) as consumer:
+        await asyncio.gather(*(consumer.register_message_queue_listener(each, lambda *_: None) for each in "TU"))
+        await eventually(lambda: len(consumer.queues) == 8)
+        assert len(await lab.puller.session.members("g", "T")) == 1
+    with pytest.raises(BrokerRefused, match="no consumer for this group, g"):
+        await lab.puller.session.members("g", "T")
+
+
+async def test_everybody_has_all_queues_and_offsets_of_its_own_when_broadcasting(lab: Lab, tmp_path: Path) -> None:
+    await fill(lab, 1)
+
+    def member(name: str) -> PullConsumer:
+        settings = ClientSettings(instance_name=name, nameserver=lab.address)
+        return PullConsumer("g", broadcast=True, offset_folder=tmp_path, settings=settings)
+
+    async with member("a") as one, member("b") as other:
+        for consumer in (one, other):
+            await consumer.register_message_queue_listener("T", lambda *_: None)
+        await eventually(lambda: one.queues == other.queues == QUEUES)
+        await one.update_offset(ONE, 1)
+        assert (await one.query_offset(ONE), await other.query_offset(ONE)) == (1, None)
+        assert await one.query_offset(ONE, group="else") == 0  # of another group the broker is asked
+    assert await lab.offsets("g", "T") == [0, 0, 0, 0]
+    async with member("a") as one:
+        assert await one.query_offset(ONE) == 1
 
 
 def test_what_cannot_be() -> None:

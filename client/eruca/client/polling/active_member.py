@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from eruca.client.asking import Asking
+from eruca.client.bounds import unbounded
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
 from eruca.client.consuming.ownership import Ownership, Reading
@@ -54,6 +55,7 @@ class ActiveMember(Asking):
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._ended = False
+        self._leaving: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------------ joining and leaving
 
@@ -63,7 +65,7 @@ class ActiveMember(Asking):
             raise StateError(
                 f"The PullConsumer service state not OK, maybe started once. Make a new {name} to start again."
             )
-        self._session = Session.join(self._settings, self.group, self)
+        self._session, self._leaving = Session.join(self._settings, self.group, self), None
         self.started_at = now_ms()
         return self._session
 
@@ -78,7 +80,17 @@ class ActiveMember(Asking):
         if self._owned is not None:
             self._owned.stop_reading()
 
-    async def _leave(self) -> None:
+    async def _leave(self, *, wait: bool = True) -> None:
+        """Give up the queues and the seat; it is done also where nobody waits for it, as who is cancelled here.
+
+        A member that only half left would keep its queues from all others.
+        """
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._end(), context=unbounded())
+        if wait:
+            await asyncio.shield(self._leaving)
+
+    async def _end(self) -> None:
         session, owned = self._session, self._owned
         assert session is not None
         if owned is not None:

@@ -8,6 +8,7 @@ Facts: AssignedMessageQueue and DefaultLitePullConsumerImpl.seek, assign, pause 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from eruca.client import calling
@@ -54,7 +55,7 @@ class Assigned(Ownership):
         self._auto = auto
         self._threshold = threshold
         self._manner = manner
-        self._listeners = listeners
+        self._telling = Telling(session, listeners)
         self._paused: set[MessageQueue] = set()
 
     @property
@@ -101,9 +102,7 @@ class Assigned(Ownership):
         mine = sorted(queue for queue in self.readers if queue.topic == topic)
         self._paused &= self.readers.keys()
         self._cache.sweep()
-        listener = self._listeners.get(topic)
-        if listener is not None:
-            self._session.spawn(tell(listener, topic, sorted(queues), mine))
+        self._telling.tell(topic, sorted(queues), mine)
 
     # ------------------------------------------------------------------ going on from elsewhere
 
@@ -112,10 +111,14 @@ class Assigned(Ownership):
         async with self._turn:
             if queue not in self.queues or self._stopped:
                 return False
+            run = self.runs().get(queue)
             if queue in self.readers:
                 self._end_run(queue)
                 self._cache.sweep()
+            self._resets.pop(queue, None)
             self._begin(queue, offset)
+            if run is not None and not self._auto:
+                self.runs()[queue].follow(run)  # what was committed stays so
             return True
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
@@ -126,8 +129,22 @@ class Assigned(Ownership):
         """Pull these again."""
         self._paused.difference_update(queues)
 
-    async def save(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Store these offsets; returns when they are confirmed. Raises ClientError, all others being stored."""
+    async def commit(
+        self, queues: Collection[MessageQueue], offsets: Mapping[MessageQueue, int], *, persist: bool
+    ) -> None:
+        """All that was handed out of these queues is consumed, or of a queue all before its offset.
+
+        With ``persist`` returns when it is stored. Raises ClientError, all others being stored.
+        """
+        if not offsets.keys() <= self.readers.keys():  # named, and not taken yet
+            async with self._turn:
+                await self._save({queue: at for queue, at in offsets.items() if queue not in self.readers})
+        runs = self.runs()
+        stored = {queue: runs[queue].commit(offsets.get(queue)) for queue in queues if queue in runs}
+        if persist:
+            await self._save(stored)
+
+    async def _save(self, offsets: Mapping[MessageQueue, int]) -> None:
         results = await asyncio.gather(
             *(self._positions.save(queue, offset) for queue, offset in offsets.items()), return_exceptions=True
         )
@@ -182,11 +199,22 @@ class Assigned(Ownership):
         return len(self._cache) * self._reading.pull_batch > self._threshold
 
 
-async def tell(
-    listener: MessageQueueListener, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]
-) -> None:
-    """Call a listener; what it raises goes to the log."""
-    try:
-        await calling.call(listener, topic, queues, mine)
-    except Exception:
-        log.exception("the listener for the queues of %s failed", topic)
+class Telling:
+    """Calls the listeners of one consumer, that of a topic once at a time: what it is told last is what holds."""
+
+    def __init__(self, session: Session, listeners: Mapping[str, MessageQueueListener]) -> None:
+        self._session = session
+        self._listeners = listeners
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def tell(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        """Call the listener of a topic, if there is one, in the background; what it raises goes to the log."""
+        self._session.spawn(self._call(topic, queues, mine))
+
+    async def _call(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
+        async with self._turns[topic]:
+            if topic in self._listeners:
+                try:
+                    await calling.call(self._listeners[topic], topic, queues, mine)
+                except Exception:
+                    log.exception("the listener for the queues of %s failed", topic)

@@ -193,7 +193,7 @@ class LitePullConsumer(LiteQueues):
                 owned.named = self._assignment
             await owned.rebalance()
         except BaseException:
-            await self._leave_all()
+            await self._leave()
             raise
         self._repeat(self._keep_stored(), self._watch.keep(session.directory))
 
@@ -206,10 +206,11 @@ class LitePullConsumer(LiteQueues):
             self._ended = True
             self._cache.halt()
             self._end_tasks()
-            await self._leave_all()
+        if self._ended:
+            await self._leave()
 
-    async def _leave_all(self) -> None:
-        await self._leave()
+    async def _end(self) -> None:
+        await super()._end()
         if self._trace is not None:
             await self._trace.stop()
 
@@ -360,13 +361,9 @@ class LitePullConsumer(LiteQueues):
     async def _commit(
         self, queues: Collection[MessageQueue], offsets: Mapping[MessageQueue, int], persist: bool
     ) -> None:
-        owned = self._running()
-        runs = owned.runs()
-        stored = {queue: runs[queue].commit(offsets.get(queue)) for queue in queues if queue in runs}
         if self._cache.watched is not None:
             self._cache.watched.end()
-        if persist:
-            await owned.save(stored)
+        await self._running().commit(queues, offsets, persist=persist)
 
     @bounded
     async def committed(self, queue: MessageQueue, *, timeout: float | None = None) -> int | None:

@@ -55,8 +55,11 @@ class PolledRun(InFlight):
         self._out, self._kept = before._out, before._kept
 
     def commit(self, offset: int | None = None) -> int:
-        """Everything that was handed out is consumed, or all before ``offset``; the offset to store."""
-        self._out = False
+        """Everything that was handed out is consumed, or all before ``offset``; the offset to store.
+
+        What was handed out from ``offset`` on counts with auto-commit when more is asked for.
+        """
+        self._out = offset is not None
         self._kept = self.position if offset is None else offset
         return self._kept
 

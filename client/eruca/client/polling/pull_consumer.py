@@ -11,15 +11,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
 from eruca.client import calling
 from eruca.client.asking import Asking
-from eruca.client.assign import Strategy, averagely
+from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings, check_group, check_positive, check_suspend, check_topic
 from eruca.client.consuming.expressions import subscription_of
+from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
-from eruca.client.errors import StateError, UsageError, translate
+from eruca.client.errors import BadConfig, StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
@@ -105,6 +107,9 @@ class PullConsumer(Asking):
             They count as consumed then, as with Java's synchronous pull.
         strategy: how the queues of registered topics are shared out in the group (see ``assign``).
         rebalance_interval: seconds between two looks at who is in the group then (brokers tell of changes at once).
+        broadcast: a share of a registered topic is all of it, and the group's offsets are this member's own, in a local
+            file, as of PushConsumer.
+        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic.
         settings: everything else that clients share.
     """
@@ -121,12 +126,19 @@ class PullConsumer(Asking):
         trace: bool | str = False,
         strategy: Strategy = averagely,
         rebalance_interval: float = 20.0,
+        broadcast: bool = False,
+        offset_folder: str | Path | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
         check_positive(rebalance_interval=rebalance_interval)
+        if offset_folder is not None and not broadcast:
+            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
         self.group = group
+        self.broadcast = broadcast
+        self._offset_folder = offset_folder
+        self._positions: Positions | None = None
         self._suspend = broker_suspend_max_time
         self._suspend_timeout = consumer_timeout_when_suspend
         self._max_reconsume_times = max_reconsume_times
@@ -135,7 +147,7 @@ class PullConsumer(Asking):
         self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
-        self._strategy = strategy
+        self._strategy = everything if broadcast else strategy
         self._rebalance_interval = rebalance_interval
         self._listeners: dict[str, MessageQueueListener] = {}
         self._registered: Registered | None = None
@@ -144,8 +156,11 @@ class PullConsumer(Asking):
         """Take a seat in the session; nothing is sent yet, unless topics are registered."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
-        self._session = Session.join(self._settings)
-        self._look_on(self._session)
+        session = self._session = Session.join(self._settings)
+        self._positions = BrokerPositions(session, self.group)
+        if self.broadcast:
+            self._positions = LocalPositions(self._offset_folder, session, self.group)
+        self._look_on(session)
         try:
             if self._trace is not None:
                 await self._trace.start()
@@ -176,9 +191,20 @@ class PullConsumer(Asking):
             await self._take_share()
 
     async def _take_share(self) -> None:
-        registered = Registered(self.group, self._strategy, self._rebalance_interval, self._settings, self._listeners)
-        await registered.start()
-        self._registered = registered
+        registered = self._registered = Registered(
+            self.group,
+            self._strategy,
+            self._rebalance_interval,
+            self._settings,
+            self._listeners,
+            self.kept_offsets,
+            broadcast=self.broadcast,
+        )
+        try:
+            await registered.start()
+        except BaseException:
+            self._registered = None
+            raise
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -209,11 +235,20 @@ class PullConsumer(Asking):
                 await self._trace.stop()
             await session.leave()
 
+    @property
+    def kept_offsets(self) -> Positions:
+        """Where its group's offsets are kept. Raises StateError before start, after stop and in another event loop."""
+        session, positions = self.session, self._positions
+        assert positions is not None, session
+        return positions
+
     @bounded
     async def query_offset(
         self, queue: MessageQueue, *, group: str | None = None, timeout: float | None = None
     ) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
+        if group in (None, self.group):
+            return await self.kept_offsets.load(queue)
         return await brokers.group_offset(self.session, group or self.group, queue)
 
     @bounded
@@ -223,6 +258,8 @@ class PullConsumer(Asking):
         """Store where the group goes on; returns when the broker has confirmed it."""
         if offset < 0:
             raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
+        if group in (None, self.group):
+            return await self.kept_offsets.save(queue, offset)
         await brokers.store_group_offset(self.session, group or self.group, queue, offset)
 
     async def pull(

@@ -1,8 +1,9 @@
 """Pulling on schedule: a callback a queue, called again and again for the queues that this member has.
 
-Owns when a callback runs: for one queue never twice at once, and ``pull_thread_nums`` at once in all. What it pulls and
-which offset it stores is its own matter. Facts: MQPullConsumerScheduleService in 4.9.7; beyond it a reset by mqadmin is
-felt: the callback at work ends, the new offset is stored, then the next one begins.
+Owns when a callback runs: for one queue never twice at once, ``pull_thread_nums`` at once in all, and none is begun for
+a queue that was given up, or by a service that stops, also where it waited for its turn. What it pulls and which offset
+it stores is its own matter. Facts: MQPullConsumerScheduleService in 4.9.7; beyond it a reset by mqadmin is felt: the
+callback at work ends, the new offset is stored, then the next one begins.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from eruca.client import calling
@@ -18,7 +21,7 @@ from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.positions import BrokerPositions
+from eruca.client.consuming.positions import Positions
 from eruca.client.errors import UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import log
@@ -63,7 +66,7 @@ class PullTask:
     def __init__(
         self,
         queue: MessageQueue,
-        call: Callable[[MessageQueue], Awaitable[float]],
+        call: Callable[[PullTask], Awaitable[float]],
         previous: PullTask | None,
         restore: Callable[[], Awaitable[object]],
     ) -> None:
@@ -78,16 +81,26 @@ class PullTask:
         """Begin no further call; one at work is not disturbed."""
         self._stopped.set()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether no further call is to begin."""
+        return self._stopped.is_set()
+
     async def _work(self, previous: PullTask | None, restore: Callable[[], Awaitable[object]]) -> None:
+        _at_work.set(True)
         if previous is not None and not previous.task.done():
             await asyncio.wait([previous.task])
-            if not self._stopped.is_set():
+            if not self.stopped:
                 await restore()
-        while not self._stopped.is_set():
+        while not self.stopped:
             self.last_pull = now_ms()
-            delay = await self._call(self.run.queue)
+            delay = await self._call(self)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), delay)
+
+
+_at_work: ContextVar[bool] = ContextVar("at_work", default=False)
+"""Whether it is a callback that calls."""
 
 
 class _Scheduled(Ownership):
@@ -99,9 +112,10 @@ class _Scheduled(Ownership):
         group: str,
         subscriptions: dict[str, SubscriptionData],
         reading: Reading,
-        call: Callable[[MessageQueue], Awaitable[float]],
+        positions: Positions,
+        call: Callable[[PullTask], Awaitable[float]],
     ) -> None:
-        super().__init__(session, group, subscriptions, reading, BrokerPositions(session, group), _nothing)
+        super().__init__(session, group, subscriptions, reading, positions, _nothing)
         self.last: dict[MessageQueue, PullTask] = {}
         """The task that was begun last for each queue."""
         self._call = call
@@ -135,7 +149,8 @@ class PullScheduleService(ActiveMember):
         group: the consumer group.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         strategy: how queues are shared out; all members must use the same (see ``assign``).
-        broadcast: every member gets all queues.
+        broadcast: every member gets all queues, and keeps its own offsets in a local file, as of PushConsumer.
+        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
         pull_thread_nums: callbacks at work at once.
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for callbacks at work.
@@ -153,6 +168,7 @@ class PullScheduleService(ActiveMember):
         nameserver: str | Sequence[str] | None = None,
         strategy: Strategy = averagely,
         broadcast: bool = False,
+        offset_folder: str | Path | None = None,
         pull_thread_nums: int = 20,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
@@ -172,7 +188,9 @@ class PullScheduleService(ActiveMember):
         )
         chosen = ClientSettings.choose(settings, nameserver)
         super().__init__(group, reading, rebalance_interval, chosen)
-        self.pull_consumer = PullConsumer(group, hooks=hooks, trace=trace, settings=chosen)
+        self.pull_consumer = PullConsumer(
+            group, broadcast=broadcast, offset_folder=offset_folder, hooks=hooks, trace=trace, settings=chosen
+        )
         """What callbacks pull with."""
         self._callbacks: dict[str, PullTaskCallback] = {}
         self._free = asyncio.Semaphore(pull_thread_nums)
@@ -206,38 +224,52 @@ class PullScheduleService(ActiveMember):
         if not self._callbacks:
             raise UsageError("Nothing is scheduled: call register_pull_task_callback(topic, callback) before start().")
         session = self._join()
-        owned = _Scheduled(session, self.group, self.subscriptions, self._reading, self._call)
-        self._owned = self._scheduled = owned
         try:
             await self.pull_consumer.start()
+            positions = self.pull_consumer.kept_offsets
+            owned = _Scheduled(session, self.group, self.subscriptions, self._reading, positions, self._call)
+            self._owned = self._scheduled = owned
             await session.add_consumer(self.group, self)
             await owned.rebalance()
         except BaseException:
-            await self.pull_consumer.stop()
             await self._leave()
             raise
         self._repeat()
 
     async def stop(self) -> None:
-        """Begin no further call, wait for those at work, leave the group. Calling it twice does no harm."""
-        if self._session is None or self._ended or self._scheduled is None:
-            return
-        self._ended = True
-        self._end_tasks()
-        working = [each.task for each in self._scheduled.last.values() if not each.task.done()]
+        """Begin no further call, wait for those at work, leave the group. Calling it twice does no harm.
+
+        In a callback it returns at once, as the end waits for that one, too.
+        """
+        if self._session is not None and not self._ended:
+            self._ended = True
+            self._end_tasks()
+        if self._ended:
+            await self._leave(wait=not _at_work.get())
+
+    async def _end(self) -> None:
+        if self._scheduled is not None:
+            self._scheduled.stop_reading()
+            await self._wait_for([each.task for each in self._scheduled.last.values()])
+        await super()._end()
+        await self.pull_consumer.stop()
+
+    async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
+        """Wait for the callbacks at work."""
         if working:
             _, pending = await asyncio.wait(working, timeout=self._stop_timeout)
             for task in pending:
                 log.warning("a callback of %s still runs and is left", self.group)
                 task.cancel()
-        await self._leave()
-        await self.pull_consumer.stop()
 
-    async def _call(self, queue: MessageQueue) -> float:
-        """Call the callback of a queue once; the seconds until the next time."""
+    async def _call(self, task: PullTask) -> float:
+        """Call the callback of a queue once, if it is still to be called; the seconds until the next time."""
+        queue = task.run.queue
         callback = self._callbacks[queue.topic]
         context = PullTaskContext(self.pull_consumer)
         async with self._free:
+            if task.stopped:
+                return 0.0
             try:
                 await calling.call(callback, queue, context)
             except Exception:

@@ -12,11 +12,11 @@ from eruca.client.assign import Strategy
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.positions import BrokerPositions
+from eruca.client.consuming.positions import Positions
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.polling.active_member import ActiveMember
-from eruca.client.polling.assigned import MessageQueueListener, tell
+from eruca.client.polling.assigned import MessageQueueListener, Telling
 from eruca.client.polling.polled import PolledRun
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
@@ -45,10 +45,11 @@ class _Shares(Ownership):
         group: str,
         subscriptions: Mapping[str, SubscriptionData],
         reading: Reading,
+        positions: Positions,
         listeners: Mapping[str, MessageQueueListener],
     ) -> None:
-        super().__init__(session, group, subscriptions, reading, BrokerPositions(session, group), _nothing)
-        self._listeners = listeners
+        super().__init__(session, group, subscriptions, reading, positions, _nothing)
+        self._telling = Telling(session, listeners)
 
     async def _take(self, queue: MessageQueue) -> bool:
         self._begin(queue, 0)
@@ -60,7 +61,7 @@ class _Shares(Ownership):
 
     async def _shared_out(self, topic: str, queues: Collection[MessageQueue]) -> None:
         mine = sorted(queue for queue in self.readers if queue.topic == topic)
-        self._session.spawn(tell(self._listeners[topic], topic, sorted(queues), mine))
+        self._telling.tell(topic, sorted(queues), mine)
 
 
 def _nothing(run: InFlight, messages: list[ReceivedMessage]) -> None:
@@ -77,10 +78,21 @@ class Registered(ActiveMember):
         rebalance_interval: float,
         settings: ClientSettings,
         listeners: Mapping[str, MessageQueueListener],
+        positions: Positions,
+        *,
+        broadcast: bool,
     ) -> None:
-        reading = Reading(start_from="last", strategy=strategy, limits=Limits(), pull_batch=1, store_start=False)
+        reading = Reading(
+            start_from="last",
+            strategy=strategy,
+            limits=Limits(),
+            pull_batch=1,
+            broadcast=broadcast,
+            store_start=False,
+        )
         super().__init__(group, reading, rebalance_interval, settings)
         self._listeners = listeners
+        self._positions = positions
         for topic in listeners:
             self.register(topic)
 
@@ -98,7 +110,7 @@ class Registered(ActiveMember):
     async def start(self) -> None:
         """Join the group. Raises StateError and NameserverUnreachable."""
         session = self._join()
-        self._owned = _Shares(session, self.group, self.subscriptions, self._reading, self._listeners)
+        self._owned = _Shares(session, self.group, self.subscriptions, self._reading, self._positions, self._listeners)
         try:
             await session.add_consumer(self.group, self)
             await self._owned.rebalance()
