@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from eruca.broker.state.jsonfile import Saver
+from eruca.broker.state.jsonfile import KeptInFile, Saver
 from eruca.remoting.files import backup_of
 
 _NAME, _COPIED = b"ERUCA\0D\1", b"ERUCA\0D\2"
@@ -67,7 +67,7 @@ def decode_mark(data: bytes) -> Mark | None:
     return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]), name == _COPIED)
 
 
-class DelayMark:
+class DelayMark(KeptInFile):
     """The file; ``path`` is ``…/eruca.delays``."""
 
     def __init__(self, path: Path) -> None:
@@ -93,14 +93,6 @@ class DelayMark:
         if mark != self.kept:
             self.kept = mark
             self._saver.changed()
-
-    async def saved(self) -> None:
-        """Wait until what was to be kept is on disk. Raises OSError."""
-        await self._saver.saved()
-
-    def save(self) -> None:
-        """Write now if what is to be kept changed. Raises OSError."""
-        self._saver.save()
 
     def _encode(self) -> bytes:
         assert self.kept is not None

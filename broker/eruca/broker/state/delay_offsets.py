@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
 from eruca.protocol import bodies
 from eruca.protocol.fastjson import Style
 
 
-class DelayOffsets:
+class DelayOffsets(KeptInFile):
     """Delivered offsets by level; ``path`` is ``…/config/delayOffset.json``."""
 
     def __init__(self, path: Path) -> None:
@@ -44,14 +44,6 @@ class DelayOffsets:
     def take_over(self, other: bodies.DelayOffsets) -> None:
         """Be equal to a master's table; ``keep`` decides about the file."""
         self.table = other.offset_table
-
-    async def saved(self) -> None:
-        """Wait until what was to be kept is on disk. Raises OSError."""
-        await self._saver.saved()
-
-    def save(self) -> None:
-        """Write ``delayOffset.json`` now if what is to be kept changed. Raises OSError."""
-        self._saver.save()
 
     def _encode(self) -> bytes:
         return _body(self._kept).encode(Style.PRETTY)

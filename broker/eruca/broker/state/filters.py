@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import ConsumerFilterData, ConsumerFilters, SubscriptionData, TopicFilters
 from eruca.protocol.fastjson import Style
@@ -49,7 +49,7 @@ class Filter:
         return self.data
 
 
-class Filters:
+class Filters(KeptInFile):
     """All filters; ``path`` is ``…/config/consumerFilter.json``, ``clock`` gives ms, ``clean_after`` the ms for which
     dead filters are kept, ``bloom`` the Bloom filter in which each has its bits."""
 
@@ -180,17 +180,12 @@ class Filters:
 
     # ------------------------------------------------------------------ keeping
 
-    @property
-    def dirty(self) -> bool:
-        """Whether there are changes that are not on disk."""
-        return self._saver.dirty
-
     async def saved(self) -> None:
         """Clean, then wait until every change so far is on disk. Raises OSError."""
         self.clean()
-        await self._saver.saved()
+        await super().saved()
 
     def save(self) -> None:
         """Clean, then write ``consumerFilter.json`` if anything changed. Raises OSError."""
         self.clean()
-        self._saver.save()
+        super().save()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.fastjson import Style
 
 
-class Groups:
+class Groups(KeptInFile):
     """Group settings by name.
 
     ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` gives ms; ``auto_create`` tells whether a group that is
@@ -92,19 +92,6 @@ class Groups:
     def _change(self) -> None:
         self.version = self.version.following(self._clock())
         self._saver.changed()
-
-    async def saved(self) -> None:
-        """Wait until every change so far is on disk. Raises OSError."""
-        await self._saver.saved()
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there are changes that are not on disk."""
-        return self._saver.dirty
-
-    def save(self) -> None:
-        """Write ``subscriptionGroup.json`` now if anything changed. Raises OSError."""
-        self._saver.save()
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)

@@ -109,3 +109,22 @@ class Saver:
             if saving > self._written:  # else newer content is there already
                 replace_file(self.path, data)
                 self._written = saving
+
+
+class KeptInFile:
+    """What all state that is kept in a file has in common: how it gets there."""
+
+    _saver: Saver
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes that are not on disk."""
+        return self._saver.dirty
+
+    async def saved(self) -> None:
+        """Wait until every change so far is on disk. Raises OSError."""
+        await self._saver.saved()
+
+    def save(self) -> None:
+        """Write the file now if anything changed. Raises OSError."""
+        self._saver.save()

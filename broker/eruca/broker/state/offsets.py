@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.fastjson import Style
@@ -17,7 +17,7 @@ from eruca.protocol.fastjson import Style
 _SEPARATOR = "@"
 
 
-class Offsets:
+class Offsets(KeptInFile):
     """Committed offsets by group, topic and queue; ``path`` is ``…/config/consumerOffset.json``."""
 
     def __init__(self, path: Path) -> None:
@@ -119,21 +119,6 @@ class Offsets:
             del self._table[key]
         if keys:
             self._saver.changed()
-
-    # ------------------------------------------------------------------ keeping
-
-    async def saved(self) -> None:
-        """Wait until every change so far is on disk. Raises OSError."""
-        await self._saver.saved()
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there are changes that are not on disk."""
-        return self._saver.dirty
-
-    def save(self) -> None:
-        """Write ``consumerOffset.json`` now if anything changed. Raises OSError."""
-        self._saver.save()
 
 
 def _split(key: str) -> tuple[str, str]:

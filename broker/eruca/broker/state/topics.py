@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import Saver, read_state
+from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import (
     PERM_INHERIT,
@@ -31,7 +31,7 @@ UNIT_SUB = 2
 Clock = Callable[[], int]
 
 
-class Topics:
+class Topics(KeptInFile):
     """Topic settings by name.
 
     ``path`` is ``…/config/topics.json``; ``clock`` gives ms. ``watchers`` are called with the name after each change.
@@ -180,21 +180,6 @@ class Topics:
         self.renew()
         for watch in self.watchers:
             watch(name)
-
-    # ------------------------------------------------------------------ keeping
-
-    async def saved(self) -> None:
-        """Wait until every change so far is on disk. Raises OSError."""
-        await self._saver.saved()
-
-    @property
-    def dirty(self) -> bool:
-        """Whether there are changes that are not on disk."""
-        return self._saver.dirty
-
-    def save(self) -> None:
-        """Write ``topics.json`` now if anything changed. Raises OSError."""
-        self._saver.save()
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)
