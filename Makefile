@@ -26,6 +26,8 @@ $(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard broker/
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@echo "[3/3] eruca itself, editable"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -c 'from eruca.broker.store import native; native.on or \
+		print("The broker will work without its native step, more slowly: that needs gcc and the headers of Python.")'
 	@touch $@
 
 demo: venv ## real processes, real text, a rewind that an online consumer feels

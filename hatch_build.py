@@ -64,6 +64,8 @@ def _compile(root: Path, headers: Path, module: Path) -> str | None:
         if ran.returncode:
             return f"{compiler[0]} failed: {ran.stderr.strip()[-1000:]}"
         made.replace(root / module)  # whole: a process may be using the old one
+    except FileNotFoundError:
+        return f"the C compiler {compiler[0]} is not installed"
     except OSError as error:
         return str(error)
     finally:

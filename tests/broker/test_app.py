@@ -17,7 +17,7 @@ from eruca.broker.config import FlushDiskType
 from eruca.broker.services.ports import PortTaken, take_ports
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.jsonfile import StateUnreadable
-from eruca.broker.store import StoreLocked
+from eruca.broker.store import StoreLocked, native
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
@@ -310,6 +310,7 @@ def test_the_command_starts_tells_and_stops(command: Callable[..., subprocess.Po
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "noSuchKey" in errors
+    assert f"native_step={native.on}" in errors
     assert not (tmp_path / "store" / "abort").exists()
 
 

@@ -25,7 +25,7 @@ from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.jsonfile import StateUnreadable
 from eruca.broker.state.statistics import Moment
-from eruca.broker.store import StoreDamaged, StoreLocked
+from eruca.broker.store import StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Limits, Router, Server, run
 from eruca.remoting.command_line import command_line
@@ -109,7 +109,13 @@ class BrokerApp:
         broker.listen_on(port, ha_port)
         broker.load()
         report = broker.store.open()
-        log.info("store_opened", clean=report.clean, seconds=round(report.seconds, 3), end_offset=report.end_offset)
+        log.info(
+            "store_opened",
+            clean=report.clean,
+            seconds=round(report.seconds, 3),
+            end_offset=report.end_offset,
+            native_step=native.on,
+        )
         for note in report.notes:
             log.warning("store_recovery", note=note)
         for damage in report.damages:
