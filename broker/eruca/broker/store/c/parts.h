@@ -7,6 +7,7 @@
 
 typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
+_Static_assert(sizeof(Size) == 8, "lengths of 32 bits out of frames and files are non-negative sizes");
 
 enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767 };
 enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8 };
