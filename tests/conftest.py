@@ -13,7 +13,7 @@ _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what happened, part by part, above pytest's own closing line."""
+    """Say what happened, part by part, above pytest's own list and closing line."""
     parts: Counter[str] = Counter()
     for outcome in _WORDS:
         for report in terminalreporter.stats.get(outcome, []):
@@ -25,9 +25,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for part, count in sorted(parts.items()):
         terminalreporter.write_line(f"  {part:<18} {count:>6} tests")
     if counts["failed"] or counts["broke"]:
-        terminalreporter.write_line(f"Something is wrong: {said}. The names are above, under 'short test summary'.")
+        terminalreporter.write_line(f"Something is wrong: {said}. The names stand below, under 'short test summary'.")
+    elif counts["left out"] and not counts["passed"]:
+        terminalreporter.write_line(f"Nothing was tested: {said}. Why stands below, test by test.")
     elif counts["left out"]:
-        terminalreporter.write_line(f"All is well: {said}. Why some were left out stands above, test by test.")
+        terminalreporter.write_line(f"All is well: {said}. Why some were left out stands below, test by test.")
     else:
         terminalreporter.write_line(f"All is well: {said or 'no test was chosen'}.")
 
