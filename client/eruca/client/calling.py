@@ -6,6 +6,7 @@ Knows nothing of messages. Invariant: a function that blocks never holds up the 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from typing import Any
 
@@ -13,7 +14,9 @@ from eruca.client.errors import UsageError
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling this gives a coroutine; objects with an asynchronous ``__call__`` count."""
+    """Whether calling this gives a coroutine; a partial of such a function counts, and an asynchronous ``__call__``."""
+    while isinstance(function, functools.partial):
+        function = function.func
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     return inspect.iscoroutinefunction(target)
 

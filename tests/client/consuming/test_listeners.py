@@ -9,7 +9,8 @@ import pytest
 
 from eruca.client import ReceivedMessage
 from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Listener, Lot, Work, run_listener
+from eruca.client.consuming.listeners import Listener, Lot, Work
+from eruca.client.consuming.runners import run_listener
 from eruca.client.message import received
 from eruca.protocol.queues import MessageQueue
 from tests.client.conftest import eventually

@@ -20,3 +20,14 @@ async def test_nothing_that_the_new_filter_wants_is_passed_over(lab: Lab, seen: 
         await seen.reaches(7)
     assert seen.bodies == [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5", b"m7"]
     assert await lab.offsets("g", "T") == [8, 0, 0, 0]
+
+
+async def test_what_only_the_new_filter_wants_is_not_waited_for(lab: Lab, seen: Seen) -> None:
+    """The pull that a broker holds by the old filter is asked anew; it would be held for up to 15 s."""
+    await fill(lab, 1, tags="A")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T", "A")
+    async with consumer:
+        await seen.reaches(1)
+        consumer.subscribe("T", "B")
+        await fill(lab, 1, start=1, tags="B")
+        await seen.reaches(2, within=10)

@@ -126,7 +126,8 @@ class Case:
         self.run = InFlight(MessageQueue("T", "broker-a", 0), 5)
         self.run.put({5: 100}, 6)
         self.again: list[ReceivedMessage] = []
-        self.returns = Returns(session, "g", 16, lambda run, message: self.again.append(message))
+        self.returns = Returns(session, "g", 16)
+        self.returns.again = lambda run, message: self.again.append(message)
         self.message = ReceivedMessage(record(5), self.run.queue)
 
     async def go(self, outcome: Later) -> None:

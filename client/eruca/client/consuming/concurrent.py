@@ -2,8 +2,9 @@
 
 Owns the way from a pull to the listener and back: what was consumed is done for its run, what was not goes back to the
 broker, and so does what a listener keeps for too long. Facts: ConsumeMessageConcurrentlyService and
-ProcessQueue.cleanExpiredMsg in 4.9.7, which looks only at the first messages of each queue and every 15 minutes; and
-takes a second time back what a listener fails to consume after the time-out, which does not count here.
+ProcessQueue.cleanExpiredMsg in 4.9.7, which looks only at the first messages of each queue and every 15 minutes; takes
+a second time back what a listener fails to consume after the time-out, which does not count here; and sends back what a
+broadcasting member has for too long, too, where nobody reads it: here such a listener is waited for.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.listeners import Later, Lot, Piece, Runner, Work, clock
+from eruca.client.consuming.listeners import Later, Lot, Piece, Work, clock
 from eruca.client.consuming.pace import Pace, Paces
 from eruca.client.consuming.returns import FIRST_RETRY_LEVEL, Returns
+from eruca.client.consuming.runners import Runner
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 
@@ -50,6 +52,8 @@ class Concurrent:
         self._pace = Pace(0.0)
         self.runner = make_runner(self._finished)
         self._ended = False
+        if handling.returns is not None:
+            handling.returns.again = self.again
 
     def deliver(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
         """Pulled messages go to the runner."""
@@ -103,7 +107,7 @@ class Concurrent:
         messages = work.messages
         if work.error is not None:
             log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-        self._pace.failed += len(messages) - outcome.consumed
+        self._pace.failed += max(len(messages) - outcome.consumed, 0)
         if self._handling.returns is None:
             log.warning("%s were not consumed, and do not come again: %s", len(messages), messages)
             return messages
@@ -111,20 +115,21 @@ class Concurrent:
         return messages[: outcome.consumed]
 
     def expire(self) -> None:
-        """Send back what listeners keep for too long; call it now and then."""
-        latest = clock() - self._handling.timeout
+        """Send back what listeners keep for too long, where it can come again; call it now and then."""
+        handling = self._handling
+        latest = clock() - handling.timeout
         for work in self.runner.at_work:
-            if work.began <= latest and not work.expired and not work.run.dropped:
+            if work.began > latest or work.expired or work.run.dropped:
+                continue
+            late = "the listener of %s did not end within %s s, %s %s"
+            if handling.returns is not None:
                 work.expired = True
-                log.warning(
-                    "the listener of %s did not end within %s s, sending back %s",
-                    self._handling.group,
-                    self._handling.timeout,
-                    work.messages,
-                )
+                log.warning(late, handling.group, handling.timeout, "sending back", work.messages)
                 self._paces[work.run.queue.topic].failed += len(work.messages)
-                if self._handling.returns is not None:
-                    self._handling.returns.start(work.run, work.messages, FIRST_RETRY_LEVEL)
+                handling.returns.start(work.run, work.messages, FIRST_RETRY_LEVEL)
+            elif work.overdue != work.began:
+                work.overdue = work.began
+                log.warning(late, handling.group, handling.timeout, "it is waited for with", work.messages)
 
     async def halt(self, timeout: float) -> bool:
         """Begin nothing more, wait for the listeners and for what goes back; False when listeners still run."""

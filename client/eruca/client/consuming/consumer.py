@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
@@ -19,23 +19,26 @@ from typing import Literal, Self
 
 from eruca.client import calling
 from eruca.client.assign import Strategy, averagely, everything
-from eruca.client.config import ClientSettings, check_group, check_positive, check_start, check_topic
+from eruca.client.config import ClientSettings, check_group, check_start, check_topic
 from eruca.client.consuming import orderly as ordered
-from eruca.client.consuming import report
 from eruca.client.consuming.concurrent import Concurrent, Handling
+from eruca.client.consuming.executors import ListenerElsewhere
 from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.listeners import Listener, clock, run_in
+from eruca.client.consuming.inflight import Limits
+from eruca.client.consuming.leaving import Leaving
+from eruca.client.consuming.listeners import Listener, clock
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.mailbox import Delivery, Mailbox, Messages, runner_maker
+from eruca.client.consuming.member import PushMember
+from eruca.client.consuming.options import check_options
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.reading import PULL_BATCH, Manner
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
-from eruca.client.consuming.suspension import Gate, Suspendable
+from eruca.client.consuming.suspension import Gate
 from eruca.client.consuming.upkeep import Intervals, Upkeep
-from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -43,20 +46,11 @@ from eruca.client.network import brokers
 from eruca.client.network.session import Session, now_ms
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
-from eruca.protocol.bodies import (
-    ConsumeMessageDirectlyResult,
-    ConsumerData,
-    ConsumerRunningInfo,
-    ConsumeType,
-    MessageModel,
-    SubscriptionData,
-)
-from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
+from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 
 
-class PushConsumer(Suspendable):
+class PushConsumer(PushMember):
     """A member of a consumer group: each message goes to one member.
 
     With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
@@ -89,7 +83,8 @@ class PushConsumer(Suspendable):
         rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
         stop_timeout: seconds for which ``stop`` waits for listeners at work.
         consume_timeout: seconds after which messages that a listener still has go back, to come again (not if orderly).
-        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much.
+        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much; or
+            a function that makes one, which is shut down at the stop, and replaced when a process of it died.
         hooks: what sees what is consumed (see Hook).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
@@ -120,7 +115,7 @@ class PushConsumer(Suspendable):
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
         consume_timeout: float = 900.0,
-        executor: Executor | None = None,
+        executor: Executor | Callable[[], Executor] | None = None,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
         settings: ClientSettings | None = None,
@@ -128,15 +123,22 @@ class PushConsumer(Suspendable):
         check_group(group, "consumer")
         if listener is not None:
             calling.check_callable(listener, "The listener")
-        check_positive(concurrency=concurrency, pull_batch=pull_batch, batch=1 if batch is None else batch)
-        check_positive(offset_interval=offset_interval, rebalance_interval=rebalance_interval)
-        check_positive(suspend_time=suspend_time, consume_timeout=consume_timeout)
-        if pull_interval < 0:
-            raise BadConfig(f"pull_interval={pull_interval} is not allowed: 0 or more seconds are expected")
-        if not auto_commit and not orderly:
-            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
-        if offset_folder is not None and not broadcast:
-            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+        check_options(
+            pull_interval=pull_interval,
+            stop_timeout=stop_timeout,
+            max_reconsume_times=max_reconsume_times,
+            orderly=orderly,
+            auto_commit=auto_commit,
+            broadcast=broadcast,
+            offset_folder=offset_folder,
+            concurrency=concurrency,
+            pull_batch=pull_batch,
+            batch=1 if batch is None else batch,
+            offset_interval=offset_interval,
+            rebalance_interval=rebalance_interval,
+            suspend_time=suspend_time,
+            consume_timeout=consume_timeout,
+        )
         self.group = group
         self.orderly = orderly
         self.broadcast = broadcast
@@ -145,7 +147,8 @@ class PushConsumer(Suspendable):
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
         self.paces = Paces(clock())
-        self._listener = listener if listener is None or executor is None else run_in(executor, listener)
+        self._elsewhere = None if listener is None or executor is None else ListenerElsewhere(executor, listener)
+        self._listener = listener if self._elsewhere is None else self._elsewhere.run
         self._intervals = Intervals(
             rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
         )
@@ -176,7 +179,7 @@ class PushConsumer(Suspendable):
         self._processing: Concurrent | ordered.Orderly | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._ended = False
+        self._leaving: Leaving | None = None
 
     # ------------------------------------------------------------------ subscribing
 
@@ -205,6 +208,7 @@ class PushConsumer(Suspendable):
         session = self._session
         if session is not None and self._ownership is not None:
             await session.add_consumer(self.group, self)
+            self._ownership.pull_anew()
             await self._ownership.give_up_unsubscribed()
             self._changed.set()
 
@@ -222,7 +226,7 @@ class PushConsumer(Suspendable):
         A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
         that a broker refuses, and NameserverUnreachable, after which it may be started again.
         """
-        if self._session is not None or self._ended:
+        if self._session is not None or self._leaving is not None:
             raise StateError(
                 "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
             )
@@ -244,7 +248,7 @@ class PushConsumer(Suspendable):
             await session.add_consumer(self.group, self)
             await self._ownership.rebalance()
         except BaseException:
-            await self._leave()
+            await Leaving(self._leave(), self._processing.runner).wait()
             raise
         upkeep = Upkeep(
             session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
@@ -266,7 +270,7 @@ class PushConsumer(Suspendable):
                 timeout=self._intervals.consume_timeout,
             )
         make_runner = runner_maker(self._listener, concurrency=self.concurrency, hooks=hooks)
-        returns = None if self.broadcast else Returns(session, group, most, self._again)
+        returns = None if self.broadcast else Returns(session, group, most)
         handling = Handling(
             group=group,
             batch=self._batch,
@@ -295,28 +299,28 @@ class PushConsumer(Suspendable):
             session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
         )
 
-    def _again(self, run: InFlight, message: ReceivedMessage) -> None:
-        if isinstance(self._processing, Concurrent):
-            self._processing.again(run, message)
-
     async def stop(self) -> None:
         """Read no more, wait for listeners at work, store the positions, leave the group.
 
-        Returns when the brokers have confirmed. Calling it twice does no harm.
+        Returns when the brokers have confirmed; in a listener at once, as it is waited for itself. When it is
+        cancelled, listeners are waited for no longer. Calling it twice does no harm.
         """
-        if self._session is not None and not self._ended:
-            self._ended = True
-            await self._leave()
+        if self._session is not None and self._leaving is None and self._processing is not None:
+            self._leaving = Leaving(self._leave(), self._processing.runner)
+        if self._leaving is not None:
+            await self._leaving.wait()
 
     async def _leave(self) -> None:
         session, ownership, processing = self._session, self._ownership, self._processing
         assert session and ownership and processing
-        for task in self._tasks:
-            task.cancel()
         ownership.stop_reading()
         if not await processing.halt(self._stop_timeout):
             log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
         await ownership.release()
+        for task in self._tasks:
+            task.cancel()
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         await session.remove_consumer(self.group)
         if self._trace is not None:
             await self._trace.stop()
@@ -339,62 +343,3 @@ class PushConsumer(Suspendable):
 
     def __aiter__(self) -> Messages:
         return self.messages()
-
-    # ------------------------------------------------------------------ what the session and brokers ask
-
-    def describe(self) -> ConsumerData:
-        """What the heartbeat says of this consumer."""
-        return ConsumerData(
-            consume_from_where=report.consume_from_where(self._reading.start_from),
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            group_name=self.group,
-            message_model=MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING,
-            subscription_data_set=list(self.subscriptions.values()),
-        )
-
-    def topics(self) -> set[str]:
-        """The topics whose routes it needs."""
-        return set(self.subscriptions)
-
-    def routes_changed(self, topic: str) -> None:
-        """A route is another one now."""
-        self._changed.set()
-
-    def members_changed(self) -> None:
-        """Another member joined or left (40)."""
-        self._changed.set()
-
-    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
-        """Go on from these offsets (220)."""
-        if self._ownership is not None:
-            self._ownership.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
-
-    def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The position in each queue of a topic that this member owns (221)."""
-        return self._ownership.positions(topic) if self._ownership is not None else {}
-
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """The queues that this member owns now."""
-        return sorted(self._ownership.readers) if self._ownership is not None else []
-
-    @property
-    def under_way(self) -> dict[MessageQueue, InFlight]:
-        """What was pulled of each queue and is not consumed yet. May be asked for by any thread."""
-        readers = dict(self._ownership.readers) if self._ownership is not None else {}
-        return {queue: reader.run for queue, reader in readers.items()}
-
-    async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
-        """What this consumer is doing (307)."""
-        readers = self._ownership.readers if self._ownership is not None else {}
-        held = self._processing.held if isinstance(self._processing, ordered.Orderly) else None
-        return report.running_info(self, readers.values(), self._settings.nameserver_list(), with_stacks, held)
-
-    async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
-        """Let the listener have one message, outside all queues (309)."""
-        assert self._processing is not None
-        queue = MessageQueue(record.topic, broker, record.queue_id)
-        work = self._processing.work_of(InFlight(queue, record.queue_offset), ReceivedMessage(record, queue))
-        began = now_ms()
-        await self._processing.runner.consume(work)
-        return report.direct_result(work, now_ms() - began)

@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from eruca.client.consuming.trouble import Trouble
 from eruca.client.errors import BadAnswer, ClientError
 from eruca.client.log import log
 from eruca.client.network.session import Session
@@ -57,6 +58,7 @@ class QueueLocks:
         self._group = group
         self._clock = clock
         self._locks: dict[MessageQueue, Lock] = {}
+        self._troubles: dict[str, Trouble] = defaultdict(Trouble)
 
     def held(self, queue: MessageQueue) -> bool:
         """Whether the lock is held now. May be called by any thread."""
@@ -66,6 +68,11 @@ class QueueLocks:
     def wanted(self, queue: MessageQueue) -> bool:
         """Whether the lock was taken and not given back, be it held or lost."""
         return queue in self._locks
+
+    @property
+    def all(self) -> list[MessageQueue]:
+        """The queues that are wanted."""
+        return list(self._locks)
 
     async def take(self, queue: MessageQueue) -> bool:
         """Lock a queue at its broker; False when another member has it or the broker cannot be asked."""
@@ -96,8 +103,9 @@ class QueueLocks:
         except ProtocolError as error:
             log.warning("%s", BadAnswer(f"the answer of {broker} to a lock cannot be read: {error}"))
         except ClientError as error:
-            log.warning("the locks at %s cannot be taken or renewed now: %s", broker, error)
+            self._troubles[broker].tell(f"the locks at {broker} cannot be taken or renewed now: {error}")
         else:
+            self._troubles[broker].over()
             until = asked + self._session.settings.lock_lifetime
             await asyncio.gather(
                 *(

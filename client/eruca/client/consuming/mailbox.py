@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from eruca.client.consuming.listeners import Later, Listener, Lot, Runner, Work, clock, run_listener
+from eruca.client.consuming.listeners import Later, Listener, Lot, Work, clock
+from eruca.client.consuming.runners import Runner, awaiting, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
@@ -173,6 +174,9 @@ class Mailbox:
         self._wake(len(self._asking))
         return True
 
+    def hurry(self) -> None:
+        """Nobody is waited for."""
+
 
 def runner_maker(
     listener: Listener | None, *, concurrency: int, hooks: ConsumeHooks | None = None
@@ -182,7 +186,7 @@ def runner_maker(
     def make(finished: Callable[[Work], None]) -> Runner:
         if listener is None:
             return Mailbox(finished, hooks)
-        chosen = listener if hooks is None else hooks.around(listener, clock)
+        chosen = listener if hooks is None else hooks.around(awaiting(listener), clock)
         return run_listener(chosen, concurrency=concurrency, finished=finished)
 
     return make

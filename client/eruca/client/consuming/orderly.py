@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
 from eruca.client.consuming.concurrent import Handling, MakeRunner
 from eruca.client.consuming.inflight import InFlight
 from eruca.client.consuming.listeners import Decision, Lot, Piece, Suspend, Work
 from eruca.client.consuming.locks import QueueLocks
-from eruca.client.errors import ClientError
+from eruca.client.errors import ClientError, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
@@ -35,16 +36,24 @@ MAX_RECONSUME_TIMES = 2**31 - 1
 class OrderlyWork(Work):
     """The messages of a queue that a listener gets next."""
 
-    __slots__ = ("_held", "_ticket", "begun")
+    __slots__ = ("_auto_commit", "_held", "_ticket", "begun")
     allowed = (Suspend, Decision)
     claims = True
 
-    def __init__(self, run: InFlight, piece: Piece, held: Callable[[MessageQueue], bool]) -> None:
+    def __init__(self, run: InFlight, piece: Piece, held: Callable[[MessageQueue], bool], *, auto_commit: bool) -> None:
         super().__init__(run)
         self.piece = piece
         self.begun = False
         self._held = held
+        self._auto_commit = auto_commit
         self._ticket = [None]
+
+    def accept(self, outcome: Any) -> None:
+        """Keep what the listener returned; a rollback that cannot be is an error, and no consent as in Java."""
+        if outcome is Decision.ROLLBACK and self._auto_commit:
+            self.fail(UsageError("Decision.ROLLBACK takes auto_commit=False; otherwise return Suspend()."))
+        else:
+            super().accept(outcome)
 
     def claim(self) -> bool:
         """Whether the listener may begin; any thread may ask, and the first to ask decides."""
@@ -160,7 +169,8 @@ class Orderly:
 
     def work_of(self, run: InFlight, message: ReceivedMessage) -> Work:
         """A piece of work outside all queues."""
-        return OrderlyWork(run, message if self._handling.batch is None else [message], lambda queue: True)
+        piece = message if self._handling.batch is None else [message]
+        return OrderlyWork(run, piece, lambda queue: True, auto_commit=self._auto_commit)
 
     def _next(self, line: Line) -> None:
         """Let the listener have the next messages of a queue, if it may."""
@@ -173,7 +183,7 @@ class Orderly:
             piece = line.waiting.popleft()
         else:
             piece = [line.waiting.popleft() for _ in range(min(self._handling.batch, len(line.waiting)))]
-        work = line.busy = OrderlyWork(line.run, piece, self.held)
+        work = line.busy = OrderlyWork(line.run, piece, self.held, auto_commit=self._auto_commit)
         self.runner.give(OrderlyLot(work))
 
     async def _lock_again(self, locks: QueueLocks, queue: MessageQueue) -> None:
@@ -346,6 +356,12 @@ class Orderly:
                 line.wake()
         if self._locks is not None:
             await self._locks.release(queues)
+
+    async def leave_rest(self) -> None:
+        """At the end: give back all locks but of queues that a listener has a part of, as of a start cut short."""
+        if self._locks is not None:
+            busy = {queue for queue, line in self._lines.items() if line.busy is not None}
+            await self._locks.release([queue for queue in self._locks.all if queue not in busy])
 
     async def keep(self) -> None:
         """Renew the locks."""

@@ -103,6 +103,8 @@ class Ownership:
         """Give up and take queues as the group's members are now."""
         self.complete, complete = False, True
         async with self._turn:
+            if not self._stopped:  # what a listener had a part of was kept until now
+                complete = await self._give_up(self._unsubscribed())
             for topic in tuple(self._subscriptions):
                 if self._stopped:
                     break
@@ -149,7 +151,10 @@ class Ownership:
     async def give_up_unsubscribed(self) -> None:
         """Give up the queues of topics that are subscribed no more."""
         async with self._turn:
-            await self._give_up([queue for queue in self.readers if queue.topic not in self._subscriptions])
+            await self._give_up(self._unsubscribed())
+
+    def _unsubscribed(self) -> list[MessageQueue]:
+        return [queue for queue in self.readers if queue.topic not in self._subscriptions]
 
     def filter_anew(self) -> None:
         """Read each topic by the filter that it is subscribed with now; to be called before brokers are told of it.
@@ -164,6 +169,12 @@ class Ownership:
     def _filter(self, reader: Reader, subscription: SubscriptionData) -> None:
         """Go on with another filter."""
         reader.subscription = subscription
+
+    def pull_anew(self) -> None:
+        """Brokers know the filters of now: pulls that they hold by others wait no longer."""
+        for reader in self.readers.values():
+            if isinstance(reader, Reader):
+                reader.pull_anew()
 
     async def _give_up(self, queues: Iterable[MessageQueue], *, at_once: bool = False) -> bool:
         """End the runs, their positions stored, so that the next owner goes on from there.
@@ -307,10 +318,11 @@ class Ownership:
         async with self._turn:
             if self._stopped:
                 return
+            wanted = self.readers.keys() - self._unsubscribed()
             targets = {
                 queue: self._resets.get(queue, offset)
                 for queue, offset in table.items()
-                if queue in self.readers and ended.get(queue) in (None, self.readers[queue].run)
+                if queue in wanted and ended.get(queue) in (None, self.readers[queue].run)
             }  # a run that was given up and taken again meanwhile began behind the reset
             for queue in targets:
                 self._end_run(queue)
@@ -384,3 +396,5 @@ class Ownership:
         async with self._turn:
             self._stopped = True
             await self._give_up(tuple(self.readers), at_once=True)
+            if self._order is not None:
+                await self._order.leave_rest()

@@ -16,6 +16,7 @@ from eruca.client.bounds import unbounded
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.pace import Pace
 from eruca.client.consuming.suspension import Gate
+from eruca.client.consuming.trouble import Trouble
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage, received, sizes
@@ -143,12 +144,19 @@ class Reader:
             expression_type=subscription.expression_type,
         )
         self._stopped = False
+        self._trouble = Trouble()
         self._task = asyncio.get_running_loop().create_task(self._read(), context=unbounded())
 
     def stop(self) -> None:
         """Pull and deliver no more; what was delivered is not touched."""
         self._stopped = True
         self._task.cancel()
+
+    def pull_anew(self) -> None:
+        """Ask again, where a broker holds a pull by another filter than the one of now."""
+        if not (self._stopped or self._manner.lite) and self._ask.sub_version != self.subscription.sub_version:
+            self._task.cancel()
+            self._task = asyncio.get_running_loop().create_task(self._read(), context=unbounded())
 
     async def _read(self) -> None:
         run = self.run
@@ -164,6 +172,7 @@ class Reader:
                 continue
             try:
                 answer = await self._pull()
+                self._trouble.over()
                 if not run.dropped:
                     await self._take(answer)
             except ClientError as error:
@@ -246,5 +255,5 @@ class Reader:
         elif isinstance(error, BrokerUnreachable):
             self._session.directory.look_again(self.run.queue.topic)
         pause = self._manner.after_error
-        log.warning("pulling %s failed, trying again in %s s: %s", self.run.queue, pause, error)
+        self._trouble.tell(f"pulling {self.run.queue} failed, trying again every {pause} s: {error}")
         return pause

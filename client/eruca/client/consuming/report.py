@@ -11,8 +11,10 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from eruca.client.consuming.inflight import InFlight
 from eruca.client.consuming.listeners import Decision, Work, clock
 from eruca.client.consuming.reading import Reads
+from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import now_ms
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
@@ -25,9 +27,12 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.codes import VERSION, version_name
 from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
 
 if TYPE_CHECKING:
-    from eruca.client.consuming.consumer import PushConsumer
+    from eruca.client.consuming.concurrent import Concurrent
+    from eruca.client.consuming.member import PushMember
+    from eruca.client.consuming.orderly import Orderly
 
 
 def consume_from_where(start: str | int) -> ConsumeFromWhere:
@@ -41,7 +46,7 @@ def consume_from_where(start: str | int) -> ConsumeFromWhere:
 
 
 def running_info(
-    consumer: PushConsumer,
+    consumer: PushMember,
     readers: Iterable[Reads],
     nameservers: Iterable[str],
     with_stacks: bool,
@@ -114,6 +119,17 @@ def _stacks() -> str:
         f"{names.get(number, number)}\n{''.join(traceback.format_stack(frame))}"
         for number, frame in sys._current_frames().items()
     )
+
+
+async def consume_directly(
+    processing: Concurrent | Orderly, record: Record, broker: str
+) -> ConsumeMessageDirectlyResult:
+    """Let the listener have one message, outside all queues (309)."""
+    queue = MessageQueue(record.topic, broker, record.queue_id)
+    work = processing.work_of(InFlight(queue, record.queue_offset), ReceivedMessage(record, queue))
+    began = now_ms()
+    await processing.runner.consume(work)
+    return direct_result(work, now_ms() - began)
 
 
 def direct_result(work: Work, spent: int) -> ConsumeMessageDirectlyResult:

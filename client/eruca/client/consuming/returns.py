@@ -31,13 +31,13 @@ Again = Callable[[InFlight, ReceivedMessage], None]
 
 
 class Returns:
-    """The way back for the messages of one group; ``again`` gives one to the listener once more."""
+    """The way back for the messages of one group; ``again`` is to give one to the listener once more."""
 
-    def __init__(self, session: Session, group: str, max_reconsume_times: int, again: Again) -> None:
+    def __init__(self, session: Session, group: str, max_reconsume_times: int) -> None:
+        self.again: Again | None = None
         self._session = session
         self._group = group
         self._max = max_reconsume_times
-        self._again = again
         self._under_way: set[asyncio.Task[None]] = set()
 
     def start(self, run: InFlight, messages: list[ReceivedMessage], delay_level: int) -> None:
@@ -63,7 +63,8 @@ class Returns:
                 record = message.record
                 again = record._replace(reconsume_times=record.reconsume_times + 1)
                 kept = type(message)(again, message.queue)
-                self._session.loop.call_later(TRY_AGAIN_AFTER, self._again, run, kept)
+                if self.again is not None:
+                    self._session.loop.call_later(TRY_AGAIN_AFTER, self.again, run, kept)
 
     async def _return(self, message: ReceivedMessage, delay_level: int) -> bool:
         try:

@@ -21,6 +21,7 @@ from eruca.client.consuming.ownership import Ownership
 from eruca.client.consuming.pace import Paces
 from eruca.client.log import log
 from eruca.client.network.session import Session
+from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
 
 STORE_AT_REST = 0.2
@@ -29,6 +30,8 @@ LOOK_FOR_TOPICS = 2.0
 """Seconds between two looks for a subscribed topic that nobody has created yet."""
 AGAIN_SOON = 1.0
 """Seconds until a rebalance that could not do everything is tried again."""
+STANDSTILL = 5.0
+"""Seconds for which something may keep the event loop without a word: a broker gives up a silent client after 120."""
 LOOK_FOR_EXPIRED = 60.0
 """Seconds between two looks for listeners that take too long, at most; a short time-out is looked at more often."""
 
@@ -90,16 +93,29 @@ class Upkeep:
 
     async def _keep_looking(self, subscriptions: Mapping[str, SubscriptionData]) -> None:
         """Look for subscribed topics that are not there yet; a route that is found starts a rebalance."""
+        routes, told = self._session.directory.routes, set[str]()
         while True:
+            for topic in sorted(subscriptions.keys() - routes.keys() - told):
+                if not names.is_retry_topic(topic):
+                    log.warning("no broker has the topic %s yet: %s waits for it", topic, self._group)
+                told.add(topic)
             await asyncio.sleep(LOOK_FOR_TOPICS)
-            for topic in subscriptions.keys() - self._session.directory.routes.keys():
+            for topic in subscriptions.keys() - routes.keys():
                 self._session.directory.look_again(topic)
 
     async def _keep_stored(self) -> None:
         """Store all positions every offset_interval, and those of queues that came to rest soon."""
         due = clock() + self._intervals.store
         while True:
-            await asyncio.sleep(min(STORE_AT_REST, self._intervals.store))
+            asleep, wait = clock(), min(STORE_AT_REST, self._intervals.store)
+            await asyncio.sleep(wait)
+            late = clock() - asleep - wait
+            if late > STANDSTILL:
+                log.warning(
+                    "the event loop stood still for %.1f s, and with it pulls, heartbeats and listeners: a coroutine "
+                    "must not block or compute for long; a listener that is a plain function runs in threads",
+                    late,
+                )
             everything = clock() >= due
             if everything:
                 due = clock() + self._intervals.store

@@ -1,0 +1,62 @@
+"""A listener that is a plain function, run by an executor of the user's: mostly in other processes.
+
+Owns which executor is used: one that was given, or the one that a given function made, which is replaced when it broke
+since a process of it died, and shut down when the consumer stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor
+from typing import Any
+
+from eruca.client import calling
+from eruca.client.consuming.listeners import Listener
+from eruca.client.errors import UsageError
+from eruca.client.log import log
+
+
+class ListenerElsewhere:
+    """``run`` is a coroutine function that runs the listener in the executor. Raises UsageError."""
+
+    def __init__(self, executor: Executor | Callable[[], Executor], listener: Listener) -> None:
+        if calling.is_coroutine_function(listener):
+            raise UsageError("executor= is for listeners that are plain functions: coroutines run in the event loop.")
+        self._listener: Any = listener
+        self._make: Callable[[], Executor] | None = None
+        self._executor: Executor | None = None
+        if isinstance(executor, Executor):
+            self._executor = executor
+        elif callable(executor):
+            self._make = executor
+        else:
+            raise UsageError(
+                f"executor is of type {type(executor).__name__}: an Executor or a function that makes one is expected."
+            )
+
+    async def run(self, messages: Any) -> Any:
+        """What the listener returns."""
+        executor = self._executor
+        if executor is None:
+            assert self._make is not None
+            executor = self._executor = self._make()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, self._listener, messages)
+        except BrokenExecutor as error:
+            if self._make is None:
+                raise BrokenExecutor(
+                    "A process of the executor died, so it takes nothing more. Give executor= a function that makes an "
+                    "executor: then another one takes its place."
+                ) from error
+            if executor is self._executor:
+                log.error("the executor of a listener broke, another one takes its place: %s", error)
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """Shut down the executor that was made here; the next message gets another one."""
+        executor = self._executor
+        if executor is not None and self._make is not None:
+            self._executor = None
+            executor.shutdown(wait=False, cancel_futures=True)

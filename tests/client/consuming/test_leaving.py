@@ -1,0 +1,153 @@
+"""A consumer that is stopped in odd ways leaves its group whole: nobody waits for its queues or locks afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
+from eruca.client.consuming import runners
+from eruca.client.consuming.orderly import Orderly
+from eruca.client.consuming.positions import BrokerPositions
+from tests.client.conftest import Lab, Seen, eventually
+
+
+async def test_a_listener_stops_its_consumer(lab: Lab, seen: Seen) -> None:
+    """The stop waits for the listener, so the listener does not wait for the stop; its message is consumed."""
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        await consumer.stop()
+
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", listener, nameserver=lab.address).subscribe("T")
+    async with asyncio.timeout(20), consumer:
+        await seen.reaches(1)
+    assert consumer.queues == [] and sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
+
+
+async def test_a_listener_in_a_thread_stops_its_consumer(lab: Lab) -> None:
+    stopped = threading.Event()
+
+    def listener(message: ReceivedMessage) -> None:
+        consumer.stop()
+        stopped.set()
+
+    def serve() -> None:
+        with consumer.subscribe("T"):
+            assert stopped.wait(20)
+
+    await lab.send("T", b"m")
+    consumer = await asyncio.to_thread(lambda: sync.PushConsumer("g", listener, nameserver=lab.address))
+    await asyncio.to_thread(serve)
+    assert sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_a_stop_that_is_cancelled_leaves_all_the_same(lab: Lab, seen: Seen, kind: str) -> None:
+    release = threading.Event()
+    other = Seen()
+
+    async def coroutine(message: ReceivedMessage) -> None:
+        seen.add(message)
+        await asyncio.Event().wait()
+
+    def function(message: ReceivedMessage) -> None:
+        seen.function(message)
+        release.wait(60)
+
+    await lab.send("T", b"m")
+    listener = coroutine if kind == "coroutine" else function
+    consumer = PushConsumer("g", listener, nameserver=lab.address, stop_timeout=60).subscribe("T")
+    await consumer.start()
+    await seen.reaches(1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await consumer.stop()
+    async with PushConsumer("g", other.coroutine, nameserver=lab.address).subscribe("T"):
+        await other.reaches(1)  # the queues are another member's now
+    await consumer.stop()
+    release.set()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_listener_that_will_not_be_cancelled(
+    lab: Lab, seen: Seen, stubborn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes the cancellation for its end, and one that goes on: the stop ends."""
+    monkeypatch.setattr(runners, "CANCELLED", 0.1)
+    release = asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            if stubborn:
+                await release.wait()
+
+    await lab.send("T", b"m")
+    async with asyncio.timeout(20):
+        async with PushConsumer("g", listener, nameserver=lab.address, stop_timeout=0.1).subscribe("T"):
+            await seen.reaches(1)
+    release.set()
+
+
+async def test_a_start_that_is_cancelled_gives_its_locks_back(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another member need not wait until they end at the broker, after a minute."""
+    locked = asyncio.Event()
+
+    async def load(self: BrokerPositions, queue: MessageQueue) -> None:
+        locked.set()
+        await asyncio.Event().wait()
+
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T")
+    async with asyncio.timeout(20):
+        with monkeypatch.context() as patch:
+            patch.setattr(BrokerPositions, "load", load)
+            starting = asyncio.create_task(consumer.start())
+            await locked.wait()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        async with PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):
+            await seen.reaches(1, within=20)
+
+
+async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order: its queues are kept for the listener at work, and no longer."""
+    release, other, given_up = asyncio.Event(), Seen(), set[str]()
+    leave = Orderly.leave
+
+    async def note(order: Orderly, queue: MessageQueue) -> bool:
+        idle = await leave(order, queue)
+        given_up.update([] if idle else [queue.topic])
+        return idle
+
+    monkeypatch.setattr(Orderly, "leave", note)
+    monkeypatch.setattr("eruca.client.consuming.orderly.LET_GO_WAIT", 0.05)
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        await release.wait()
+
+    await lab.send("T", b"1", b"2", b"3", b"4")
+    await lab.send("U", b"m")
+    consumer = PushConsumer("g", listener, nameserver=lab.address, orderly=True).subscribe("T").subscribe("U")
+    async with consumer:
+        await seen.reaches(5)
+        consumer.unsubscribe("T")
+        await eventually(lambda: "T" in given_up)
+        assert any(queue.topic == "T" for queue in consumer.queues)
+        release.set()
+        await eventually(lambda: not any(queue.topic == "T" for queue in consumer.queues))
+        async with PushConsumer("g", other.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):
+            await lab.send("T", *[b"later"] * 4)
+            await other.reaches(2)  # of half of the queues: brokers count all members of the group for each topic
+    assert other.bodies == [b"later"] * 2

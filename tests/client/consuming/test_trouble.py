@@ -1,0 +1,70 @@
+"""What lasts is told once, not at each attempt: a broker that is away, a topic not there, a loop that stands still."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+
+from eruca.client import PushConsumer
+from eruca.client.consuming import trouble, upkeep
+from eruca.client.consuming.reading import Manner
+from eruca.client.consuming.trouble import Trouble
+from tests.client.conftest import Lab, Seen, eventually
+
+
+def test_the_same_is_told_again_only_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = iter((1000.0, 1001.0, 1002.0, 1003.0, 1062.0, 1063.0))
+    monkeypatch.setattr(trouble, "clock", lambda: next(clock))
+    each = Trouble()
+    for text in ("away", "away", "refused", "refused", "refused"):
+        each.tell(text)
+    each.over()
+    each.tell("refused")
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["away", "refused", "refused", "refused"]
+
+
+async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "eruca.client")
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
+    consumer._reading = replace(consumer._reading, manner=Manner(after_error=0.01))
+    async with consumer:
+        await seen.reaches(1)
+        await lab.cluster.broker.stop()
+        await eventually(lambda: caplog.text.count("queueId=0] failed, trying again") >= 10)
+        await lab.restart_broker()
+        await lab.send("T", b"again")
+        await seen.reaches(2)
+    warned = [each.message for each in caplog.records if each.levelno == logging.WARNING]
+    warned = [each for each in warned if "topic=T, brokerName=broker-a, queueId=0] failed" in each]
+    assert 1 <= len(warned) == len(set(warned))
+
+
+async def test_a_topic_that_is_not_there_is_told_once(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "LOOK_FOR_TOPICS", 0.01)
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("Later"):
+        await eventually(lambda: "no broker has the topic Later yet: g waits for it" in caplog.text)
+        await lab.send("Later", b"m")
+        await seen.reaches(1)
+    assert caplog.text.count("no broker has the topic") == 1
+
+
+async def test_a_listener_that_keeps_the_loop_is_told_so(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(upkeep, "STANDSTILL", 0.2)
+
+    async def listener(message: object) -> None:
+        time.sleep(0.6)  # noqa: ASYNC251
+
+    async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
+        await lab.send("T", b"m")
+        await eventually(lambda: "the event loop stood still for" in caplog.text)
