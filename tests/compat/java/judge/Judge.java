@@ -68,6 +68,9 @@ public final class Judge {
         OPERATIONS.put("pull", Pulling::pull);
         OPERATIONS.put("offset", Pulling::offset);
         OPERATIONS.put("commit", Pulling::commit);
+        OPERATIONS.put("sharing", Sharing::start);
+        OPERATIONS.put("share", Sharing::share);
+        OPERATIONS.put("share-pulled", Sharing::pulled);
         OPERATIONS.put("lite", LitePulling::start);
         OPERATIONS.put("poll", LitePulling::poll);
         OPERATIONS.put("lite-assignment", LitePulling::assignment);
