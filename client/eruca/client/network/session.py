@@ -27,7 +27,7 @@ from eruca.client.errors import (
     TopicNotFound,
     translate,
 )
-from eruca.client.log import log
+from eruca.client.log import Warnings, log
 from eruca.client.namespaces import Names
 from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory, forget_task
@@ -112,6 +112,7 @@ class Session:
         """Connections to brokers that know this client."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._meets_all = False
+        self._warnings = Warnings()
         self._users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -252,7 +253,7 @@ class Session:
             try:
                 self.directory.learn(await self.cluster())
             except ClientError as error:
-                log.warning("a nameserver must tell which brokers are to know of this client: %s", error)
+                self._warnings.tell(self, f"a nameserver must tell which brokers are to know of this client: {error}")
         await self.beat()
 
     async def _greet(self, address: str) -> None:
@@ -267,13 +268,15 @@ class Session:
             )
         except Refused as error:
             # What is wrong with one group must not keep the others from their work; each request tells for itself.
-            log.warning("the heartbeat was refused by %s: %s", address, translate(error))
+            self._warnings.tell(address, f"the heartbeat was refused by {address}: {translate(error)}")
         except (RemotingError, ProtocolError) as error:
             self.greeted.discard(connection)
-            log.warning("the heartbeat to %s failed: %s", address, error)
+            self._warnings.tell(address, f"the heartbeat to {address} failed: {error}")
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
                 connection.abort()  # perhaps nobody is at its other end any more; the next call makes another one
             raise
+        else:
+            self._warnings.forget(address)
 
     async def _beat(self) -> None:
         while True:
