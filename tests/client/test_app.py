@@ -124,6 +124,16 @@ def options_later(app: App) -> None:
     app.producer("billing", retries=5)
 
 
+async def test_a_lifespan_that_is_not_decorated() -> None:
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+
+    app = App(nameserver="127.0.0.1:1", lifespan=lifespan)  # type: ignore[arg-type]
+    app.consumer("Orders", "kitchen")(print)
+    with pytest.raises(UsageError, match="lifespan gave a async_generator: it is to be a function decorated by"):
+        await app.start()
+
+
 @pytest.mark.parametrize(
     ("use", "error", "sentence"),
     [

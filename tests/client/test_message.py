@@ -258,3 +258,15 @@ def test_a_list_is_divided_so_that_each_part_fits() -> None:
 def test_topics_are_divided_too() -> None:
     messages = [Message("T", b"1"), Message("T", b"2"), Message("U", b"3")]
     assert [len(part) for part in split_batch(messages)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (Message("T", b"abc", tags="new", keys=["a", "b"]), "<Message to T, tags='new', keys='a b', 3 bytes>"),
+        (Message("T", bytearray(2)), "<Message to T, tags=None, keys=None, 2 bytes>"),  # type: ignore[arg-type]
+        (Message("T", None), "<Message to T, tags=None, keys=None, a body of type NoneType>"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_message_can_be_looked_at_before_it_is_right(message: Message, text: str) -> None:
+    assert repr(message) == text

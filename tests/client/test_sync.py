@@ -185,6 +185,34 @@ def test_after_a_fork_the_child_is_told_and_can_begin_anew(address: str) -> None
         assert producer.send(Message("T", b"parent still")).status is SendStatus.SEND_OK
 
 
+def test_a_child_that_leaves_the_block_of_its_parent_ends_as_it_wants(address: str) -> None:
+    with sync.Producer("g", nameserver=address) as producer:
+        producer.send(Message("T", b"parent"))
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.stop()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert producer.send(Message("T", b"parent")).status is SendStatus.SEND_OK
+
+
+def test_clients_can_be_told_from_one_another() -> None:
+    address = "127.0.0.1:1"
+    clients: list[object] = [
+        eruca.client.Producer("g", nameserver=address),
+        eruca.client.PushConsumer("g", nameserver=address),
+        sync.Producer("g", nameserver=address),
+        sync.LitePullConsumer("g", nameserver=address),
+        eruca.client.App(nameserver=address),
+    ]
+    assert [repr(each) for each in clients] == [
+        *("<Producer g>", "<PushConsumer g>", "<sync.Producer g>", "<sync.LitePullConsumer g>", "<App>")
+    ]
+
+
 def test_hooks_and_lag(address: str) -> None:
     registry = CollectorRegistry()
     metrics, done = Prometheus(registry), threading.Event()

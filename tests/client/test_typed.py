@@ -14,7 +14,7 @@ from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, 
 from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
 from eruca.client.errors import SendFailed
 from eruca.client.hooks import SendContext
-from eruca.client.serializers import JSON
+from eruca.client.serializers import JSON, Json
 
 app = App()
 
@@ -41,6 +41,8 @@ async def main() -> None:
     async with PushConsumer("g", strategy=assign.by_circle).subscribe("T") as consumer:
         async for delivery in consumer:
             reveal_type(delivery)
+            reveal_type(delivery.value_by(Json(list[int])))
+            reveal_type(delivery.value_by(Json(int | None)))
     async with LitePullConsumer("g").subscribe("T") as lite:
         reveal_type(await lite.poll())
         async for message in lite:
@@ -66,7 +68,7 @@ def blocking() -> None:
         reveal_type(puller.fetch_queues("T"))
 """
 TYPES = [
-    *("SendResult", "SendResult", "tuple[str, ...]", "Delivery"),
+    *("SendResult", "SendResult", "tuple[str, ...]", "Delivery", "list[int]", "Any"),
     *("list[ReceivedMessage]", "ReceivedMessage", "list[ReceivedMessage]"),
     *("TransactionState", "int | None"),
     *("SendResult", "Future[SendResult]", "Delivery", "list[MessageQueue]"),

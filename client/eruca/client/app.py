@@ -51,6 +51,8 @@ class App(Startable):
         settings: ClientSettings | None = None,
     ) -> None:
         self._settings = ClientSettings.choose(settings, nameserver)
+        if lifespan is not None:
+            calling.check_callable(lifespan, "lifespan")
         self._lifespan = lifespan
         self._consumers: dict[str, PushConsumer] = {}
         self._producers: dict[str, Producer] = {}
@@ -115,7 +117,7 @@ class App(Startable):
         self._open()
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
-                await stack.enter_async_context(self._lifespan())
+                await stack.enter_async_context(_entered(self._lifespan))
             parts: list[_Part] = [*self._producers.values(), *self._consumers.values()]
             for part in parts:
                 await part.start()
@@ -144,6 +146,16 @@ class App(Startable):
     async def _serve(self) -> None:
         async with _until_signal() as ended, self:
             await ended.wait()
+
+
+def _entered(lifespan: Lifespan) -> contextlib.AbstractAsyncContextManager[Any]:
+    around = lifespan()
+    if not isinstance(around, contextlib.AbstractAsyncContextManager):
+        raise UsageError(
+            f"lifespan gave a {type(around).__name__}: it is to be a function decorated by "
+            "contextlib.asynccontextmanager."
+        )
+    return around
 
 
 @contextlib.asynccontextmanager

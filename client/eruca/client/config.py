@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Literal
+from types import UnionType
+from typing import Any, Literal
 
 from eruca.client.compression import check_kind
 from eruca.client.errors import BadConfig, BadName, NoNameserver
@@ -91,6 +92,8 @@ class ClientSettings:
         Raises NoNameserver and BadConfig.
         """
         chosen = settings if settings is not None else cls()
+        if not isinstance(chosen, ClientSettings):
+            raise BadConfig(f"settings is of type {type(settings).__name__}: ClientSettings(...) is expected")
         given = nameserver or chosen.nameserver
         if not given and chosen.nameserver_url:
             return chosen
@@ -115,18 +118,41 @@ class ClientSettings:
             raise BadConfig(f"header={self.header!r} is not allowed: one of {', '.join(HEADERS)} is expected")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
-                raise BadConfig(f"{field.name}={value} is not allowed: a number of seconds above 0 is expected")
+            if isinstance(field.default, float) and not _is_positive(value):
+                raise BadConfig(f"{field.name}={value!r} is not allowed: a number of seconds above 0 is expected")
+            kind, expected = _KINDS.get(field.name, (object, ""))
+            given = value is not None or field.default is not None
+            if given and not isinstance(value, kind):  # the value is not told, as it may be a secret
+                raise BadConfig(f"{field.name} is of type {type(value).__name__}: {expected} is expected")
+        if self.nameserver is not None:
+            read_addresses(self.nameserver)
         if self.nameserver_url is not None and not self.nameserver_url.startswith(("http://", "https://")):
             raise BadConfig(f'nameserver_url="{self.nameserver_url}" is not allowed: an http:// address is expected')
         if self.namespace is not None:
             check_namespace(self.namespace)
         check_kind(self.compression)
+        _check_level(self.compression, self.compression_level)
         if self.lock_interval >= self.lock_lifetime:
             raise BadConfig(
                 f"lock_interval={self.lock_interval} is not allowed: locks live for lock_lifetime={self.lock_lifetime} "
                 "seconds and must be renewed before they end"
             )
+
+
+_KINDS: Mapping[str, tuple[type | UnionType, str]] = {
+    **dict.fromkeys(("client_ip", "instance_name", "nameserver_url", "namespace", "unit_name"), (str, "a text")),
+    "credentials": (Credentials, "Credentials(access_key, secret_key)"),
+    "tls": (Tls | ssl.SSLContext, "Tls(...) or an ssl.SSLContext"),
+}
+"""What settings have to be, unless they and their defaults are None."""
+
+
+def _check_level(kind: Kind, level: int | None) -> None:
+    if level is None or kind == "lz4":  # which has no levels
+        return
+    most = 9 if kind == "zlib" else 22
+    if not isinstance(level, int) or not 1 <= level <= most:
+        raise BadConfig(f"compression_level={level!r} is not allowed: 1 to {most} is expected with {kind}")
 
 
 def find_nameservers(
@@ -149,7 +175,9 @@ def find_nameservers(
 
 def read_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
     """The addresses ``host:port`` of a list; ``http://`` before one is left out. Raises BadConfig."""
-    parts = given.replace(",", ";").split(";") if isinstance(given, str) else list(given)
+    parts = given.replace(",", ";").split(";") if isinstance(given, str) else given
+    if not isinstance(parts, Collection) or not all(isinstance(part, str) for part in parts):
+        raise BadConfig(f'nameserver={given!r} is not allowed: "host:port" is expected, or a list of such texts')
     return tuple(_address(part) for part in map(str.strip, parts) if part)
 
 
@@ -167,6 +195,7 @@ def check_group(group: str, kind: str) -> None:
 
     Facts: Validators.checkGroup in 4.9.7.
     """
+    _check_text(group, "group")
     fault = names.group_fault(group)
     if fault is not None:
         raise BadName(fault)
@@ -178,8 +207,20 @@ def check_group(group: str, kind: str) -> None:
 def check_positive(**values: float) -> None:
     """Raise BadConfig for a setting, given by its name, that is not above 0."""
     for name, value in values.items():
-        if not value > 0:
-            raise BadConfig(f"{name}={value} is not allowed: a number above 0 is expected")
+        if not _is_positive(value):
+            raise BadConfig(f"{name}={value!r} is not allowed: a number above 0 is expected")
+
+
+def _is_positive(value: Any) -> bool:
+    try:
+        return bool(value > 0)
+    except TypeError:  # no number
+        return False
+
+
+def _check_text(name: object, what: str) -> None:
+    if name is not None and not isinstance(name, str):
+        raise BadName(f"the specified {what} is of type {type(name).__name__}: a text is expected")
 
 
 def check_suspend(hold: float, timeout: float) -> None:
@@ -196,13 +237,16 @@ def check_start(start_from: str | int | datetime) -> str | int:
     """Where to begin: "first", "last", "end", or ms since 1970. Raises BadConfig."""
     if isinstance(start_from, datetime):
         return int(start_from.timestamp() * 1000)
-    if start_from in ("first", "last", "end") or (isinstance(start_from, int) and start_from >= 0):
+    if start_from in ("first", "last", "end"):
+        return start_from
+    if isinstance(start_from, int) and not isinstance(start_from, bool) and start_from >= 0:
         return start_from
     raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", "end", a datetime or ms since 1970')
 
 
 def check_topic(topic: str) -> None:
     """Raise BadName unless ``topic`` is legal (Validators.checkTopic in 4.9.7)."""
+    _check_text(topic, "topic")
     if not topic or topic.isspace():
         raise BadName("The specified topic is blank")
     if len(topic) > names.TOPIC_MAX_LENGTH:

@@ -18,6 +18,9 @@ class Startable(ABC):
     async def stop(self) -> None:
         """End in order. Calling it twice does no harm."""
 
+    def __repr__(self) -> str:
+        return f"<{named(self)}>"
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -26,3 +29,9 @@ class Startable(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def named(client: object) -> str:
+    """A client as people tell it from another one: its class and its group, where it has one."""
+    group = getattr(client, "group", None)
+    return type(client).__name__ if group is None else f"{type(client).__name__} {group}"

@@ -30,6 +30,11 @@ class LoopThread:
         self._thread.start()
         atexit.register(self._end)
 
+    @property
+    def left_behind(self) -> bool:
+        """Whether this is a forked child, in which the thread is not there."""
+        return self.forks != identity.fork_count()
+
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine there and wait for it; an interrupt of the wait cancels it."""
         future = self.submit(work)
@@ -42,7 +47,7 @@ class LoopThread:
     def submit(self, work: Coroutine[Any, Any, R]) -> concurrent.futures.Future[R]:
         """Run a coroutine there."""
         try:
-            if self.forks != identity.fork_count():
+            if self.left_behind:
                 raise ForkedClient(
                     "This client was made before a fork: its thread and connections belong to the parent process. "
                     "Make the client in the process that uses it (in the worker, not in the module that forks)."
@@ -58,7 +63,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def _end(self) -> None:
-        if self.forks == identity.fork_count():
+        if not self.left_behind:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(1.0)
 
@@ -71,6 +76,6 @@ def loop_thread() -> LoopThread:
     """The thread of this process."""
     global _thread
     with _lock:
-        if _thread is None or _thread.forks != identity.fork_count():
+        if _thread is None or _thread.left_behind:
             _thread = LoopThread()
         return _thread

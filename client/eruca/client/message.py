@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import compress
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -20,13 +20,14 @@ from eruca.client.compression import decompress
 from eruca.client.config import check_topic
 from eruca.client.errors import BadAnswer, BadMessage
 from eruca.client.namespaces import first_topic
-from eruca.client.serializers import CONTENT_TYPE, Serializer
+from eruca.client.serializers import CONTENT_TYPE, Reader, Serializer
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import COMPRESSED, PROPERTIES_MAX_LENGTH, property_bytes
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Outline, Record, decode_record, host_text, outline, properties_of, stored_body
 
+T = TypeVar("T")
 MAX_DELAY_LEVEL: Final = 18
 BEFORE_ID: Final = "UNIQ_KEY\x01"
 AFTER_ID: Final = "\x02WAIT\x01true"
@@ -72,7 +73,10 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.keys is not None and not isinstance(self.keys, str):
-            self.keys = " ".join(self.keys)
+            try:
+                self.keys = " ".join(self.keys)
+            except TypeError:
+                raise BadMessage(f"keys={self.keys!r}: a text, or several texts, is expected") from None
         if self.delay is not None or self.deliver_at is not None:
             _timer(self.delay_level, self.delay, self.deliver_at)  # tells what is wrong
 
@@ -90,11 +94,14 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         The serializer's content type travels as a property, so that ``ReceivedMessage.value`` reads it again.
         Raises BadMessage.
         """
+        serializers.check(serializer)
         properties = {CONTENT_TYPE: serializer.content_type, **(options.pop("properties", None) or {})}
         return cls(topic, serializers.dump(serializer, value), properties=properties, **options)
 
     def __repr__(self) -> str:
-        return f"<Message to {self.topic}, tags={self.tags!r}, keys={self.keys!r}, {len(self.body)} bytes>"
+        fits = isinstance(self.body, bytes | bytearray | memoryview)
+        body = f"{len(self.body)} bytes" if fits else f"a body of type {type(self.body).__name__}"
+        return f"<Message to {self.topic}, tags={self.tags!r}, keys={self.keys!r}, {body}>"
 
     def check(self, max_size: int) -> None:
         """Raise BadMessage or BadName unless RocketMQ takes this message; ``max_size`` bounds the body in bytes."""
@@ -117,8 +124,11 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             raise BadMessage("the message body length is zero")
         if len(body) > max_size:
             raise BadMessage(f"the message body size over max value, MAX: {max_size}")
-        if not 0 <= self.delay_level <= MAX_DELAY_LEVEL:
-            raise BadMessage(f"delay_level={self.delay_level}: 0 to {MAX_DELAY_LEVEL} is expected")
+        level, flag = self.delay_level, self.flag
+        if level and not (isinstance(level, int) and 0 < level <= MAX_DELAY_LEVEL):
+            raise BadMessage(f"delay_level={level!r}: 0 to {MAX_DELAY_LEVEL} is expected")
+        if flag and not (isinstance(flag, int) and -(1 << 31) <= flag < 1 << 31):
+            raise BadMessage(f"flag={flag!r}: a number of 32 bits, -2147483648 to 2147483647, is expected")
 
     def properties_text(self, unique_key: str) -> str:
         """The properties as they travel. Raises BadMessage."""
@@ -132,6 +142,8 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             return text
         pairs = 1
         if self.tags:
+            if not isinstance(self.tags, str):
+                raise BadMessage(f"tags is of type {type(self.tags).__name__}: a text is expected")
             text += "\x02TAGS\x01" + self.tags
             pairs += 1
         if self.keys:
@@ -144,6 +156,8 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             text += f"\x02{timer[0]}\x01{timer[1]}"
             pairs += 1
         if self.properties:
+            if type(self.properties) is not dict and not isinstance(self.properties, Mapping):
+                raise BadMessage(f"properties is of type {type(self.properties).__name__}: a mapping is expected")
             for name, value in self.properties.items():
                 _check_property(name, value)
                 text += f"\x02{name}\x01{value}"
@@ -279,8 +293,8 @@ class ReceivedMessage:
         """
         return serializers.load(self.record.properties.get(CONTENT_TYPE), self.body)
 
-    def value_by(self, serializer: Serializer) -> Any:
-        """The body as this serializer reads it, whatever the message says of it. Raises BadBody."""
+    def value_by(self, serializer: Reader[T]) -> T:
+        """The body as this serializer reads it, whatever the message says of it. Raises BadBody and UsageError."""
         return serializers.load_by(serializer, self.body)
 
     @property

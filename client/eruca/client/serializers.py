@@ -6,7 +6,7 @@ carries the content type as a user property, so that any client of RocketMQ can 
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -14,6 +14,21 @@ from eruca.client.errors import BadBody, BadMessage, UsageError
 
 CONTENT_TYPE: Final = "contentType"
 """The property with the type of the body, such as ``application/json``."""
+
+
+T = TypeVar("T")
+V = TypeVar("V", covariant=True)
+
+
+class Reader(Protocol[V]):
+    """The half of a serializer that reads; what it gives is the type of ``ReceivedMessage.value_by``."""
+
+    @property
+    def content_type(self) -> str:
+        """What it reads."""
+
+    def loads(self, body: bytes, /) -> V:
+        """The value."""
 
 
 class Serializer(Protocol):
@@ -58,7 +73,7 @@ class Text:
         return body.decode()
 
 
-class Json:
+class Json(Generic[T]):
     """JSON, of plain values, dataclasses and msgspec structs.
 
     Args:
@@ -67,20 +82,26 @@ class Json:
 
     content_type = "application/json"
 
+    @overload
+    def __init__(self: Json[Any]) -> None: ...
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+    @overload
+    def __init__(self: Json[Any], type: Any) -> None: ...
     def __init__(self, type: Any = Any) -> None:
         self._encoder = msgspec.json.Encoder()
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(type)
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(type)
 
     def dumps(self, value: Any) -> bytes:
         """The value as JSON. Raises TypeError."""
         return self._encoder.encode(value)
 
-    def loads(self, body: bytes) -> Any:
+    def loads(self, body: bytes) -> T:
         """The value, of the type. Raises msgspec.DecodeError."""
         return self._decoder.decode(body)
 
 
-class MsgPack:
+class MsgPack(Generic[T]):
     """MessagePack, of plain values, dataclasses and msgspec structs.
 
     Args:
@@ -89,15 +110,21 @@ class MsgPack:
 
     content_type = "application/msgpack"
 
+    @overload
+    def __init__(self: MsgPack[Any]) -> None: ...
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+    @overload
+    def __init__(self: MsgPack[Any], type: Any) -> None: ...
     def __init__(self, type: Any = Any) -> None:
         self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(type)
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(type)
 
     def dumps(self, value: Any) -> bytes:
         """The value as MessagePack. Raises TypeError."""
         return self._encoder.encode(value)
 
-    def loads(self, body: bytes) -> Any:
+    def loads(self, body: bytes) -> T:
         """The value, of the type. Raises msgspec.DecodeError."""
         return self._decoder.decode(body)
 
@@ -115,11 +142,22 @@ def register(serializer: Serializer) -> None:
 
     Raises UsageError unless it has a content type, ``dumps`` and ``loads``.
     """
+    check(serializer)
+    _registered[serializer.content_type] = serializer
+
+
+def check(serializer: object) -> None:
+    """Raise UsageError unless this is a serializer: an object with a content type, ``dumps`` and ``loads``."""
+    _check_made(serializer)
     fits = all(callable(getattr(serializer, name, None)) for name in ("dumps", "loads"))
     kind = getattr(serializer, "content_type", None)
     if not fits or not isinstance(kind, str) or not kind.strip():
         raise UsageError("A serializer has a content_type, which is a text, and the functions dumps and loads.")
-    _registered[kind] = serializer
+
+
+def _check_made(serializer: object) -> None:
+    if isinstance(serializer, type):
+        raise UsageError(f"{serializer.__name__} is a class: make a serializer of it, {serializer.__name__}(...).")
 
 
 def dump(serializer: Serializer, value: object) -> bytes:
@@ -145,11 +183,12 @@ def load(content_type: str | None, body: bytes) -> Any:
     return load_by(serializer, body)
 
 
-def load_by(serializer: Serializer, body: bytes) -> Any:
-    """The value of a body, by this serializer. Raises BadBody."""
+def load_by(serializer: Reader[T], body: bytes) -> T:
+    """The value of a body, by this serializer. Raises BadBody, and UsageError for a class in place of a serializer."""
     try:
         return serializer.loads(body)
     except Exception as error:
+        _check_made(serializer)
         raise BadBody(f"The body cannot be read as {serializer.content_type}: {error}") from error
 
 

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from eruca.client import asking, backlog, calling
 from eruca.client.consuming import consumer
 from eruca.client.consuming.mailbox import Delivery
+from eruca.client.lifecycle import named
 from eruca.client.loop_thread import LoopThread, loop_thread
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
@@ -57,8 +58,12 @@ class _Blocking(Generic[C]):
         self._thread.run(self._client.start())
 
     def stop(self) -> None:
-        """As the asynchronous ``stop``."""
-        self._thread.run(self._client.stop())
+        """As the asynchronous ``stop``. In a forked child, where there is nothing to stop, it does nothing."""
+        if not self._thread.left_behind:
+            self._thread.run(self._client.stop())
+
+    def __repr__(self) -> str:
+        return f"<sync.{named(self._client)}>"
 
     def __enter__(self) -> Self:
         self.start()

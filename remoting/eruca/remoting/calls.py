@@ -117,7 +117,7 @@ class Calls:
 
     def end(self, cause: str = "") -> None:
         """The connection is gone: no answer will come. ``cause`` follows in the sentences that say so."""
-        self._cause = cause
+        self._cause = self._cause or cause
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -227,6 +227,7 @@ class Connection(Sending):
         except ProtocolError as error:
             log.warning("bad_frame", remote=self.remote, error=str(error))
             self._flush()
+            self.calls.end(f": what it sent is no frame of RocketMQ's ({error})")
             self.abort()
             return
         if used < len(data):

@@ -1,15 +1,19 @@
 """The log of the transport, which costs nothing until something is logged.
 
 structlog takes longer to import than a command of mqadmin takes to run, and such a command logs nothing.
+Where nobody configured structlog, as in a client's program, it goes to ``logging``, and nothing to the terminal.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
+from collections.abc import Callable
 from typing import Any
 
 
 class Log:
-    """A logger of structlog by name, made when it is used."""
+    """A logger by name, made when it is used: of structlog where that is configured, else of ``logging``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -17,7 +21,16 @@ class Log:
     def __getattr__(self, level: str) -> Any:
         import structlog
 
-        return getattr(structlog.get_logger(self._name), level)
+        if structlog.is_configured():
+            return getattr(structlog.get_logger(self._name), level)
+        logger = logging.getLogger(self._name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+        return functools.partial(_write, getattr(logger, level))
+
+
+def _write(write: Callable[..., None], event: str, **values: object) -> None:
+    write("%s", " ".join((event, *(f"{name}={value!r}" for name, value in values.items()))))
 
 
 log = Log("eruca.remoting")

@@ -189,6 +189,35 @@ async def test_unreachable_is_told_from_unknown(lab: Lab) -> None:
             await puller.fetch_queues("Nowhere")
 
 
+async def test_a_broker_is_no_nameserver(lab: Lab) -> None:
+    broker = lab.cluster.broker.address
+    async with PullConsumer(nameserver=broker) as puller:
+        with pytest.raises(NameserverUnreachable, match=f"<{broker}> is no nameserver, but perhaps a broker"):
+            await puller.fetch_queues("Nowhere")
+    async with PullConsumer(nameserver=[broker, lab.address]) as puller:
+        with pytest.raises(TopicNotFound):
+            await puller.fetch_queues("Nowhere")
+
+
+async def test_a_web_server_is_no_nameserver(capfd: pytest.CaptureFixture[str]) -> None:
+    """It is told why, and nothing is written to the terminal."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server, PullConsumer(nameserver=f"{host}:{port}") as puller:
+        with pytest.raises(
+            NameserverUnreachable, match=r"what it sent is no frame of RocketMQ's \(a frame of \d+ bytes"
+        ):
+            await puller.fetch_queues("Nowhere")
+    assert capfd.readouterr() == ("", "")
+
+
 # ---------------------------------------------------------------------- a list that is fetched
 
 

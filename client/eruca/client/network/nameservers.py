@@ -24,12 +24,15 @@ from eruca.client.config import read_addresses
 from eruca.client.errors import BadConfig, NameserverUnreachable
 from eruca.client.log import log
 from eruca.protocol.api import Endpoint
+from eruca.protocol.codes import RequestCode, ResponseCode
+from eruca.protocol.errors import Refused
 from eruca.protocol.header import Header
 from eruca.remoting import Answer, Channels, RemotingError
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
+KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
 HESITATES = 3
 """The part of the timeout after which the next nameserver is asked, too."""
 
@@ -100,8 +103,9 @@ class Nameservers:
                 answered = None
                 for task in done:
                     address, error = under_way.pop(task), task.exception()
-                    if isinstance(error, RemotingError):
-                        causes.append(str(error))
+                    fault = _fault(address, error, endpoint.code)
+                    if fault is not None:
+                        causes.append(fault)
                         self._channels.drop(address)
                         self._put_last(address)
                     else:
@@ -196,6 +200,15 @@ class Nameservers:
         for address in gone:
             log.info("the nameserver %s is not in the list any more", address)
             self._channels.drop(address)
+
+
+def _fault(address: str, error: BaseException | None, asked: RequestCode) -> str | None:
+    """Why the next nameserver is to be asked; None when this one answered, be it by a refusal."""
+    if isinstance(error, RemotingError):
+        return str(error)
+    if isinstance(error, Refused) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and asked in KNOWN_TO_ALL:
+        return f"<{address}> is no nameserver, but perhaps a broker, as it does not know {asked.name}"
+    return None
 
 
 class _NotFound(Exception):
