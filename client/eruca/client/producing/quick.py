@@ -42,6 +42,8 @@ _LONGEST: Final = 8 * 1024 * 1024
 _LONGEST_TEXT: Final = 65_535
 _NOT_HERE: Final = (KeyError, *frame.UNREADABLE)
 _PLAIN: Final = {Message}
+_SEND, _SEND_BATCH, _SEND_OK = api.SEND_MESSAGE_V2, api.SEND_BATCH_MESSAGE, SendStatus.SEND_OK
+_JSON, _BINARY = frame.JSON, frame.ROCKETMQ
 _prefix = struct.Struct(">II").unpack_from
 
 
@@ -214,7 +216,7 @@ class QuickSends:
                 frames += (write(digits, key.encode(), opaque, len(body)), body)
             else:
                 frames += (fill(born, BEFORE_ID + key + text, opaque, len(body)), body)
-            waiting[opaque] = (send, api.SEND_MESSAGE_V2, start + seconds)
+            waiting[opaque] = (send, _SEND, start + seconds)
             if seconds < least:
                 least = seconds
         lane.turn.last = turn
@@ -263,7 +265,7 @@ class QuickSends:
         text, key, connection = wait_of(messages[0]), ids.joined(), seat.connection
         send = QuickSend(self, lane, future, body, text, seconds, key, queue, seat.queue, born, start, batch=True)
         (opaque,) = connection.reserve(1)
-        connection.calls.waiting[opaque] = (send, api.SEND_BATCH_MESSAGE, start + seconds)
+        connection.calls.waiting[opaque] = (send, _SEND_BATCH, start + seconds)
         connection.depart([seat.fill(born, text, opaque, len(body)), body], start + seconds)
         return future
 
@@ -276,7 +278,7 @@ class QuickSends:
         return Send(
             producer,
             self._session,
-            api.SEND_BATCH_MESSAGE if send.batch else api.SEND_MESSAGE_V2,
+            _SEND_BATCH if send.batch else _SEND,
             header,
             send.body,
             send.key,
@@ -320,10 +322,10 @@ def read_answers(connection: Connection, data: bytes, at: int) -> int:
             break
         header = data[at + 8 : body_at]
         try:
-            if word >> 24 == frame.JSON:
+            if word >> 24 == _JSON:
                 answer: StoredAnswer | None = read_json(header)
             else:
-                answer = read_binary(header) if word >> 24 == frame.ROCKETMQ else None
+                answer = read_binary(header) if word >> 24 == _BINARY else None
             if answer is None:
                 break
             found = waiting[answer.opaque][0]
@@ -344,11 +346,8 @@ def read_answers(connection: Connection, data: bytes, at: int) -> int:
         count += 1
         freed += len(send.body)
         if not future.done():
-            future.set_result(
-                SendResult(
-                    SendStatus.SEND_OK, send.key, stored.msg_id, queue, stored.queue_offset, stored.transaction_id
-                )
-            )
+            what = _SEND_OK, send.key, stored.msg_id, queue, stored.queue_offset, stored.transaction_id
+            future.set_result(SendResult(*what))
     if sends is not None and send is not None:
         sends.ended(count, freed, send)
     return at

@@ -41,14 +41,10 @@ class Window:
         else:
             self._waiting.append(send)
 
-    def take(self, size: int) -> bool:
-        """Count one more with a body of so many bytes, if it may begin at once."""
-        return not self._waiting and self._take(size)
-
-    def _take(self, size: int) -> bool:
-        """Count one more, if there is room."""
+    def take(self, size: int, *, waited: bool = False) -> bool:
+        """Count one more with a body of so many bytes, if it may begin at once: those that ``waited`` come first."""
         count = self._count
-        if count >= self._most or (count > 0 and self._size + size > self._most_bytes):
+        if count >= self._most or (count and self._size + size > self._most_bytes) or (self._waiting and not waited):
             return False
         self._count = count + 1
         self._size += size
@@ -71,7 +67,7 @@ class Window:
             while waiting:
                 send = waiting[0]
                 given_up = send.future.done()
-                if not given_up and not self._take(send.size):
+                if not given_up and not self.take(send.size, waited=True):
                     break
                 waiting.popleft()
                 if not given_up:
