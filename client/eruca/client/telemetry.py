@@ -237,7 +237,7 @@ def _server(address: str | None) -> dict[str, Any]:
     if address is None:
         return {}
     host, _, port = address.rpartition(":")
-    return {"server.address": host, "server.port": int(port)}
+    return {"server.address": host.strip("[]"), "server.port": int(port)}
 
 
 def _kind(kind: MessageType) -> str:
