@@ -334,6 +334,7 @@ def test_the_command_shows_its_settings(command: Callable[..., subprocess.Popen[
         ),
         ("listenPort=1\n", "listenPort must leave room for the ports 2 below and 1 above it"),
         ("messageDelayLevel=1s 2x\n", "messageDelayLevel has '2x'"),
+        ("storePathCommitLog=a,b\n", "storePathCommitLog names 2 directories, and this broker keeps its log in one"),
     ],
 )
 def test_a_start_that_cannot_be_says_why_in_one_sentence(
@@ -360,10 +361,13 @@ def test_a_promise_that_cannot_be_kept_is_warned_about(
 ) -> None:
     with (tmp_path / "broker.conf").open("a") as conf:
         conf.write("aclEnable=true\nenableDLegerCommitLog=true\nuseTLS=true\n")
+        conf.write("disableConsumeIfConsumerReadSlowly=true\nenableConsumeQueueExt=true\n")
     _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
     for words in (
         "aclEnable=true has no effect",
         "enableDLegerCommitLog=true has no effect",
         "useTLS=true has no effect",
+        "disableConsumeIfConsumerReadSlowly=true has no effect",
+        "enableConsumeQueueExt=true has no effect",
     ):
         assert words in errors

@@ -131,7 +131,9 @@ class StoreSettings:
     message_index_safe: bool = False
     duplication_enable: bool = False
     # Java's tuning and features that are off by default, without effect here.
-    enable_consume_queue_ext: bool = False
+    enable_consume_queue_ext: bool = setting(
+        False, unmet="delete the folder consumequeue of a store that was written with it, it is made anew from the log"
+    )
     mapped_file_size_consume_queue_ext: int = 50_331_648
     bit_map_length_consume_queue_ext: int = 64
     commit_interval_commit_log: int = 200
@@ -206,14 +208,16 @@ class BrokerConfig:
     short_polling_time_mills: int = setting(1000, at_least=0, live=True)
     flush_consumer_offset_interval: int = setting(5000, at_least=10)
     broker_fast_failure_enable: bool = setting(True, live=True)
+    send_thread_pool_queue_capacity: int = 10_000
+    """How many sends may wait for the disk or a slave; more are refused with 2 (SYSTEM_BUSY)."""
     wait_time_mills_in_send_queue: int = setting(200, at_least=1, live=True)
     wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, live=True)
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, live=True)
     wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, live=True)
     start_accept_send_request_time_stamp: int = setting(0, at_least=0, live=True)
     slave_read_enable: bool = setting(False, live=True)
-    disable_consume_if_consumer_read_slowly: bool = setting(False, live=True)
-    consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0, live=True)
+    disable_consume_if_consumer_read_slowly: bool = setting(False, unmet="a group that is far behind goes on consuming")
+    consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0)
     enable_property_filter: bool = setting(False, live=True)
     filter_support_retry: bool = setting(False, live=True)
     expect_consumer_num_use_filter: int = setting(32, at_least=1)
@@ -248,7 +252,6 @@ class BrokerConfig:
     heartbeat_thread_pool_nums: int = 2
     end_transaction_thread_pool_nums: int = 16
     flush_consumer_offset_history_interval: int = 60_000
-    send_thread_pool_queue_capacity: int = 10_000
     put_thread_pool_queue_capacity: int = 10_000
     pull_thread_pool_queue_capacity: int = 100_000
     reply_thread_pool_queue_capacity: int = 10_000
@@ -348,10 +351,15 @@ _STORE_FIELDS = (
 
 def store_config(settings: StoreSettings) -> StoreConfig:
     """The store's own configuration. Raises ValueError for values that do not fit together."""
-    first_path = (settings.store_path_commit_log or "").split(",")[0]
+    paths = [path for path in (each.strip() for each in (settings.store_path_commit_log or "").split(",")) if path]
+    if len(paths) > 1:
+        raise ValueError(
+            f"storePathCommitLog names {len(paths)} directories, and this broker keeps its log in one: "
+            "move the files of all into one of them, and name only that"
+        )
     return StoreConfig(
         store_path_root_dir=Path(settings.store_path_root_dir),
-        store_path_commit_log=Path(first_path) if first_path else None,
+        store_path_commit_log=Path(paths[0]) if paths else None,
         flush_disk_type=settings.flush_disk_type.value,
         **{name: getattr(settings, name) for name in _STORE_FIELDS},
     )
