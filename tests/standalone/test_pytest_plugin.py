@@ -74,8 +74,11 @@ def test_it_costs_nothing_until_it_is_asked_for(tmp_path: Path) -> None:
         "    assert not [name for name in sys.modules if name.startswith('eruca.broker')]\n"
         "def test_with(rocketmq):\n"
         "    assert rocketmq.address.startswith('127.0.0.1:')\n"
+        "def test_that_looks_at_the_terminal(fresh_rocketmq, capfd):\n"
+        "    fresh_rocketmq.restart_broker()\n"
+        "    assert capfd.readouterr() == ('', '')\n"
     )
-    assert "2 passed" in pytest_of_a_user(tmp_path)
+    assert "3 passed" in pytest_of_a_user(tmp_path)
 
 
 def test_the_examples_of_the_page(tmp_path: Path) -> None:

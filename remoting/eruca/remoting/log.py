@@ -23,14 +23,20 @@ class Log:
 
         if structlog.is_configured():
             return getattr(structlog.get_logger(self._name), level)
-        logger = logging.getLogger(self._name)
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
-        return functools.partial(_write, getattr(logger, level))
+        return functools.partial(write, getattr(quiet_logger(self._name), level))
 
 
-def _write(write: Callable[..., None], event: str, **values: object) -> None:
-    write("%s", " ".join((event, *(f"{name}={value!r}" for name, value in values.items()))))
+def quiet_logger(name: str) -> logging.Logger:
+    """The logger of ``logging`` with this name, which is silent until the application configures logging."""
+    logger = logging.getLogger(name)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
+
+
+def write(call: Callable[..., None], /, event: str, exc_info: Any = None, **values: object) -> None:
+    """An event and its values as a line of ``logging``."""
+    call("%s", " ".join((event, *(f"{name}={value!r}" for name, value in values.items()))), exc_info=exc_info)
 
 
 log = Log("eruca.remoting")

@@ -1,4 +1,4 @@
-"""How a daemon logs: one event a line on standard error.
+"""How a daemon logs: one event a line on standard error; within somebody's program, to ``logging``.
 
 Owns the form. Invariant: what a failed request held (messages, keys, secrets) is not in the log; a traceback shows
 lines of code, not values.
@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import structlog
+from structlog.typing import EventDict
+
+from eruca.remoting.log import quiet_logger, write
 
 
 def log_to_stderr() -> None:
@@ -25,3 +30,35 @@ def log_to_stderr() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def log_to_logging() -> None:
+    """For servers within a program or a test: unless it configured structlog, Eruca's events go to ``logging``.
+
+    By itself structlog prints to standard output, which is the program's; what others log by it stays so.
+    """
+    if not structlog.is_configured():
+        config = structlog.get_config()
+        structlog.configure(
+            processors=[_hand_over, *config["processors"]], logger_factory=_Loggers(config["logger_factory"])
+        )
+
+
+class _Loggers:
+    """Makes the loggers that structlog writes to: for Eruca's names those of ``logging``."""
+
+    def __init__(self, others: Callable[..., Any]) -> None:
+        self._others = others
+
+    def __call__(self, *names: Any) -> Any:
+        if names and str(names[0]).startswith("eruca."):
+            return quiet_logger(names[0])
+        return self._others(*names)
+
+
+def _hand_over(logger: Any, level: str, event: EventDict) -> EventDict:
+    """The first processor: the last one, too, for what goes to ``logging``."""
+    if isinstance(logger, logging.Logger) and logger.name.startswith("eruca."):
+        write(getattr(logger, level), **event)
+        raise structlog.DropEvent
+    return event

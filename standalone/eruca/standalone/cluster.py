@@ -1,7 +1,7 @@
 """A nameserver and a broker in this process: for development, and for tests that want the real thing.
 
 Owns their start and stop in the right order. Everything of them is what the daemons run; only the processes are
-missing.
+missing. What they log goes to ``logging``, or to structlog where the program configured it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
+from eruca.remoting.logs import log_to_logging
 from eruca.remoting.loop import settled
 
 
@@ -72,6 +73,7 @@ class Cluster:
 
     async def start(self) -> None:
         """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
+        log_to_logging()
         nameserver = Nameserver(self._names)
         await nameserver.start()
         self._nameserver = nameserver

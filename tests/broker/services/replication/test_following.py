@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.services.replication.frames import frame_head, report
 from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
@@ -162,20 +163,12 @@ async def test_a_slave_that_is_ahead_of_its_master_is_turned_away(tmp_path: Path
 
 
 @pytest.mark.parametrize("size", [4 << 10, 8 << 10, 32 << 10])
-async def test_files_of_another_size_are_refused(
-    tmp_path: Path, master: Desk, capsys: pytest.CaptureFixture[str], size: int
-) -> None:
+async def test_files_of_another_size_are_refused(tmp_path: Path, master: Desk, size: int) -> None:
     slave = slave_of(tmp_path / "slave", master.broker.ha_address, file_size=size)
-    await slave.start()
-    filled(master, 120)
-    said = ""
-
-    def refused() -> bool:
-        nonlocal said
-        said += capsys.readouterr().out
-        return "set the same mappedFileSizeCommitLog" in said
-
-    await until(refused)
+    with capture_logs() as said:
+        await slave.start()
+        filled(master, 120)
+        await until(lambda: any("set the same mappedFileSizeCommitLog" in line.get("reason", "") for line in said))
     assert slave.broker.store.figures().damaged_records == 0
     await slave.stop()
 
