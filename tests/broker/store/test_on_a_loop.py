@@ -30,14 +30,23 @@ async def ended(store: Store) -> None:
     store.close()
 
 
-@pytest.fixture
-async def slow_disk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[threading.Event]:
+class SlowDisk(threading.Event):
     """Flushes of the log wait for this event."""
-    allowed = threading.Event()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushing = threading.Event()
+        """Whether one has begun."""
+
+
+@pytest.fixture
+async def slow_disk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlowDisk]:
+    allowed = SlowDisk()
     flush = Segment.flush
 
     def wait_and_flush(segment: Segment) -> None:
         if threading.current_thread() is not threading.main_thread():
+            allowed.flushing.set()
             assert allowed.wait(20)
         flush(segment)
 
@@ -59,7 +68,7 @@ async def test_a_message_is_dispatched_after_the_round_of_the_loop(tmp_path: Pat
     await ended(store)
 
 
-async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk: threading.Event) -> None:
+async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk: SlowDisk) -> None:
     store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20)
     flushes = store.figures().flushes
     waiting = []
@@ -88,14 +97,12 @@ async def test_without_a_waiter_the_log_is_flushed_all_the_same(tmp_path: Path) 
     await ended(store)
 
 
-async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(
-    tmp_path: Path, slow_disk: threading.Event
-) -> None:
+async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(tmp_path: Path, slow_disk: SlowDisk) -> None:
     store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
     arrived: asyncio.Queue[int] = asyncio.Queue()
     store.on_arrival = lambda topic, queue, end, codes: arrived.put_nowait(end)
     put(store, "T", 0, b"one")
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(slow_disk.flushing.wait, 20)
     put(store, "T", 0, b"two")
     slow_disk.set()
     while await asyncio.wait_for(arrived.get(), 5) < 2:
@@ -103,7 +110,7 @@ async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(
     await ended(store)
 
 
-async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: threading.Event) -> None:
+async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: SlowDisk) -> None:
     store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
     put(store, "T", 0, b"one")
     durable = store.durable(store.figures().max_offset)
@@ -114,7 +121,7 @@ async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: threading.
 
 
 async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
-    tmp_path: Path, slow_disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, slow_disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop waits for a flush itself while the disk is quick; after one wait in vain it does not for a while."""
     patiences: list[float] = []
