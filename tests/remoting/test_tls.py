@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,13 @@ async def test_a_certificate_for_another_host(tmp_path: Path) -> None:
             await ask(address, Tls(ca_file=elsewhere.ca_file))
         assert await ask(address, Tls(ca_file=elsewhere.ca_file, server_name="broker.example")) == b"hello"
         assert await ask(address, Tls(ca_file=elsewhere.ca_file, check_hostname=False)) == b"hello"
+
+
+async def test_a_certificate_that_has_expired(tmp_path: Path) -> None:
+    old = Certificates(tmp_path, server_until=datetime.now(UTC) - timedelta(days=1))
+    async with server(old) as address:
+        with pytest.raises(ConnectFailed, match=r"not valid now \(certificate has expired\): the server needs another"):
+            await ask(address, Tls(ca_file=old.ca_file))
 
 
 async def test_a_name_that_led_to_an_address_is_looked_for(tmp_path: Path) -> None:

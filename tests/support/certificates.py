@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -10,14 +11,22 @@ from cryptography.hazmat.primitives import serialization
 
 
 class Certificates:
-    """What one authority signed; the server's certificate is for 127.0.0.1 and the name `broker.example`."""
+    """What one authority signed; the server's certificate is for 127.0.0.1 and the name `broker.example`.
 
-    def __init__(self, folder: Path, server_names: tuple[str, ...] = ("127.0.0.1", "broker.example")) -> None:
+    With `server_until` it is valid until then.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        server_names: tuple[str, ...] = ("127.0.0.1", "broker.example"),
+        server_until: datetime | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.authority = trustme.CA()
         self.ca_file = folder / "ca.pem"
         self.authority.cert_pem.write_to_path(str(self.ca_file))
-        self._server = self.authority.issue_cert(*server_names)
+        self._server = self.authority.issue_cert(*server_names, not_after=server_until)
         self.server = _write(folder, "server", self._server)
         self.client = _write(folder, "client", self.authority.issue_cert("client.example"))
 

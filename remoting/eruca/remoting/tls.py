@@ -126,6 +126,8 @@ def why_no_handshake(error: Exception) -> str | None:
                 f"its certificate is for another host ({said.rstrip('.')}): connect by a name that it has, or say "
                 "which one is expected with server_name"
             )
+        if "expired" in said or "not yet valid" in said:
+            return f"its certificate is not valid now ({said}): the server needs another one, unless a clock is wrong"
         return f"its certificate is not trusted ({said}): name the CA that signed it with ca_file"
     if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" not in str(error):
         refused = why_not_accepted(error)
