@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from eruca.client import MessageQueue, QueueLag, lag, total_lag
+from eruca.client import ClientSettings, MessageQueue, PullConsumer, QueueLag, lag, total_lag
 from eruca.client.errors import TopicNotFound
 from tests.client.conftest import Lab
 from tests.support.scripted import Scripted
@@ -40,6 +40,15 @@ async def lab_lag(lab: Lab, topics: str | list[str] | None) -> list[QueueLag]:
 async def test_a_topic_that_is_not_there(lab: Lab) -> None:
     with pytest.raises(TopicNotFound):
         await lab_lag(lab, "Nowhere")
+
+
+async def test_topics_of_a_namespace_are_told_without_it(lab: Lab) -> None:
+    settings = ClientSettings(namespace="tenant", nameserver=lab.address)
+    async with PullConsumer("g", settings=settings) as consumer:
+        await consumer.create_topic("T", 1)
+        queue = MessageQueue("T", "broker-a", 0)
+        await consumer.update_offset(queue, 0)
+    assert [row.queue for row in await lag("g", settings=settings)] == [queue]
 
 
 async def test_what_nobody_can_say_is_not_0() -> None:

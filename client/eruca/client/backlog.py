@@ -110,7 +110,7 @@ async def _topics_of(puller: PullConsumer, group: str) -> list[str]:
                 raise result
         else:
             found |= result
-    return sorted(topic for topic in found if not is_dead_letter_topic(topic))
+    return sorted(session.names.from_broker(topic) for topic in found if not is_dead_letter_topic(topic))
 
 
 async def _lag_of(puller: PullConsumer, group: str, queue: MessageQueue) -> QueueLag:

@@ -77,6 +77,20 @@ async def test_every_queue_is_pulled_again_and_again(lab: Lab) -> None:
     assert await lab.offsets("g", "T") == [6, 6, 6, 6]
 
 
+async def test_a_callback_may_ask_for_the_share(lab: Lab) -> None:
+    await fill(lab, 1)
+    heard: list[object] = []
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        heard.append(context.pull_consumer.queues)
+        with pytest.raises(UsageError, match="call its register_pull_task_callback instead"):
+            await context.pull_consumer.register_message_queue_listener("T", lambda *_: None)
+        heard.append("refused")
+
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+        await eventually(lambda: heard[:2] == [QUEUES, "refused"])
+
+
 async def test_members_share_the_queues(lab: Lab) -> None:
     await fill(lab, 4)
     first, second = Pulled(), Pulled()

@@ -67,6 +67,21 @@ async def test_topics_that_are_registered_at_once_make_one_member(lab: Lab) -> N
         await lab.puller.session.members("g", "T")
 
 
+async def test_a_stop_that_is_cancelled_leaves_the_group_all_the_same(lab: Lab) -> None:
+    await fill(lab, 1)
+    consumer = PullConsumer("g", settings=ClientSettings(nameserver=lab.address, unit_name="own"))
+    await consumer.register_message_queue_listener("T", lambda *_: None)
+    await consumer.start()
+    session = consumer.session
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await consumer.stop()
+    master = await lab.puller.session.master("broker-a", "T")
+    await eventually(lambda: session.channels.ready(master) is None)
+    with pytest.raises(BrokerRefused, match="no consumer for this group, g"):
+        await lab.puller.session.members("g", "T")
+
+
 async def test_everybody_has_all_queues_and_offsets_of_its_own_when_broadcasting(lab: Lab, tmp_path: Path) -> None:
     await fill(lab, 1)
 

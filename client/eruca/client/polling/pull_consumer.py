@@ -12,6 +12,7 @@ import enum
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from eruca.client import calling
 from eruca.client.asking import Asking
@@ -91,6 +92,14 @@ class PullResult:
         return f"<PullResult {self.status.name} of {self.queue}, next_offset={self.next_offset}>"
 
 
+class Balanced(Protocol):
+    """A member of a group."""
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that it has now."""
+
+
 class PullConsumer(Asking):
     """Pulls messages and asks for offsets.
 
@@ -151,6 +160,8 @@ class PullConsumer(Asking):
         self._rebalance_interval = rebalance_interval
         self._listeners: dict[str, MessageQueueListener] = {}
         self._registered: Registered | None = None
+        self.shared_out_by: Balanced | None = None
+        """Who takes a share of queues in its place: the schedule service that it belongs to."""
 
     async def start(self) -> None:
         """Take a seat in the session; nothing is sent yet, unless topics are registered."""
@@ -184,6 +195,10 @@ class PullConsumer(Asking):
         calling.check_callable(listener, "The listener")
         if self.group == names.TOOLS_GROUP:
             raise UsageError("Queues are shared out within a group: give the consumer a group of its own.")
+        if self.shared_out_by is not None:
+            raise UsageError(
+                "The schedule service has the share of this consumer: call its register_pull_task_callback instead."
+            )
         self._listeners[topic] = listener
         if self._registered is not None:
             self._registered.register(topic)
@@ -197,7 +212,7 @@ class PullConsumer(Asking):
             self._rebalance_interval,
             self._settings,
             self._listeners,
-            self.kept_offsets,
+            self._kept_offsets,
             broadcast=self.broadcast,
         )
         try:
@@ -209,7 +224,8 @@ class PullConsumer(Asking):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues of registered topics that are this member's now (fetchMessageQueuesInBalance)."""
-        return [] if self._registered is None else self._registered.queues
+        seat = self.shared_out_by or self._registered
+        return [] if seat is None else seat.queues
 
     def add_hook(self, hook: Hook) -> None:
         """One more that sees what is pulled from now on, after those that are there. Raises UsageError."""
@@ -229,14 +245,16 @@ class PullConsumer(Asking):
         session, self._session = self._session, None
         if session is not None:
             registered, self._registered = self._registered, None
-            if registered is not None:
-                await registered.stop()
-            if self._trace is not None:
-                await self._trace.stop()
-            await session.leave()
+            try:
+                if registered is not None:
+                    await registered.stop()
+                if self._trace is not None:
+                    await self._trace.stop()
+            finally:
+                await session.leave()
 
     @property
-    def kept_offsets(self) -> Positions:
+    def _kept_offsets(self) -> Positions:
         """Where its group's offsets are kept. Raises StateError before start, after stop and in another event loop."""
         session, positions = self.session, self._positions
         assert positions is not None, session
@@ -248,7 +266,7 @@ class PullConsumer(Asking):
     ) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
         if group in (None, self.group):
-            return await self.kept_offsets.load(queue)
+            return await self._kept_offsets.load(queue)
         return await brokers.group_offset(self.session, group or self.group, queue)
 
     @bounded
@@ -259,7 +277,7 @@ class PullConsumer(Asking):
         if offset < 0:
             raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
         if group in (None, self.group):
-            return await self.kept_offsets.save(queue, offset)
+            return await self._kept_offsets.save(queue, offset)
         await brokers.store_group_offset(self.session, group or self.group, queue, offset)
 
     async def pull(

@@ -192,6 +192,7 @@ class PullScheduleService(ActiveMember):
             group, broadcast=broadcast, offset_folder=offset_folder, hooks=hooks, trace=trace, settings=chosen
         )
         """What callbacks pull with."""
+        self.pull_consumer.shared_out_by = self
         self._callbacks: dict[str, PullTaskCallback] = {}
         self._free = asyncio.Semaphore(pull_thread_nums)
         self._stop_timeout = stop_timeout
@@ -226,7 +227,7 @@ class PullScheduleService(ActiveMember):
         session = self._join()
         try:
             await self.pull_consumer.start()
-            positions = self.pull_consumer.kept_offsets
+            positions = self.pull_consumer._kept_offsets
             owned = _Scheduled(session, self.group, self.subscriptions, self._reading, positions, self._call)
             self._owned = self._scheduled = owned
             await session.add_consumer(self.group, self)
