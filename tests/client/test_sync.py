@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Iterator
@@ -135,13 +136,14 @@ def test_the_blocking_clients_have_every_call_of_the_others() -> None:
         "routes_changed",
         "running_info",
     }
-    asked_by_the_session |= {"session", "topics", "under_way", "positions"}
+    asked_by_the_session |= {"session", "topics", "under_way", "positions", "kept_offsets"}
     kinds = ("Producer", "TransactionProducer", "PullConsumer", "PushConsumer", "LitePullConsumer")
     for name in (*kinds, "PullScheduleService"):
         kind, blocking = getattr(eruca.client, name), getattr(sync, name)
         calls = [each for each in dir(kind) if each[0] != "_" and each not in asked_by_the_session]
         calls = [each for each in calls if callable(getattr(kind, each)) or isinstance(getattr(kind, each), property)]
         assert [each for each in calls if not hasattr(blocking, each)] == [] and len(calls) > 12
+        assert inspect.signature(blocking) == inspect.signature(kind), "what an editor and help() show"
 
 
 def test_a_call_in_the_clients_own_loop_would_wait_for_itself(address: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
@@ -83,7 +84,8 @@ def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callabl
             self._thread = loop_thread()
             keep(self, self._thread.run(_call(kind, *args, **kwargs)))
 
-        make.__doc__ = kind.__doc__
+        make.__doc__ = (kind.__doc__ or "").replace("``async ", "``")
+        make.__signature__ = inspect.signature(kind.__init__)  # type: ignore[attr-defined]
         return make
 
     return decorate
@@ -124,6 +126,11 @@ def _submitting(
     def submit(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
         return self._thread.submit(method(self._client, *args, **kwargs))
 
+    signature = inspect.signature(method)
+    future = f"Future[{signature.return_annotation}]"
+    submit.__signature__ = signature.replace(return_annotation=future)  # type: ignore[attr-defined]
+    submit.__name__ = f"start_{method.__name__}"
+    submit.__doc__ = f"Begin ``{method.__name__}``, with its arguments; the future has its result, or its error."
     return submit
 
 
