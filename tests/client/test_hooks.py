@@ -21,7 +21,7 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
-from eruca.client.errors import BrokerRefused, ClientError, StateError, TopicNotFound, UsageError
+from eruca.client.errors import BadMessage, BrokerRefused, ClientError, StateError, TopicNotFound, UsageError
 from eruca.client.hooks import (
     ConsumeContext,
     ConsumeReturnType,
@@ -169,6 +169,23 @@ async def test_a_send_that_nobody_waits_for_ends_too(server: Scripted) -> None:
         await eventually(lambda: "after_send" in diary.names)
         assert isinstance(diary.last("after_send").error, asyncio.CancelledError)
     assert diary.names.count("after_send") == 1
+
+
+async def test_what_a_hook_adds_may_be_refused_and_the_send_has_its_end(server: Scripted) -> None:
+    class Wordy(Hook):
+        def before_send(self, context: SendContext) -> None:
+            context.properties["story"] = "x" * 40_000
+
+    server.knows("T", server)
+    diary = Diary()
+    async with Producer("p", nameserver=server.address, hooks=[Wordy(), diary]) as producer:
+        for send in (producer.send, producer.send_oneway):
+            with pytest.raises(BadMessage, match="more than 32767 bytes") as caught:
+                await send(Message("T", b"x"))
+            assert diary.names == ["check_forbidden", "before_send", "after_send"]
+            assert diary.last("after_send").error is caught.value
+            diary.calls.clear()
+    assert server.sends == []
 
 
 async def test_a_send_for_which_no_queue_is_found_is_seen_too(server: Scripted) -> None:

@@ -62,10 +62,14 @@ def describe_send(watched: Watched, session: Session, header: SendMessageV2, bod
     )
 
 
-def _begin(watched: Watched, context: SendContext, header: SendMessageV2, body: bytes) -> bytes:
-    """The calls before a send; the body to send. Raises what ``check_forbidden`` raises."""
+def _check_forbidden(watched: Watched, context: SendContext) -> None:
+    """Raises what a hook raises that refuses the send."""
     for call in watched.hooks.check_forbidden:
         call(context)
+
+
+def _begin(watched: Watched, context: SendContext, header: SendMessageV2, body: bytes) -> bytes:
+    """The calls before a send; the body to send. Raises BadMessage where what they add cannot travel."""
     run_calls(watched.hooks.before_send, context)
     if context.properties:
         written = watched.rewrite(header, context.properties)
@@ -79,8 +83,9 @@ async def oneway_watched(
     """A send that asks for no answer, with the calls around it."""
     context = describe_send(watched, session, header, body)
     context.oneway, context.queue, context.broker_address = True, queue, address
-    body = _begin(watched, context, header, body)
+    _check_forbidden(watched, context)
     try:
+        body = _begin(watched, context, header, body)
         await write_oneway(session, address, header, body)
     except BaseException as error:
         context.error = error
@@ -109,8 +114,9 @@ class WatchedSend(Send, eq=False, kw_only=True):
         context.broker_address = self.session.directory.master_now(queue.broker_name)
         if not self.begun:
             assert self.origin is not None
-            self.body = self.origin.run(_begin, self.watched, context, self.header, self.body)
+            self.origin.run(_check_forbidden, self.watched, context)
             self.begun = True
+            self.body = self.origin.run(_begin, self.watched, context, self.header, self.body)
         return queue
 
     def set_result(self, answer: Answer[SendReply], /) -> None:
