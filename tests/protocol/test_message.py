@@ -113,4 +113,3 @@ def test_flag_bits() -> None:
     assert message.is_compressed(0x301) and not message.is_compressed(0x300)
     assert message.compression_type(0x1) == message.COMPRESSION_ZLIB
     assert message.compression_type(0x101) == message.COMPRESSION_LZ4
-    assert message.transaction_type(0x1C | 1) == message.TRANSACTION_ROLLBACK

@@ -159,16 +159,6 @@ class Admin:
                 return broker.broker_name
         raise AdminError(f"the nameserver knows no broker at {address}")
 
-    async def master_of(self, broker_name: str) -> str:
-        """The address of a broker's master. Raises AdminError when there is none."""
-        info = await self.clusters()
-        broker = info.broker_addr_table.get(broker_name)
-        master = broker.master() if broker is not None else None
-        if master is None:
-            known = ", ".join(sorted(info.broker_addr_table)) or "none"
-            raise AdminError(f"the broker {broker_name} has no master now; the nameserver knows: {known}")
-        return master
-
     async def runtime(self, address: str) -> dict[str, str]:
         """What a broker tells of itself."""
         return KVTable.decode((await self.ask(address, api.GET_BROKER_RUNTIME_INFO)).body).table

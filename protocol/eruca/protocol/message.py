@@ -135,11 +135,6 @@ def compression_type(sys_flag: int) -> int:
     return (sys_flag & COMPRESSION_MASK) or COMPRESSION_ZLIB
 
 
-def transaction_type(sys_flag: int) -> int:
-    """One of the ``TRANSACTION_…`` values."""
-    return sys_flag & TRANSACTION_MASK
-
-
 def offset_message_id(host: bytes, offset: int) -> str:
     """The id a broker gives: ``host`` (address and 4-byte port) and commit log offset in hex."""
     return (host + offset.to_bytes(8, "big")).hex().upper()

@@ -107,11 +107,6 @@ def body_crc(body: bytes) -> int:
     return crc32(body) & 0x7FFFFFFF
 
 
-def record_size(sys_flag: int, body: int, topic: int, properties: int) -> int:
-    """Bytes of a V1 record with a body, topic and properties text of these lengths."""
-    return HEADS[(sys_flag >> 4) & 3].size + body + topic + properties + 3
-
-
 def encode_record(
     *,
     topic: str,

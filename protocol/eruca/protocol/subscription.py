@@ -56,27 +56,8 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
-def passes_hash(subscription: SubscriptionData, tags_code: int) -> bool:
-    """Whether a broker hands out a message of this tag hash.
-
-    True for expressions that are not tags: those need the message itself.
-    """
-    return (
-        not subscription.sub_string
-        or subscription.sub_string == ALL
-        or subscription.class_filter_mode
-        or not is_tag_type(subscription.expression_type)
-        or _signed(tags_code) in subscription.code_set
-    )
-
-
 def passes_tag(subscription: SubscriptionData, tag: str | None) -> bool:
     """Whether a client keeps a message with this tag, None for a message without one."""
     if not subscription.tags_set or subscription.class_filter_mode:
         return True
     return tag in subscription.tags_set
-
-
-def _signed(tags_code: int) -> int:
-    """The low 32 bits of a consume queue's tag code, as Java's ``intValue``."""
-    return ((tags_code + 2**31) & 0xFFFFFFFF) - 2**31

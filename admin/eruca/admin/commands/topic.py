@@ -9,7 +9,6 @@ from eruca.admin.posix import Option
 from eruca.admin.text import cut, millis_text
 from eruca.protocol import api
 from eruca.protocol.bodies import (
-    BrokerData,
     ClusterInfo,
     GroupList,
     QueueData,
@@ -295,11 +294,6 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
         if queue.perm & 4
         for queue_id in range(queue.read_queue_nums)
     ]
-
-
-def brokers_by_name(route: TopicRouteData) -> dict[str, BrokerData]:
-    """The brokers of a route."""
-    return {broker.broker_name: broker for broker in route.broker_datas}
 
 
 @command(
