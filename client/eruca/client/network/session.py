@@ -126,6 +126,8 @@ class Session:
 
         With ``member`` its seat in the group is taken.
         """
+        for loop in [each for each in _open if each.is_closed()]:
+            del _open[loop]  # of clients that nobody stopped: now their sockets can be closed
         sessions = _open.setdefault(asyncio.get_running_loop(), [])
         for session in sessions:
             if session.settings == settings and session.forks == identity.fork_count():
@@ -153,9 +155,8 @@ class Session:
         self._users -= 1
         if self._users:
             return
-        sessions = _open.get(asyncio.get_running_loop(), [])
-        if self in sessions:
-            sessions.remove(self)
+        with contextlib.suppress(KeyError, ValueError):
+            _open[asyncio.get_running_loop()].remove(self)
         tasks = [*self._tasks, *self._greeting.values()]
         for task in tasks:
             task.cancel()
