@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -151,3 +152,9 @@ def test_a_second_member_takes_half() -> None:
 def test_queues_that_are_gone_are_given_up() -> None:
     change = plan_change("c1", ["c1"], QUEUES[:2], QUEUES[:4], averagely)
     assert numbers(change.give_up) == [2, 3] and change.take == []
+
+
+def test_a_strategy_that_returns_nothing_is_told() -> None:
+    nothing: Any = lambda client, queues, clients: None  # noqa: E731
+    with pytest.raises(UsageError, match="The strategy returned NoneType: a list of queues is expected"):
+        plan_change("c1", ["c1"], QUEUES[:4], [], nothing)

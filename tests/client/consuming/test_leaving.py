@@ -151,3 +151,27 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
             await lab.send("T", *[b"later"] * 4)
             await other.reaches(2)  # of half of the queues: brokers count all members of the group for each topic
     assert other.bodies == [b"later"] * 2
+
+
+async def test_a_stop_while_it_starts_wins(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    load = BrokerPositions.load
+
+    async def slow(positions: BrokerPositions, queue: MessageQueue) -> int | None:
+        asked.set()
+        await go_on.wait()
+        return await load(positions, queue)
+
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
+    with monkeypatch.context() as patch:
+        patch.setattr(BrokerPositions, "load", slow)
+        starting = asyncio.create_task(consumer.start())
+        await asked.wait()
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(starting, stopping)
+    assert consumer.queues == [] and not seen.messages and not lab.producer.session.consumers
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
+        await seen.reaches(1)

@@ -12,6 +12,8 @@ from eruca.client import PushConsumer
 from eruca.client.consuming import trouble, upkeep
 from eruca.client.consuming.reading import Manner
 from eruca.client.consuming.trouble import Trouble
+from eruca.protocol import api
+from eruca.protocol.headers.topics import CreateTopic
 from tests.client.conftest import Lab, Seen, eventually
 
 
@@ -68,3 +70,16 @@ async def test_a_listener_that_keeps_the_loop_is_told_so(
     async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
         await lab.send("T", b"m")
         await eventually(lambda: "the event loop stood still for" in caplog.text)
+
+
+async def test_queues_that_nobody_may_read_any_more_are_let_go(lab: Lab, seen: Seen) -> None:
+    """At the first refusal, not with the next regular look at the route, after half a minute."""
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
+    consumer._reading = replace(consumer._reading, manner=Manner(hold=0.1, after_error=0.1))
+    session = lab.producer.session
+    ask = CreateTopic(topic="T", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=2)
+    async with consumer:
+        await seen.reaches(1)
+        await session.call(await session.master("broker-a", "T"), api.UPDATE_AND_CREATE_TOPIC, ask)
+        await eventually(lambda: all(queue.topic != "T" for queue in consumer.queues))

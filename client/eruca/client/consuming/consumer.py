@@ -248,8 +248,12 @@ class PushConsumer(PushMember):
             await session.add_consumer(self.group, self)
             await self._ownership.rebalance()
         except BaseException:
-            await Leaving(self._leave(), self._processing.runner).wait()
+            if self._leaving is None:
+                await Leaving(self._leave(), self._processing.runner).wait()
             raise
+        if self._leaving is not None:  # stopped meanwhile, perhaps by a listener
+            await session.remove_consumer(self.group)
+            return
         upkeep = Upkeep(
             session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
         )

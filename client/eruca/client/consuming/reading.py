@@ -252,6 +252,8 @@ class Reader:
                 return AFTER_FLOW_CONTROL
             if error.code in _UNKNOWN_HERE:
                 self._session.spawn(self._session.beat())
+            elif error.code == ResponseCode.NO_PERMISSION:
+                self._session.directory.look_again(self.run.queue.topic)  # perhaps nobody may read the queue any more
         elif isinstance(error, BrokerUnreachable):
             self._session.directory.look_again(self.run.queue.topic)
         pause = self._manner.after_error
