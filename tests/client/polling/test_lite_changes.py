@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
 from eruca.client import MessageQueue
-from eruca.client.errors import BrokerRefused
+from eruca.client.errors import BrokerRefused, StateError
 from tests.client.conftest import Lab, eventually
 from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll
 
@@ -134,6 +135,15 @@ async def test_a_stop_that_is_cancelled_leaves_the_group_all_the_same(lab: Lab) 
     await consumer.stop()
     await nobody_is_there(lab)
     assert (await lab.offsets("g", "T"))[0] == 5
+
+
+async def test_another_thread_changes_nothing(lab: Lab) -> None:
+    await fill(lab, 1)
+    async with lite(lab).subscribe("T") as consumer:
+        for change in (partial(consumer.subscribe, "U"), partial(consumer.unsubscribe, "T")):
+            with pytest.raises(StateError, match=r"in threads use eruca\.client\.sync"):
+                await asyncio.to_thread(change)
+        assert set(consumer.subscriptions) == {"T"}
 
 
 async def test_a_listener_may_stop_its_consumer(lab: Lab) -> None:

@@ -99,6 +99,11 @@ class ActiveMember(Asking):
         self._session = self._owned = None
         await session.leave()
 
+    def _check_here(self) -> None:
+        """Raise StateError where a started consumer is changed elsewhere than in its event loop."""
+        if self._session is not None:
+            self._session.check_here()
+
     def _announce_soon(self) -> None:
         """Tell brokers and the own parts of another subscription."""
         if self._session is not None and self._owned is not None:

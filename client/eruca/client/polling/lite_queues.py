@@ -59,6 +59,7 @@ class LiteQueues(ActiveMember):
         is called when the queues are shared out anew. May be called before and after start; returns the consumer.
         Raises BadName, UsageError, and StateError after ``assign``.
         """
+        self._check_here()
         if not topic:
             raise UsageError("Topic can not be null or empty.")
         check_topic(topic)
@@ -75,6 +76,7 @@ class LiteQueues(ActiveMember):
 
     def unsubscribe(self, topic: str) -> None:
         """Take no more messages of a topic; those that were handed out can no longer be committed."""
+        self._check_here()
         self._listeners.pop(topic, None)
         if self.subscriptions.pop(topic, None) is not None:
             self._announce_soon()
@@ -85,6 +87,7 @@ class LiteQueues(ActiveMember):
         Each goes on from the group's stored offset, unless ``seek`` says otherwise; one that was assigned before just
         goes on. Raises UsageError, and StateError after ``subscribe``.
         """
+        self._check_here()
         if not queues:
             raise UsageError("Message queues can not be null or empty.")
         self._set_mode("assign")
@@ -124,6 +127,7 @@ class LiteQueues(ActiveMember):
         May be called before and after start; a second listener of a topic takes the place of the first. Raises
         UsageError.
         """
+        self._check_here()
         check_topic(topic)
         await self._watch.add(None if self._session is None else self._session.directory, topic, listener)
 

@@ -199,6 +199,8 @@ class PullConsumer(Asking):
             raise UsageError(
                 "The schedule service has the share of this consumer: call its register_pull_task_callback instead."
             )
+        if self._session is not None:
+            self._session.check_here()
         self._listeners[topic] = listener
         if self._registered is not None:
             self._registered.register(topic)

@@ -204,6 +204,7 @@ class PullScheduleService(ActiveMember):
         When it raises, the log tells, and it is called again after a second. May be called before and after start;
         returns the service. Raises BadName and UsageError.
         """
+        self._check_here()
         check_topic(topic)
         calling.check_callable(callback, "The callback")
         self._callbacks[topic] = callback
