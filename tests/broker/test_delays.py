@@ -12,7 +12,7 @@ from eruca.broker.config import BrokerRole
 from eruca.broker.services import levels
 from eruca.broker.store import StoreLocked
 from eruca.protocol.bodies import DelayOffsets, KVTable
-from eruca.protocol.record import Record, decode_record
+from eruca.protocol.record import decode_record
 from tests.support.desk import START, Desk
 
 SEND_V2, BATCH, DELAY_OFFSETS, RUNTIME = 310, 320, 45, 28
@@ -31,28 +31,6 @@ def message(
     }
 
 
-def stored(desk: Desk, topic: str = "T", queue_id: int = 0) -> list[Record]:
-    store = desk.broker.store
-    store.drain()
-    records = []
-    for offset in range(store.max_offset(topic, queue_id)):
-        unit = store.unit(topic, queue_id, offset)
-        assert unit is not None
-        data = store.record(unit[0])
-        assert data is not None
-        records.append(decode_record(data))
-    return records
-
-
-def deliver(desk: Desk, after: int) -> int:
-    """Let the time be ``after`` ms after the start, and deliver; when delivery goes on."""
-    desk.now = START + after
-    desk.broker.store.drain()
-    again = desk.broker.delays.deliver(desk.now)
-    desk.broker.store.drain()
-    return again
-
-
 # ---------------------------------------------------------------------- what is stored
 
 
@@ -60,20 +38,20 @@ async def test_a_delayed_message_waits_in_the_queue_of_its_level(desk: Desk) -> 
     desk.topic("T", queues=4)
     answer = await desk.ask(SEND_V2, message(3, queue_id=2), b"hello")
     assert (answer.code, answer.fields["queueId"], answer.fields["queueOffset"]) == (0, "2", "0")
-    (waiting,) = stored(desk, SCHEDULE, 2)
+    (waiting,) = desk.records(SCHEDULE, 2)
     assert (waiting.topic, waiting.queue_id, waiting.body, waiting.flag) == (SCHEDULE, 2, b"hello", 7)
     assert waiting.properties_text == (
         b"UNIQ_KEY\x01AC11\x02WAIT\x01true\x02DELAY\x013\x02CLUSTER\x01Lab\x02REAL_TOPIC\x01T\x02REAL_QID\x012"
     )
     unit = desk.broker.store.unit(SCHEDULE, 2, 0)
     assert unit == (waiting.physical_offset, waiting.size, START + 10_000)  # its tag code is when it comes
-    assert stored(desk, queue_id=2) == []
+    assert desk.records(queue_id=2) == []
 
 
 async def test_a_level_above_the_last_is_the_last(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(99), b"x")
-    (waiting,) = stored(desk, SCHEDULE, 17)
+    (waiting,) = desk.records(SCHEDULE, 17)
     assert waiting.properties["DELAY"] == "18"
     assert desk.broker.store.unit(SCHEDULE, 17, 0) == (0, waiting.size, START + 7_200_000)
 
@@ -82,7 +60,7 @@ async def test_a_level_above_the_last_is_the_last(desk: Desk) -> None:
 async def test_what_is_no_level_delays_nothing(desk: Desk, level: str) -> None:
     desk.topic("T")
     assert (await desk.ask(SEND_V2, message(level), b"x")).code == 0
-    assert [record.body for record in stored(desk)] == [b"x"]
+    assert [record.body for record in desk.records()] == [b"x"]
 
 
 async def test_a_batch_cannot_be_delayed(desk: Desk) -> None:
@@ -103,11 +81,11 @@ async def test_nobody_sends_to_the_waiting_queues_himself(desk: Desk) -> None:
 async def test_it_comes_when_it_is_due_and_is_the_same_message(desk: Desk) -> None:
     desk.topic("T", queues=4)
     await desk.ask(SEND_V2, message(1, queue_id=2, j=3), b"hello")
-    (waiting,) = stored(desk, SCHEDULE, 0)
-    assert deliver(desk, 999) == START + 1000
-    assert stored(desk, queue_id=2) == []
-    deliver(desk, 1000)
-    (come,) = stored(desk, queue_id=2)
+    (waiting,) = desk.records(SCHEDULE, 0)
+    assert desk.deliver(999) == START + 1000
+    assert desk.records(queue_id=2) == []
+    desk.deliver(1000)
+    (come,) = desk.records(queue_id=2)
     assert come == waiting._replace(
         topic="T",
         queue_id=2,
@@ -115,18 +93,18 @@ async def test_it_comes_when_it_is_due_and_is_the_same_message(desk: Desk) -> No
         physical_offset=waiting.physical_offset + waiting.size,
         store_timestamp=START + 1000,
     )
-    assert deliver(desk, 2000) == levels.NEVER
-    assert len(stored(desk, queue_id=2)) == 1
+    assert desk.deliver(2000) == levels.NEVER
+    assert len(desk.records(queue_id=2)) == 1
 
 
 async def test_each_level_has_its_delay_and_its_order(desk: Desk) -> None:
     desk.topic("T")
     for number, level in enumerate((2, 1, 2, 1)):
         await desk.ask(SEND_V2, message(level), b"%d" % number)
-    deliver(desk, 1000)
-    assert [record.body for record in stored(desk)] == [b"1", b"3"]
-    deliver(desk, 5000)
-    assert [record.body for record in stored(desk)] == [b"1", b"3", b"0", b"2"]
+    desk.deliver(1000)
+    assert [record.body for record in desk.records()] == [b"1", b"3"]
+    desk.deliver(5000)
+    assert [record.body for record in desk.records()] == [b"1", b"3", b"0", b"2"]
 
 
 async def test_other_levels_by_configuration(prepared: Prepared) -> None:
@@ -137,12 +115,12 @@ async def test_other_levels_by_configuration(prepared: Prepared) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"a")
     await desk.ask(SEND_V2, message(3), b"b")
-    deliver(desk, 1999)
-    assert stored(desk) == []
-    deliver(desk, 2000)
-    assert [record.body for record in stored(desk)] == [b"a"]
-    deliver(desk, 86_400_000)
-    assert [record.body for record in stored(desk)] == [b"a", b"b"]
+    desk.deliver(1999)
+    assert desk.records() == []
+    desk.deliver(2000)
+    assert [record.body for record in desk.records()] == [b"a"]
+    desk.deliver(86_400_000)
+    assert [record.body for record in desk.records()] == [b"a", b"b"]
 
 
 async def test_without_levels_everything_comes_at_once(prepared: Prepared) -> None:
@@ -152,14 +130,14 @@ async def test_without_levels_everything_comes_at_once(prepared: Prepared) -> No
     desk = await prepared(prepare)
     desk.topic("T")
     await desk.ask(SEND_V2, message(3), b"now")
-    assert [record.body for record in stored(desk)] == [b"now"]
+    assert [record.body for record in desk.records()] == [b"now"]
 
 
 async def test_a_clock_that_went_back_does_not_keep_messages_longer_than_their_delay(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    deliver(desk, -1)
-    assert [record.body for record in stored(desk)] == [b"x"]
+    desk.deliver(-1)
+    assert [record.body for record in desk.records()] == [b"x"]
 
 
 async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +146,9 @@ async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk, mo
     for number in range(7):
         await desk.ask(SEND_V2, message(1), b"%d" % number)
     counts = []
-    while deliver(desk, 1000) == desk.now:
-        counts.append(len(stored(desk)))
-    assert counts == [3, 6] and len(stored(desk)) == 7
+    while desk.deliver(1000) == desk.now:
+        counts.append(len(desk.records()))
+    assert counts == [3, 6] and len(desk.records()) == 7
 
 
 async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:
@@ -178,19 +156,19 @@ async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:
     astray = b"DELAY\x011"
     for text in (half, astray, b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010"):
         desk.store(SCHEDULE, 0, 0, properties=text)
-    assert deliver(desk, 1000) == levels.NEVER
-    assert stored(desk, "RMQ_SYS_TRANS_HALF_TOPIC") == []
-    assert len(stored(desk)) == 1
+    assert desk.deliver(1000) == levels.NEVER
+    assert desk.records("RMQ_SYS_TRANS_HALF_TOPIC") == []
+    assert len(desk.records()) == 1
 
 
 async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
     monkeypatch.setattr(desk.broker.store._appending, "refusal", "full")
-    assert deliver(desk, 1000) == START + 1000 + levels.AGAIN_AFTER
+    assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
     monkeypatch.setattr(desk.broker.store._appending, "refusal", None)
-    deliver(desk, 2000)
-    assert [record.body for record in stored(desk)] == [b"x"]
+    desk.deliver(2000)
+    assert [record.body for record in desk.records()] == [b"x"]
 
 
 async def test_the_running_broker_delivers_by_itself(desk: Desk) -> None:
@@ -215,7 +193,7 @@ async def test_positions_are_told_and_kept(desk: Desk, tmp_path: Path) -> None:
     desk.topic("T")
     for level in (1, 1, 2):
         await desk.ask(SEND_V2, message(level), b"x")
-    deliver(desk, 1000)
+    desk.deliver(1000)
     assert (await desk.ask(DELAY_OFFSETS)).body == b'{"offsetTable":{1:2,2:0}}'
     table = KVTable.decode((await desk.ask(RUNTIME)).body).table
     assert (table["scheduleMessageOffset_1"], table["scheduleMessageOffset_2"]) == ("2,2", "0,1")
@@ -230,18 +208,18 @@ async def test_what_came_due_during_a_stop_comes_after_it_and_once(desk: Desk) -
     desk.topic("T")
     for level in (1, 2, 2):
         await desk.ask(SEND_V2, message(level), b"%d" % level)
-    deliver(desk, 1000)
+    desk.deliver(1000)
     await desk.stop()
     desk.now += 60_000
     await desk.start()
-    deliver(desk, 61_000)
-    assert [record.body for record in stored(desk)] == [b"1", b"2", b"2"]
+    desk.deliver(61_000)
+    assert [record.body for record in desk.records()] == [b"1", b"2", b"2"]
 
 
 async def test_positions_are_saved_only_after_the_log_they_speak_of(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    deliver(desk, 1000)
+    desk.deliver(1000)
     await desk.broker.delays.saved()
     figures = desk.broker.store.figures()
     assert figures.flushed_offset == figures.max_offset
@@ -252,7 +230,7 @@ async def test_positions_of_a_log_that_does_not_reach_the_disk_are_not_saved(
 ) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    deliver(desk, 1000)
+    desk.deliver(1000)
     failing = asyncio.get_running_loop().create_future()
     failing.set_result(False)
     monkeypatch.setattr(desk.broker.store, "on_disk", lambda end: failing)
@@ -281,7 +259,7 @@ async def test_a_broker_that_could_not_start_notes_nothing(desk: Desk, tmp_path:
     mark = tmp_path / "store/eruca.delays"
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    deliver(desk, 1000)
+    desk.deliver(1000)
     await desk.broker.delays.saved()
     before = mark.read_bytes()
     with pytest.raises(StoreLocked):

@@ -11,7 +11,6 @@ from eruca.broker.config import FlushDiskType
 from eruca.broker.store.results import Put
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.record import Record
-from tests.broker.test_delays import deliver, stored
 from tests.support.desk import START, Desk
 
 SEND_BACK, SEND_V2 = 36, 310
@@ -41,7 +40,7 @@ async def test_a_message_given_back_waits_and_then_comes_to_the_retry_topic(desk
     put = sent(desk)
     answer = await desk.ask(SEND_BACK, back(put, originMsgId="AC11", unitMode="false", maxReconsumeTimes=16))
     assert (answer.code, answer.remark, answer.fields, answer.body) == (0, None, {}, b"")
-    waiting = only(stored(desk, SCHEDULE, 2))
+    waiting = only(desk.records(SCHEDULE, 2))
     port = int(desk.app.address.rpartition(":")[2])
     assert waiting.properties == {
         "UNIQ_KEY": "AC11",
@@ -55,10 +54,10 @@ async def test_a_message_given_back_waits_and_then_comes_to_the_retry_topic(desk
         "REAL_QID": "0",
     }
     assert (waiting.reconsume_times, waiting.body, waiting.born_timestamp) == (1, b"hello", START)
-    deliver(desk, 9_999)
-    assert stored(desk, "%RETRY%g") == []
-    deliver(desk, 10_000)
-    come = only(stored(desk, "%RETRY%g"))
+    desk.deliver(9_999)
+    assert desk.records("%RETRY%g") == []
+    desk.deliver(10_000)
+    come = only(desk.records("%RETRY%g"))
     assert (come.properties_text, come.body) == (waiting.properties_text, b"hello")
     assert (come.reconsume_times, come.store_timestamp) == (1, START + 10_000)
     config = desk.broker.topics.get("%RETRY%g")
@@ -72,16 +71,16 @@ async def test_each_time_it_waits_a_level_longer_and_in_the_end_it_is_a_dead_let
     for times in range(16):
         assert (await desk.ask(SEND_BACK, back(put, maxReconsumeTimes=16))).code == 0
         level = 3 + times
-        waiting = only(stored(desk, SCHEDULE, min(level, 18) - 1))
+        waiting = only(desk.records(SCHEDULE, min(level, 18) - 1))
         levels.append(int(waiting.properties["DELAY"]))
-        deliver(desk, desk.now - START + 7_200_000)
-        put = stored(desk, "%RETRY%g")[-1]
+        desk.deliver(desk.now - START + 7_200_000)
+        put = desk.records("%RETRY%g")[-1]
         first = first or put.properties["ORIGIN_MESSAGE_ID"]
         assert (put.reconsume_times, put.properties["ORIGIN_MESSAGE_ID"]) == (times + 1, first)
         assert put.properties["RETRY_TOPIC"] == "T"
     assert levels == [*range(3, 19)]
     assert (await desk.ask(SEND_BACK, back(put, maxReconsumeTimes=16))).code == 0
-    letter = only(stored(desk, "%DLQ%g"))
+    letter = only(desk.records("%DLQ%g"))
     assert (letter.body, letter.reconsume_times, letter.properties["DELAY"]) == (b"hello", 17, "0")
     assert (letter.properties["RETRY_TOPIC"], letter.properties["ORIGIN_MESSAGE_ID"]) == ("T", first)
     config = desk.broker.topics.get("%DLQ%g")
@@ -91,12 +90,12 @@ async def test_each_time_it_waits_a_level_longer_and_in_the_end_it_is_a_dead_let
 @pytest.mark.parametrize(("level", "queue"), [(1, 0), (7, 6), (40, 17)])
 async def test_the_consumer_may_choose_the_level(desk: Desk, level: int, queue: int) -> None:
     await desk.ask(SEND_BACK, back(sent(desk), level))
-    assert only(stored(desk, SCHEDULE, queue)).properties["DELAY"] == str(queue + 1)
+    assert only(desk.records(SCHEDULE, queue)).properties["DELAY"] == str(queue + 1)
 
 
 async def test_a_level_below_zero_makes_a_dead_letter(desk: Desk) -> None:
     await desk.ask(SEND_BACK, back(sent(desk), -1))
-    letter = only(stored(desk, "%DLQ%g"))
+    letter = only(desk.records("%DLQ%g"))
     assert (letter.properties["DELAY"], letter.reconsume_times) == ("0", 1)
     assert "REAL_TOPIC" not in letter.properties
 
@@ -104,7 +103,7 @@ async def test_a_level_below_zero_makes_a_dead_letter(desk: Desk) -> None:
 async def test_a_delay_of_its_own_does_not_come_again(desk: Desk) -> None:
     put = sent(desk, b"TIMER_DELAY_MS\x0160000\x02TIMER_OUT_MS\x011700000060000")
     await desk.ask(SEND_BACK, back(put, -1))
-    assert len(stored(desk, "%DLQ%g")) == 1
+    assert len(desk.records("%DLQ%g")) == 1
 
 
 # ---------------------------------------------------------------------- how often
@@ -132,7 +131,7 @@ async def test_the_greatest_number_is_the_clients_or_the_groups(
     )
     peer = await desk.peer(version=version)
     assert (await peer.ask(SEND_BACK, back(put, **asked))).code == 0
-    assert len(stored(desk, "%DLQ%g")) == dead
+    assert len(desk.records("%DLQ%g")) == dead
 
 
 async def test_several_retry_queues_are_all_used(desk: Desk) -> None:
@@ -140,7 +139,7 @@ async def test_several_retry_queues_are_all_used(desk: Desk) -> None:
     put = sent(desk)
     for _ in range(40):
         await desk.ask(SEND_BACK, back(put, 1))
-    assert {record.properties["REAL_QID"] for record in stored(desk, SCHEDULE, 0)} == {"0", "1", "2"}
+    assert {record.properties["REAL_QID"] for record in desk.records(SCHEDULE, 0)} == {"0", "1", "2"}
     config = desk.broker.topics.get("%RETRY%g")
     assert config is not None and config.write_queue_nums == 3
 
@@ -171,8 +170,8 @@ async def test_unit_mode_marks_the_retry_topic(desk: Desk) -> None:
 async def test_returns_are_counted_for_the_topic_they_came_from(desk: Desk) -> None:
     put = sent(desk)
     await desk.ask(SEND_BACK, back(put, 1))
-    deliver(desk, 1000)
-    await desk.ask(SEND_BACK, back(only(stored(desk, "%RETRY%g")), 1))
+    desk.deliver(1000)
+    await desk.ask(SEND_BACK, back(only(desk.records("%RETRY%g")), 1))
     (counter,) = [each for key, each in desk.broker.statistics._sent_back.items() if key == ("T", "g")]
     assert counter.messages == 2
 
@@ -248,14 +247,14 @@ async def test_a_message_sent_to_the_retry_topic_waits_too(desk: Desk) -> None:
     desk.broker.groups.find("g")
     desk.topic("%RETRY%g")
     assert (await desk.ask(SEND_V2, anew(2, 3), b"again")).code == 0
-    assert only(stored(desk, SCHEDULE, 4)).properties["REAL_TOPIC"] == "%RETRY%g"
+    assert only(desk.records(SCHEDULE, 4)).properties["REAL_TOPIC"] == "%RETRY%g"
 
 
 async def test_with_its_retries_used_up_it_is_a_dead_letter_at_once(desk: Desk) -> None:
     desk.broker.groups.find("g")
     desk.topic("%RETRY%g")
     assert (await desk.ask(SEND_V2, anew(3, 3), b"enough")).code == 0
-    letter = only(stored(desk, "%DLQ%g"))
+    letter = only(desk.records("%DLQ%g"))
     assert (letter.body, letter.properties["DELAY"], letter.reconsume_times) == (b"enough", "0", 3)
     assert "REAL_TOPIC" not in letter.properties
-    assert stored(desk, SCHEDULE, 5) == []
+    assert desk.records(SCHEDULE, 5) == []

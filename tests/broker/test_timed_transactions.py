@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.handlers.test_transactions import COMMIT, HALF, ROLLBACK, SEND, end, half, place, send
-from tests.broker.test_delays import deliver, stored
 from tests.support.desk import START, Desk
 
 TIMER = "rmq_sys_wheel_timer"
@@ -13,7 +12,7 @@ DAY = 86_400_000
 
 
 def bodies(desk: Desk) -> list[bytes]:
-    return [record.body for record in stored(desk, "T")]
+    return [record.body for record in desk.records("T")]
 
 
 @pytest.mark.parametrize(
@@ -27,13 +26,13 @@ async def test_a_committed_message_comes_once_at_its_time(desk: Desk, wish: str,
     assert (await end(desk, where, COMMIT)).code == 0
     assert (await end(desk, where, COMMIT)).code == 0  # said again, as an answer to a check that crossed it
 
-    deliver(desk, due - 1) if due > 7_000 else None
+    desk.deliver(due - 1) if due > 7_000 else None
     assert bodies(desk) == ([] if due > 7_000 else [b"half"])
-    deliver(desk, due)
-    (come,) = stored(desk, "T")
+    desk.deliver(due)
+    (come,) = desk.records("T")
     assert (come.body, come.unique_key, come.tags) == (b"half", "AC11", "TagT")
     assert (await end(desk, where, COMMIT)).code == 0
-    deliver(desk, due + 200_000)
+    desk.deliver(due + 200_000)
     assert bodies(desk) == [b"half"]
 
 
@@ -44,19 +43,19 @@ async def test_it_comes_after_a_restart_too(desk: Desk) -> None:
     await desk.restart()
 
     assert bodies(desk) == []
-    deliver(desk, 90_000)
+    desk.deliver(90_000)
     assert bodies(desk) == [b"half"]
     await desk.restart()
-    deliver(desk, 200_000)
+    desk.deliver(200_000)
     assert bodies(desk) == [b"half"]
 
 
 async def test_a_message_that_is_rolled_back_does_not_wait(desk: Desk) -> None:
     where = await send(desk, "AC11", "TIMER_DELAY_SEC\x0190")
     assert (await end(desk, where, ROLLBACK)).code == 0
-    deliver(desk, 100_000)
+    desk.deliver(100_000)
     assert bodies(desk) == []
-    assert stored(desk, TIMER) == []
+    assert desk.records(TIMER) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ async def test_a_delay_that_cannot_be_is_refused_with_the_half(desk: Desk, wish:
     desk.topic("T")
     answer = await desk.ask(SEND, half("AC11", wish), b"half")
     assert (answer.code, answer.remark) == (13, remark)
-    assert stored(desk, HALF) == []
+    assert desk.records(HALF) == []
 
 
 async def test_a_limit_lowered_before_the_commit_loses_nothing(desk: Desk) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from eruca.broker.services import levels, timers
 from eruca.protocol.bodies import KVTable
-from tests.broker.test_delays import deliver, stored
 from tests.support.desk import START, Desk
 
 SEND_V2, RUNTIME = 310, 28
@@ -28,7 +27,7 @@ async def send(desk: Desk, delay: int, body: bytes = b"x") -> None:
 
 
 def bodies(desk: Desk, topic: str = "T") -> list[bytes]:
-    return [record.body for record in stored(desk, topic)]
+    return [record.body for record in desk.records(topic)]
 
 
 # ---------------------------------------------------------------------- what waits
@@ -42,16 +41,16 @@ async def test_a_message_waits_for_its_time(desk: Desk, wish: str, value: int) -
     desk.topic("T", queues=4)
     answer = await desk.ask(SEND_V2, message(wish, value, queue_id=2), b"hello")
     assert (answer.code, answer.fields["queueId"], answer.fields["queueOffset"]) == (0, "2", "0")
-    (waiting,) = stored(desk, TIMER)
+    (waiting,) = desk.records(TIMER)
     assert waiting.properties_text.decode() == (
         f"UNIQ_KEY\x01AC11\x02WAIT\x01true\x02{wish}\x01{value}\x02TAGS\x01t\x02CLUSTER\x01Lab"
         f"\x02TIMER_OUT_MS\x01{START + 90_000}\x02REAL_TOPIC\x01T\x02REAL_QID\x012"
     )
     assert desk.broker.store.unit(TIMER, 0, 0) == (waiting.physical_offset, waiting.size, START + 90_000)
-    assert deliver(desk, 89_999) == START + 90_000
-    assert stored(desk, queue_id=2) == []
-    deliver(desk, 90_000)
-    (come,) = stored(desk, queue_id=2)
+    assert desk.deliver(89_999) == START + 90_000
+    assert desk.records(queue_id=2) == []
+    desk.deliver(90_000)
+    (come,) = desk.records(queue_id=2)
     assert come.properties_text.decode() == (
         f"UNIQ_KEY\x01AC11\x02WAIT\x01true\x02{wish}\x01{value}\x02TAGS\x01t\x02CLUSTER\x01Lab"
         f"\x02TIMER_OUT_MS\x01{START + 90_000}\x02TIMER_ORIGIN\x010@{waiting.physical_offset}@{START}"
@@ -69,7 +68,7 @@ async def test_the_waiting_queue_is_a_topic_that_stays(desk: Desk) -> None:
     config = desk.broker.topics.get(TIMER)
     assert config is not None and config.write_queue_nums == 1 and desk.broker.topics.is_system(TIMER)
     assert (await desk.ask(316)).code == 0  # clean unused topics
-    deliver(desk, 60_000)
+    desk.deliver(60_000)
     assert bodies(desk) == [b"x"]
 
 
@@ -77,7 +76,7 @@ async def test_the_waiting_queue_is_a_topic_that_stays(desk: Desk) -> None:
 async def test_a_time_that_has_passed_is_now(desk: Desk, wish: str, value: int) -> None:
     desk.topic("T")
     assert (await desk.ask(SEND_V2, message(wish, value), b"now")).code == 0
-    assert bodies(desk) == [b"now"] and stored(desk, TIMER) == []
+    assert bodies(desk) == [b"now"] and desk.records(TIMER) == []
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,8 @@ async def test_the_longest_delay_can_be_set_at_run_time(desk: Desk) -> None:
 async def test_a_level_goes_before_a_delay_of_its_own(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message("TIMER_DELAY_MS", 5, more="\x02DELAY\x012"), b"x")
-    (waiting,) = stored(desk, "SCHEDULE_TOPIC_XXXX", 1)
-    assert "TIMER_DELAY_MS" not in waiting.properties and stored(desk, TIMER) == []
+    (waiting,) = desk.records("SCHEDULE_TOPIC_XXXX", 1)
+    assert "TIMER_DELAY_MS" not in waiting.properties and desk.records(TIMER) == []
 
 
 async def test_properties_leave_room_for_what_is_noted(desk: Desk) -> None:
@@ -132,7 +131,7 @@ async def test_messages_come_in_the_order_of_their_times(desk: Desk) -> None:
     for delay in delays:
         await send(desk, delay, str(delay).encode())
     for now in (49, 50, 59_000, 61_000, 7_200_000, 3 * DAY, 40 * DAY):
-        while deliver(desk, now) <= desk.now:
+        while desk.deliver(now) <= desk.now:
             pass
         due = sorted(delay for delay in delays if delay <= now)
         assert bodies(desk) == [str(delay).encode() for delay in due]
@@ -140,12 +139,12 @@ async def test_messages_come_in_the_order_of_their_times(desk: Desk) -> None:
 
 async def test_when_to_look_again(desk: Desk) -> None:
     desk.topic("T")
-    assert deliver(desk, 0) == levels.NEVER
+    assert desk.deliver(0) == levels.NEVER
     await send(desk, 50)
-    assert deliver(desk, 1) == START + 50
+    assert desk.deliver(1) == START + 50
     await send(desk, 10 * DAY)
-    deliver(desk, 50)
-    again = deliver(desk, 51)
+    desk.deliver(50)
+    again = desk.deliver(51)
     assert START + 10 * DAY - 62_000 <= again <= START + 10 * DAY - 2_000
 
 
@@ -155,7 +154,7 @@ async def test_a_turn_delivers_a_part(desk: Desk, monkeypatch: pytest.MonkeyPatc
     desk.topic("T")
     for number in range(7):
         await send(desk, 1000, b"%d" % number)
-    while deliver(desk, 1000) == desk.now:
+    while desk.deliver(1000) == desk.now:
         pass
     assert sorted(bodies(desk)) == [b"%d" % number for number in range(7)]
 
@@ -164,10 +163,10 @@ async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch
     desk.topic("T")
     await send(desk, 1000)
     monkeypatch.setattr(desk.broker.store._appending, "refusal", "full")
-    assert deliver(desk, 1000) == START + 1000 + levels.AGAIN_AFTER
+    assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
     monkeypatch.setattr(desk.broker.store._appending, "refusal", None)
-    deliver(desk, 2000)
-    deliver(desk, 2001)
+    desk.deliver(2000)
+    desk.deliver(2001)
     assert bodies(desk) == [b"x"]
 
 
@@ -176,7 +175,7 @@ async def test_slots_without_a_time_or_a_goal_are_passed_over(desk: Desk) -> Non
     desk.store(TIMER, 0, 0, properties=b"TAGS\x01t")
     desk.store(TIMER, 0, 0, properties=b"TIMER_OUT_MS\x011\x02REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010")
     await send(desk, 1000)
-    deliver(desk, 1000)
+    desk.deliver(1000)
     assert bodies(desk) == [b"x"] and desk.broker.delays.timers.settled.first == 3
 
 
@@ -190,9 +189,9 @@ async def test_slots_that_rocketmq_wrote_come_at_their_time_too(desk: Desk, monk
     unit = desk.broker.store.unit(TIMER, 0, 0)
     assert unit is not None and unit[2] == ord("t")
     for now in (0, 69_999):
-        deliver(desk, now)
+        desk.deliver(now)
         assert bodies(desk) == []
-    deliver(desk, 70_000)
+    desk.deliver(70_000)
     assert bodies(desk) == [b"x"]
 
 
@@ -200,7 +199,7 @@ async def test_how_many_wait_is_told(desk: Desk) -> None:
     desk.topic("T")
     await send(desk, 1000)
     await send(desk, 2000)
-    deliver(desk, 1000)
+    desk.deliver(1000)
     table = KVTable.decode((await desk.ask(RUNTIME)).body).table
     assert table["timerCongestNum"] == "1"
 
@@ -212,20 +211,20 @@ async def test_a_message_that_lies_long_moves_to_the_end_of_the_log(desk: Desk) 
     desk.topic("T")
     await send(desk, 10 * DAY, b"far")
     await send(desk, 60_000, b"near")
-    deliver(desk, 60_000)
-    deliver(desk, 54 * 3_600_000 - 1000)
-    assert len(stored(desk, TIMER)) == 2
-    deliver(desk, 54 * 3_600_000)  # three quarters of fileReservedTime
-    moved = stored(desk, TIMER)[2]
+    desk.deliver(60_000)
+    desk.deliver(54 * 3_600_000 - 1000)
+    assert len(desk.records(TIMER)) == 2
+    desk.deliver(54 * 3_600_000)  # three quarters of fileReservedTime
+    moved = desk.records(TIMER)[2]
     assert (moved.properties["TIMER_ROLL_TIMES"], moved.properties["TIMER_ORIGIN"]) == ("1", f"0@0@{START}")
     assert (moved.body, moved.properties["TIMER_OUT_MS"]) == (b"far", str(START + 10 * DAY))
-    deliver(desk, 2 * 54 * 3_600_000)
-    assert stored(desk, TIMER)[3].properties["TIMER_ROLL_TIMES"] == "2"
+    desk.deliver(2 * 54 * 3_600_000)
+    assert desk.records(TIMER)[3].properties["TIMER_ROLL_TIMES"] == "2"
     for hour in range(109, 240):
-        deliver(desk, hour * 3_600_000)
+        desk.deliver(hour * 3_600_000)
     assert bodies(desk) == [b"near"]
-    deliver(desk, 10 * DAY)
-    deliver(desk, 10 * DAY + 5000)
+    desk.deliver(10 * DAY)
+    desk.deliver(10 * DAY + 5000)
     assert bodies(desk) == [b"near", b"far"]
 
 
@@ -241,13 +240,13 @@ async def test_forty_days_while_the_log_is_deleted_behind_it(prepared: Prepared)
     for hour in range(0, 960, 6):
         desk.store("Other", 0, hour * 3_600_000, body=bytes(900))
         desk.broker.store.drain()
-        deliver(desk, hour * 3_600_000)
+        desk.deliver(hour * 3_600_000)
         await desk.broker.delays.saved()
         await clean(desk)
         seen.append(desk.broker.store.figures().min_offset)
         assert bodies(desk) == []
     assert seen[-1] > 20 * 4096  # the part it was sent in is long gone
-    deliver(desk, 40 * DAY)
+    desk.deliver(40 * DAY)
     assert bodies(desk)[-1:] == [b"patient"]
 
 
@@ -271,18 +270,18 @@ async def test_a_file_in_which_a_message_waits_is_kept_until_it_has_moved(prepar
     await send(desk, DAY, b"kept")
     for number in range(10):
         desk.store("Other", 0, number, body=bytes(900))
-    deliver(desk, 10)
+    desk.deliver(10)
     await desk.broker.delays.saved()
     desk.now += 1000
     assert await clean(desk) == 0
     assert desk.broker.store.held_back > 0
-    deliver(desk, 1100)  # it moves, for its file is wanted
-    assert [each.properties.get("TIMER_ROLL_TIMES") for each in stored(desk, TIMER)] == [None, "1"]
+    desk.deliver(1100)  # it moves, for its file is wanted
+    assert [each.properties.get("TIMER_ROLL_TIMES") for each in desk.records(TIMER)] == [None, "1"]
     assert await clean(desk) == 0  # not before that is on disk
     await desk.broker.delays.saved()
     assert await clean(desk) > 0
-    deliver(desk, DAY)
-    deliver(desk, DAY + 1)
+    desk.deliver(DAY)
+    desk.deliver(DAY + 1)
     assert bodies(desk) == [b"kept"]
 
 
@@ -299,7 +298,7 @@ async def test_a_file_in_which_a_level_waits_is_kept_unless_the_disk_is_crowded(
     await desk.ask(SEND_V2, {**message("TIMER_DELAY_MS", 1), "i": text}, b"later")
     for number in range(10):
         desk.store("Other", 0, number, body=bytes(900))
-    deliver(desk, 10)
+    desk.deliver(10)
     await desk.broker.delays.saved()
     desk.now += 1000
     assert await clean(desk) == 0 and desk.broker.store.held_back > 0

@@ -16,7 +16,6 @@ import pytest
 
 from eruca.broker.services import catching_up
 from eruca.broker.services.delays import Delays, Moment
-from tests.broker.test_delays import deliver, stored
 from tests.support.desk import START, Desk
 
 SEND_V2 = 310
@@ -63,7 +62,7 @@ def everything(desk: Desk) -> None:
     for _ in range(3):
         for after in range(0, 10_000_001, 1_000_000):
             for _ in range(50):
-                if deliver(desk, desk.now - START + after // 10) > desk.now:
+                if desk.deliver(desk.now - START + after // 10) > desk.now:
                     break
 
 
@@ -71,13 +70,13 @@ def sent(desk: Desk) -> Counter[bytes]:
     """The messages that the log holds, each once, by what waits of them."""
     found: Counter[bytes] = Counter()
     for queue_id in range(18):
-        found.update(record.body for record in stored(desk, SCHEDULE, queue_id))
-    found.update(record.body for record in stored(desk, TIMER) if "TIMER_ROLL_TIMES" not in record.properties)
+        found.update(record.body for record in desk.records(SCHEDULE, queue_id))
+    found.update(record.body for record in desk.records(TIMER) if "TIMER_ROLL_TIMES" not in record.properties)
     return found
 
 
 def come(desk: Desk) -> Counter[bytes]:
-    return Counter(record.body for record in stored(desk))
+    return Counter(record.body for record in desk.records())
 
 
 async def live(desk: Desk, dice: random.Random, number: int) -> int:
@@ -88,7 +87,7 @@ async def live(desk: Desk, dice: random.Random, number: int) -> int:
             number += 1
             await send(desk, dice, number)
         elif what < 0.9:
-            deliver(desk, desk.now - START + dice.choice((1, 500, 5000, 60_000, 1_200_000)))
+            desk.deliver(desk.now - START + dice.choice((1, 500, 5000, 60_000, 1_200_000)))
         else:
             await desk.broker.delays.saved()
     return number
@@ -134,7 +133,7 @@ async def test_without_the_mark_timers_still_come_once(tmp_path: Path) -> None:
         fields = dict(zip("abcdefgh", ("pg", "T", "TBW102", 4, 0, 0, START, 0), strict=True))
         fields["i"] = f"TIMER_DELAY_MS\x01{dice.randint(1, 9_000_000)}"
         assert (await desk.ask(SEND_V2, fields, b"%d" % number)).code == 0
-    deliver(desk, 4_000_000)
+    desk.deliver(4_000_000)
     before = sum(come(desk).values())
     assert 0 < before < 30
     (tmp_path / "0/store/eruca.delays").unlink()
@@ -148,13 +147,13 @@ async def test_offsets_that_were_set_back_hold(tmp_path: Path) -> None:
     desk = await start(tmp_path / "0", START)
     fields = dict(zip("abcdefgh", ("pg", "T", "TBW102", 4, 0, 0, START, 0), strict=True))
     await desk.ask(SEND_V2, {**fields, "i": "DELAY\x011"}, b"x")
-    deliver(desk, 1000)
+    desk.deliver(1000)
     await desk.stop()
     file = tmp_path / "0/store/config/delayOffset.json"
     assert b"1:1" in file.read_bytes()
     file.write_bytes(b'{"offsetTable":{1:0}}')
     await desk.start()
-    deliver(desk, 1000)
+    desk.deliver(1000)
     assert come(desk) == {b"x": 2}
     await desk.stop()
 
@@ -163,11 +162,11 @@ async def test_offsets_that_rocketmq_moved_on_hold(tmp_path: Path) -> None:
     desk = await start(tmp_path / "0", START)
     fields = dict(zip("abcdefgh", ("pg", "T", "TBW102", 4, 0, 0, START, 0), strict=True))
     await desk.ask(SEND_V2, {**fields, "i": "DELAY\x011"}, b"x")
-    deliver(desk, 1)
+    desk.deliver(1)
     await desk.stop()
     (tmp_path / "0/store/config/delayOffset.json").write_bytes(b'{"offsetTable":{1:1}}')
     await desk.start()
-    deliver(desk, 1000)
+    desk.deliver(1000)
     assert come(desk) == {}
     await desk.stop()
 

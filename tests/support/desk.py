@@ -12,6 +12,7 @@ from eruca.broker.config import BrokerConfig
 from eruca.broker.store.results import Put
 from eruca.protocol import frame
 from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, TopicConfig
+from eruca.protocol.record import Record, decode_record
 from tests.support.peers import Answering, Peer
 
 START = 1_700_000_000_000
@@ -116,6 +117,26 @@ class Desk:
             self.broker.store.drain()
         assert put is not None and not put.status
         return put
+
+    def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
+        """Everything that was stored in a queue."""
+        store = self.broker.store
+        store.drain()
+        found = []
+        for offset in range(store.max_offset(topic, queue_id)):
+            unit = store.unit(topic, queue_id, offset)
+            data = None if unit is None else store.record(unit[0])
+            assert data is not None
+            found.append(decode_record(data))
+        return found
+
+    def deliver(self, after: int) -> int:
+        """Let the time be ``after`` ms after the start, and deliver what is due; when delivery goes on."""
+        self.now = START + after
+        self.broker.store.drain()
+        again = self.broker.delays.deliver(self.now)
+        self.broker.store.drain()
+        return again
 
     def commit(self, group: str, topic: str, *offsets: int) -> None:
         """Committed offsets of the queues 0, 1, … of a topic."""

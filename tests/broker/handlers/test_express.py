@@ -12,7 +12,6 @@ from eruca.broker.config import FlushDiskType
 from eruca.broker.store.flush import Flush
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
-from eruca.protocol.record import Record, decode_record
 from eruca.remoting import Connection, Router
 from tests.support.desk import START, Desk, hear
 
@@ -82,15 +81,6 @@ def router(desk: Desk) -> Router[object]:
     return found
 
 
-def stored(desk: Desk, offset: int, topic: str = "T", queue_id: int = 0) -> Record:
-    desk.broker.store.drain()
-    unit = desk.broker.store.unit(topic, queue_id, offset)
-    assert unit is not None
-    data = desk.broker.store.record(unit[0])
-    assert data is not None
-    return decode_record(data)
-
-
 TEXTS = [
     "UNIQ_KEY\x01AC11\x02WAIT\x01true\x02TAGS\x01TagA",
     "UNIQ_KEY\x01AC11\x02TAGS\x01TagA\x02WAIT\x01true",
@@ -126,7 +116,7 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
             head = await producer.send(text)
             assert head.code == 0
             answers.append(producer.last.replace(port, b"<port>"))
-        records = [stored(desk, offset)._replace(born_host=b"", store_host=b"") for offset in range(len(answers))]
+        records = [record._replace(born_host=b"", store_host=b"") for record in desk.records()]
         outcomes.append((answers, records))
         ways.append(len(dispatched))
         assert desk.broker.statistics.spans("TOPIC_PUT_NUMS", "T") is not None
@@ -145,9 +135,9 @@ async def test_a_third_message_of_a_form_goes_short(
     for _ in range(20):
         assert (await producer.send("UNIQ_KEY\x01k\x02WAIT\x01true")).code == 0
     assert dispatched == [310, 310]  # admitted by the first, learned by the second
-    assert [stored(desk, offset).queue_offset for offset in range(20)] == list(range(20))
+    assert [record.queue_offset for record in desk.records()[:20]] == list(range(20))
     await producer.send("UNIQ_KEY\x01k", user_flag=8)
-    assert dispatched == [310] * 3 and stored(desk, 20).flag == 8
+    assert dispatched == [310] * 3 and desk.records()[20].flag == 8
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,7 +151,8 @@ async def test_many_frames_of_one_read_are_answered_in_order(
         producer.tell(f"UNIQ_KEY\x01{n}", queue_id=n % 4, body=b"%d" % n)
     opaques = [(await producer.hear()).opaque for _ in range(400)]
     assert opaques == list(range(100, 500))
-    assert [stored(desk, n // 4, queue_id=n % 4).body for n in range(400)] == [b"%d" % n for n in range(400)]
+    for queue in range(4):
+        assert [record.body for record in desk.records(queue_id=queue)] == [b"%d" % n for n in range(queue, 400, 4)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,7 +165,7 @@ async def test_a_one_way_form_is_stored_without_an_answer(
     for _ in range(5):
         producer.tell("KEYS\x01k", flag=frame.ONEWAY_FLAG)
     assert (await producer.send("KEYS\x01k")).opaque == 105
-    assert stored(desk, 5).queue_offset == 5
+    assert desk.records()[5].queue_offset == 5
     assert dispatched == [310] * 3  # the last one is of another form
 
 

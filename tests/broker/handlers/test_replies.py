@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eruca.protocol.bodies import HeartbeatData, ProducerData
-from tests.broker.handlers.test_send import LONG, message, stored
+from tests.broker.handlers.test_send import LONG, message
 from tests.support.desk import START, Desk
 from tests.support.peers import Answering, Peer
 
@@ -41,7 +41,7 @@ async def test_an_answer_is_pushed_to_the_client_that_asked_and_stored(desk: Des
         **{"unitMode": "false", "bornHost": desk.operator.address, "storeHost": desk.app.address},
         **{"storeTimestamp": str(START), "properties": f"{TEXT}\x02PUSH_REPLY_TIME\x01{START}"},
     }
-    record = stored(desk, TOPIC)
+    record = desk.records(TOPIC)[0]
     assert (record.body, record.properties_text, record.flag) == (b"the answer", TEXT.encode(), 7)
     assert (told.code, told.remark) == (0, None)
     assert told.fields == {
@@ -73,7 +73,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_stored_and_refused(desk: De
     told = await desk.ask(REPLY_V2, answer(), b"x")
 
     assert (told.code, told.remark) == (1, "push reply message fail, channel of <asker> not found.")
-    assert told.fields["msgId"] == stored(desk, TOPIC).offset_message_id
+    assert told.fields["msgId"] == desk.records(TOPIC)[0].offset_message_id
 
 
 async def test_an_answer_to_nobody_is_refused(desk: Desk) -> None:
@@ -88,7 +88,7 @@ async def test_an_answer_that_the_client_does_not_take_is_refused(desk: Desk) ->
     told = await desk.ask(REPLY_V2, answer(), b"x")
 
     assert (told.code, told.remark) == (1, "push reply message to askerfail.")
-    assert stored(desk, TOPIC).body == b"x"
+    assert desk.records(TOPIC)[0].body == b"x"
 
 
 async def test_a_silent_client_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ async def test_a_compressed_answer_stays_one(desk: Desk) -> None:
     await desk.ask(REPLY_V2, answer(f=0x301), b"zz")
 
     assert (await client.received(PUSH))[0].fields["sysFlag"] == str(0x301)
-    assert stored(desk, TOPIC).sys_flag == 0x301
+    assert desk.records(TOPIC)[0].sys_flag == 0x301
 
 
 async def test_an_answer_passes_the_checks_of_a_send(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 from eruca.broker.config import FlushDiskType
 from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
-from eruca.protocol.record import BatchEntry, Record, decode_record, encode_batch
+from eruca.protocol.record import BatchEntry, encode_batch
 from tests.support.desk import START, Desk
 
 SEND, SEND_V2, BATCH, PULL = 10, 310, 320, 11
@@ -42,15 +42,6 @@ def message(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, ob
     return {**fields, "i": TEXT, "j": 0, "k": "false", "m": "false", **more}
 
 
-def stored(desk: Desk, topic: str = "T", queue_id: int = 0, offset: int = 0) -> Record:
-    desk.broker.store.drain()
-    unit = desk.broker.store.unit(topic, queue_id, offset)
-    assert unit is not None
-    data = desk.broker.store.record(unit[0])
-    assert data is not None
-    return decode_record(data)
-
-
 # ---------------------------------------------------------------------- what is stored, what is answered
 
 
@@ -66,7 +57,7 @@ async def test_a_message_is_stored_and_answered_with_its_place(desk: Desk) -> No
         "MSG_REGION": "DefaultRegion",
         "TRACE_ON": "true",
     }
-    record = stored(desk, queue_id=1)
+    record = desk.records(queue_id=1)[0]
     assert (record.topic, record.queue_id, record.body, record.flag) == ("T", 1, b"hello", 7)
     assert (record.born_timestamp, record.store_timestamp, record.reconsume_times) == (START, START, 2)
     assert record.properties_text == b"TAGS\x01TagA\x02UNIQ_KEY\x01AC11\x02CLUSTER\x01Lab"
@@ -78,7 +69,7 @@ async def test_long_names_mean_the_same(desk: Desk) -> None:
     desk.topic("T")
     answer = await desk.ask(SEND, {LONG[name]: value for name, value in message().items()}, b"hello")
     assert (answer.code, answer.fields["queueOffset"]) == (0, "0")
-    assert stored(desk).properties_text == b"TAGS\x01TagA\x02UNIQ_KEY\x01AC11\x02CLUSTER\x01Lab"
+    assert desk.records()[0].properties_text == b"TAGS\x01TagA\x02UNIQ_KEY\x01AC11\x02CLUSTER\x01Lab"
 
 
 async def test_offsets_of_a_queue_follow_one_another(desk: Desk) -> None:
@@ -107,7 +98,7 @@ async def test_offsets_of_a_queue_follow_one_another(desk: Desk) -> None:
 async def test_properties_get_the_cluster_and_lose_the_wait(desk: Desk, text: str, kept: str) -> None:
     desk.topic("T")
     assert (await desk.ask(SEND_V2, message(i=text), b"x")).code == 0
-    assert stored(desk).properties_text.decode() == kept
+    assert desk.records()[0].properties_text.decode() == kept
 
 
 async def test_a_queue_below_zero_lets_the_broker_choose_among_the_queues_to_write(desk: Desk) -> None:
@@ -121,13 +112,13 @@ async def test_a_one_way_message_is_stored_and_not_answered(desk: Desk) -> None:
     desk.operator.tell(SEND_V2, message(), b"quiet")
     desk.operator.tell(SEND_V2, message(topic="a b"), b"refused, quietly")
     assert (await desk.ask(SEND_V2, message(), b"loud")).fields["queueOffset"] == "1"
-    assert stored(desk).body == b"quiet"
+    assert desk.records()[0].body == b"quiet"
 
 
 async def test_the_topics_filter_type_is_kept_with_the_message(desk: Desk) -> None:
     desk.topic("T", topic_filter_type="MULTI_TAG")
     await desk.ask(SEND_V2, message(f=0x30 | 1), b"x")
-    assert stored(desk).sys_flag == 0x3  # what a client says of address forms counts for nothing
+    assert desk.records()[0].sys_flag == 0x3  # what a client says of address forms counts for nothing
 
 
 # ---------------------------------------------------------------------- refusals
@@ -266,7 +257,7 @@ async def test_traces_of_messages_have_a_topic_like_any_other(prepared: Prepared
     answer = await desk.ask(SEND_V2, message("RMQ_SYS_TRACE_TOPIC", i="KEYS\x01AC11 k1"), b"Pub\x01...\x02")
 
     assert (answer.code, answer.fields["queueOffset"]) == (0, "0")
-    assert stored(desk, "RMQ_SYS_TRACE_TOPIC").body == b"Pub\x01...\x02"
+    assert desk.records("RMQ_SYS_TRACE_TOPIC")[0].body == b"Pub\x01...\x02"
     found = desk.broker.store.query("RMQ_SYS_TRACE_TOPIC", "AC11", 32, 0, 1 << 62)
     assert len(found.records) == 1
 
@@ -330,7 +321,7 @@ async def test_a_message_comes_back_through_the_retry_topic(desk: Desk) -> None:
     assert (answer.code, answer.fields["queueOffset"]) == (0, "0")
     config = desk.broker.topics.table["%RETRY%g"]
     assert (config.read_queue_nums, config.perm) == (1, 6)
-    assert stored(desk, "%RETRY%g").reconsume_times == 15
+    assert desk.records("%RETRY%g")[0].reconsume_times == 15
 
 
 @pytest.mark.parametrize(
@@ -351,7 +342,7 @@ async def test_what_was_tried_often_enough_is_dead(
     assert (await peer.ask(SEND_V2, fields, b"x")).code == 0
     assert ("%DLQ%g" in desk.broker.topics) is dead
     assert desk.broker.store.figures().puts == 1
-    assert stored(desk, "%DLQ%g" if dead else "%RETRY%g").body == b"x"
+    assert desk.records("%DLQ%g" if dead else "%RETRY%g")[0].body == b"x"
 
 
 async def test_a_group_without_leave_has_no_retry_topic_to_send_to(prepared: Prepared) -> None:
@@ -375,7 +366,7 @@ async def test_a_batch_is_stored_message_by_message(desk: Desk) -> None:
     entries = [BatchEntry(n, b"body %d" % n, b"UNIQ_KEY\x01%d\x02WAIT\x01true" % n) for n in range(3)]
     answer = await desk.ask(BATCH, message(queue_id=1, m="true", i=""), encode_batch(entries))
     assert (answer.code, answer.fields["queueOffset"], answer.fields["queueId"]) == (0, "0", "1")
-    records = [stored(desk, queue_id=1, offset=offset) for offset in range(3)]
+    records = desk.records(queue_id=1)
     assert answer.fields["msgId"] == ",".join(record.offset_message_id for record in records)
     assert [(record.flag, record.body) for record in records] == [(n, b"body %d" % n) for n in range(3)]
     assert records[1].properties_text == b"UNIQ_KEY\x011\x02WAIT\x01true\x02CLUSTER\x01Lab"

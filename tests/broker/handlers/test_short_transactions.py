@@ -18,7 +18,7 @@ from eruca.protocol import frame, names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import decode_properties, encode_properties, parse_offset_message_id
-from tests.broker.handlers.test_transactions import COMMIT, HALF, OP, ROLLBACK, records
+from tests.broker.handlers.test_transactions import COMMIT, HALF, OP, ROLLBACK
 from tests.support.desk import START, Desk, hear
 
 KINDS = pytest.mark.parametrize("kind", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK], ids=["json", "binary", "msgpack"])
@@ -105,12 +105,12 @@ async def test_many_halves_and_their_ends_in_one_go(desk: Desk, line: Line, disp
     assert [(answer.code, answer.remark) for answer in answers] == [(0, None)] * count
     assert len(desk.broker.halves.undecided) == 0
     for queue_id in range(2):
-        real = [record for record in records(desk, "T", queue_id) if record.prepared_transaction_offset]
+        real = [record for record in desk.records("T", queue_id) if record.prepared_transaction_offset]
         assert [record.body for record in real] == [b"K%03d" % n for n in range(queue_id, count, 2)]
         assert [record.prepared_transaction_offset for record in real] == [place[1] for place in places[queue_id::2]]
-    ops = records(desk, OP)[3:]
+    ops = desk.records(OP)[3:]
     assert [(op.body, op.tags) for op in ops] == [(b"%d" % offset, "d") for offset, _ in places]
-    assert min(op.physical_offset for op in ops) > max(record.physical_offset for record in records(desk, "T", 1))
+    assert min(op.physical_offset for op in ops) > max(record.physical_offset for record in desk.records("T", 1))
 
 
 @KINDS
@@ -125,7 +125,7 @@ async def test_both_ways_store_and_answer_the_same(
         if not short:
             monkeypatch.setattr("eruca.broker.handlers.express.prepared", lambda text, place: None)
             monkeypatch.setattr(commits.Commits, "commit", lambda *place: False)
-        before = len(records(desk, HALF)), len(records(desk, OP)), len(records(desk, "T"))
+        before = len(desk.records(HALF)), len(desk.records(OP)), len(desk.records("T"))
         dispatched.clear()
         line._opaque = 1000
         (place,) = await line.send(line.half("same", *more))
@@ -139,7 +139,7 @@ async def test_both_ways_store_and_answer_the_same(
             [
                 record._replace(queue_offset=0, physical_offset=0, prepared_transaction_offset=0)
                 for topic, first in zip((HALF, OP, "T"), before, strict=True)
-                for record in records(desk, topic)[first:]
+                for record in desk.records(topic)[first:]
                 if topic != OP or record.body == b"%d" % place[0]
             ]
         )
@@ -157,8 +157,8 @@ async def test_an_end_that_comes_twice_is_one(desk: Desk, line: Line) -> None:
     (place,) = await line.send(line.half("once"))
     answers = await line.ask(line.end(place), line.end(place), line.end(place, ROLLBACK))
     assert [answer.code for answer in answers] == [0, 0, 0]
-    assert [record.body for record in records(desk, "T")] == [b"once"]
-    assert len(records(desk, OP)) == 4
+    assert [record.body for record in desk.records("T")] == [b"once"]
+    assert len(desk.records(OP)) == 4
 
 
 async def test_an_end_without_an_answer(desk: Desk, line: Line, dispatched: list[int]) -> None:
@@ -166,7 +166,7 @@ async def test_an_end_without_an_answer(desk: Desk, line: Line, dispatched: list
     places = await line.send(line.half("one"), line.half("two"))
     (answer,) = await line.ask(line.end(places[0], flag=frame.ONEWAY_FLAG), line.end(places[1]), answers=1)
     assert answer.code == 0 and dispatched.count(37) == 0
-    assert [record.body for record in records(desk, "T")] == [b"one", b"two"]
+    assert [record.body for record in desk.records("T")] == [b"one", b"two"]
 
 
 async def test_a_wrong_end_takes_the_ordinary_way(desk: Desk, line: Line, dispatched: list[int]) -> None:
@@ -175,7 +175,7 @@ async def test_a_wrong_end_takes_the_ordinary_way(desk: Desk, line: Line, dispat
     assert [answer.code for answer in await line.ask(*wrong)] == [1, 1, 1]
     assert dispatched.count(37) == 3
     assert len(desk.broker.halves.undecided) == 1
-    assert records(desk, "T") == []
+    assert desk.records("T") == []
 
 
 async def test_nobody_is_asked_about_what_was_just_committed(desk: Desk, line: Line) -> None:
@@ -183,12 +183,12 @@ async def test_nobody_is_asked_about_what_was_just_committed(desk: Desk, line: L
     told: list[int] = []
     (place,) = await line.send(line.half("mid"))
     halves = desk.broker.halves
-    assert desk.broker.commits.commit(*place, "PG", lambda: told.append(len(records(desk, OP))))
+    assert desk.broker.commits.commit(*place, "PG", lambda: told.append(len(desk.records(OP))))
     assert told == [] and not desk.broker.commits.commit(*place, "PG", None)
     assert halves.read(place[0]) is None
     assert told == [4], "who waits is told when the op message is there"
     await asyncio.sleep(0)
-    assert told == [4] and len(records(desk, OP)) == 4
+    assert told == [4] and len(desk.records(OP)) == 4
 
 
 async def test_a_half_message_whose_op_message_finds_no_room_stays_undecided(

@@ -39,19 +39,6 @@ def place(answer: Answered) -> dict[str, object]:
     }
 
 
-def records(desk: Desk, topic: str, queue_id: int = 0) -> list[Record]:
-    """Everything that was stored in a queue."""
-    store = desk.broker.store
-    store.drain()
-    found = []
-    for offset in range(store.max_offset(topic, queue_id)):
-        unit = store.unit(topic, queue_id, offset)
-        data = None if unit is None else store.record(unit[0])
-        assert data is not None
-        found.append(decode_record(data))
-    return found
-
-
 async def end(desk: Desk, where: dict[str, object], state: int, **more: object) -> Answered:
     fields = {"producerGroup": "PG", "msgId": "AC11", "fromTransactionCheck": "false", "commitOrRollback": state}
     return await desk.ask(END, {**fields, **where, **more})
@@ -78,8 +65,8 @@ async def test_a_half_message_is_kept_from_consumers(desk: Desk) -> None:
     answer = await desk.ask(SEND, half(), b"half")
 
     assert (answer.code, answer.fields["queueOffset"], answer.fields["queueId"]) == (0, "0", "0")
-    assert records(desk, "T") == []
-    (record,) = records(desk, HALF)
+    assert desk.records("T") == []
+    (record,) = desk.records(HALF)
     assert (record.sys_flag, record.queue_id, record.prepared_transaction_offset) == (0, 0, 0)
     assert record.properties == {
         **{"TRAN_MSG": "true", "UNIQ_KEY": "AC11", "PGROUP": "PG", "WAIT": "true", "TAGS": "TagT"},
@@ -95,7 +82,7 @@ async def test_what_only_the_broker_writes_is_not_taken_from_a_sender(desk: Desk
         desk, "K", "TRANSACTION_CHECK_TIMES\x0114", "TRAN_PREPARED_QUEUE_OFFSET\x010", "DELAY\x013", "REAL_TOPIC\x01X"
     )
 
-    (record,) = records(desk, HALF)
+    (record,) = desk.records(HALF)
     assert record.properties["REAL_TOPIC"] == "T"
     assert record.properties.keys().isdisjoint({"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "DELAY"})
 
@@ -107,7 +94,7 @@ async def test_a_broker_may_refuse_transactions(desk: Desk) -> None:
     answer = await desk.ask(SEND, half(), b"half")
 
     assert (answer.code, answer.remark) == (16, "the broker[127.0.0.1] sending transaction message is forbidden")
-    assert records(desk, HALF) == []
+    assert desk.records(HALF) == []
 
 
 async def test_a_message_consumed_before_is_no_half_message(desk: Desk) -> None:
@@ -117,7 +104,7 @@ async def test_a_message_consumed_before_is_no_half_message(desk: Desk) -> None:
 
     assert (await desk.ask(SEND, retry, b"x")).code == 0
 
-    assert records(desk, HALF) == []
+    assert desk.records(HALF) == []
 
 
 # ---------------------------------------------------------------------- ending
@@ -130,7 +117,7 @@ async def test_a_commit_stores_the_message_and_closes_the_half(desk: Desk) -> No
     answer = await end(desk, where, COMMIT)
 
     assert (answer.code, answer.remark) == (0, None)
-    (before,), (record,), (op,) = records(desk, HALF), records(desk, "T"), records(desk, OP)
+    (before,), (record,), (op,) = desk.records(HALF), desk.records("T"), desk.records(OP)
     assert (record.sys_flag, record.prepared_transaction_offset) == (8, before.physical_offset)
     assert (record.body, record.properties_text, record.flag) == (b"half", before.properties_text, before.flag)
     assert (record.born_timestamp, record.born_host) == (before.born_timestamp, before.born_host)
@@ -150,7 +137,7 @@ async def test_a_consumer_gets_a_committed_message_at_once(desk: Desk) -> None:
     await end(desk, where, COMMIT)
 
     await hold
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records("T")) == 1
 
 
 async def test_a_rollback_only_closes_the_half(desk: Desk) -> None:
@@ -159,8 +146,8 @@ async def test_a_rollback_only_closes_the_half(desk: Desk) -> None:
     answer = await end(desk, where, ROLLBACK)
 
     assert (answer.code, answer.remark) == (0, "not set any response code")
-    assert records(desk, "T") == []
-    assert [op.body for op in records(desk, OP)] == [b"0"]
+    assert desk.records("T") == []
+    assert [op.body for op in desk.records(OP)] == [b"0"]
 
 
 async def test_what_is_decided_stays_decided(desk: Desk) -> None:
@@ -172,8 +159,8 @@ async def test_what_is_decided_stays_decided(desk: Desk) -> None:
     answers = [await end(desk, where, state) for where in (committed, rolled_back) for state in (COMMIT, ROLLBACK)]
 
     assert [answer.code for answer in answers] == [0, 0, 0, 0]
-    assert [record.unique_key for record in records(desk, "T")] == ["K1"]
-    assert len(records(desk, OP)) == 2
+    assert [record.unique_key for record in desk.records("T")] == ["K1"]
+    assert len(desk.records(OP)) == 2
 
 
 async def test_an_undecided_end_has_no_answer(desk: Desk) -> None:
@@ -182,7 +169,7 @@ async def test_an_undecided_end_has_no_answer(desk: Desk) -> None:
     with pytest.raises(TimeoutError):
         await desk.ask(END, {"producerGroup": "PG", "msgId": "A", "commitOrRollback": UNKNOWN, **where}, within=0.2)
 
-    assert records(desk, OP) == []
+    assert desk.records(OP) == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +188,7 @@ async def test_an_end_that_does_not_fit_is_refused(desk: Desk, wrong: dict[str, 
     answer = await end(desk, where, COMMIT, **wrong)
 
     assert (answer.code, answer.remark) == (1, remark)
-    assert records(desk, "T") == records(desk, OP) == []
+    assert desk.records("T") == desk.records(OP) == []
 
 
 async def test_only_half_messages_can_be_ended(desk: Desk) -> None:
@@ -211,7 +198,7 @@ async def test_only_half_messages_can_be_ended(desk: Desk) -> None:
     answer = await end(desk, place(sent), COMMIT)
 
     assert (answer.code, answer.remark) == (1, "Find prepared transaction message failed")
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records("T")) == 1
 
 
 async def test_a_slave_ends_nothing(prepared: Prepared) -> None:
@@ -248,7 +235,7 @@ async def test_a_full_disk_leaves_it_undecided(desk: Desk, monkeypatch: pytest.M
         assert (answer.code, answer.remark) == (14, "Service not available now.")
 
     assert (await end(desk, where, COMMIT)).code == 0
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records("T")) == 1
 
 
 # ---------------------------------------------------------------------- asking
@@ -261,13 +248,13 @@ async def test_an_undecided_transaction_is_asked_about(desk: Desk) -> None:
     where, asked = await checked(desk, producer)
 
     assert (asked.topic, asked.queue_id, asked.body, asked.unique_key) == ("T", 0, b"half", "K1")
-    first, copy = records(desk, HALF)
+    first, copy = desk.records(HALF)
     assert where == {"tranStateTableOffset": "1", "commitLogOffset": str(copy.physical_offset)}
     assert copy.properties == {**first.properties, "TRANSACTION_CHECK_TIMES": "1"}
     assert (copy.flag, copy.sys_flag, copy.born_timestamp) == (first.flag, 0, first.born_timestamp)
-    assert [op.body for op in records(desk, OP)] == [b"0"], "the first copy is done with"
+    assert [op.body for op in desk.records(OP)] == [b"0"], "the first copy is done with"
     assert (await end(desk, where, COMMIT, fromTransactionCheck="true")).code == 0
-    assert [record.body for record in records(desk, "T")] == [b"half"]
+    assert [record.body for record in desk.records("T")] == [b"half"]
     assert len(desk.broker.halves.undecided) == 0
 
 
@@ -290,7 +277,7 @@ async def test_a_young_transaction_is_left_alone(desk: Desk) -> None:
 
     desk.now += 5999
     await desk.broker.check_backs.round()
-    assert len(records(desk, HALF)) == 1
+    assert len(desk.records(HALF)) == 1
     desk.now += 1
     await desk.broker.check_backs.round()
 
@@ -305,7 +292,7 @@ async def test_the_producers_clock_does_not_matter(desk: Desk) -> None:
 
     desk.now += 5000
     await desk.broker.check_backs.round()
-    assert len(records(desk, HALF)) == 2
+    assert len(desk.records(HALF)) == 2
     desk.now += 1000
     await desk.broker.check_backs.round()
 
@@ -322,7 +309,7 @@ async def test_a_decision_in_time_is_not_asked_about(desk: Desk) -> None:
     desk.now += 60_000
     await desk.broker.check_backs.round()
 
-    asked = [record.unique_key for record in records(desk, HALF)[10:]]
+    asked = [record.unique_key for record in desk.records(HALF)[10:]]
     assert asked == ["K0", "K2", "K4", "K6", "K8"]
 
 
@@ -349,8 +336,8 @@ async def test_a_late_decision_that_names_the_first_copy_ends_the_questions(desk
 
     desk.now += 60_000
     await desk.broker.check_backs.round()
-    assert len(records(desk, HALF)) == 3
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records(HALF)) == 3
+    assert len(desk.records("T")) == 1
 
 
 async def test_the_answer_to_a_question_that_crossed_the_decision_changes_nothing(desk: Desk) -> None:
@@ -361,7 +348,7 @@ async def test_the_answer_to_a_question_that_crossed_the_decision_changes_nothin
 
     assert (await end(desk, asked, COMMIT, fromTransactionCheck="true")).code == 0
 
-    assert records(desk, "T") == []
+    assert desk.records("T") == []
 
 
 async def test_while_no_producer_is_there_no_check_is_used_up(desk: Desk) -> None:
@@ -369,7 +356,7 @@ async def test_while_no_producer_is_there_no_check_is_used_up(desk: Desk) -> Non
     for _ in range(20):
         desk.now += 60_000
         await desk.broker.check_backs.round()
-    assert len(records(desk, HALF)) == 1
+    assert len(desk.records(HALF)) == 1
     producer = await desk.producer("PG")
 
     _, asked = await checked(desk, producer)
@@ -383,7 +370,7 @@ async def test_immunity_keeps_questions_away_and_uses_up_no_checks(desk: Desk) -
     for _ in range(9):
         desk.now += 60_000
         await desk.broker.check_backs.round()
-    assert len(records(desk, HALF)) == 1
+    assert len(desk.records(HALF)) == 1
 
     _, asked = await checked(desk, producer)
 
@@ -399,7 +386,7 @@ async def test_after_fifteen_checks_it_is_given_up(desk: Desk) -> None:
     desk.now += 60_000
     await desk.broker.check_backs.round()
 
-    (given_up,) = records(desk, GIVEN_UP)
+    (given_up,) = desk.records(GIVEN_UP)
     assert (given_up.body, given_up.properties["TRANSACTION_CHECK_TIMES"]) == (b"half", "15")
     assert given_up.properties["REAL_TOPIC"] == "T"
     assert desk.broker.topics.table[GIVEN_UP].write_queue_nums == 1
@@ -414,13 +401,13 @@ async def test_a_decision_for_what_was_given_up_still_counts(desk: Desk) -> None
     await checked(desk, producer)
     desk.now += 60_000
     await desk.broker.check_backs.round()
-    assert len(records(desk, GIVEN_UP)) == 1
+    assert len(desk.records(GIVEN_UP)) == 1
     await desk.restart()
 
     assert (await end(desk, where, COMMIT)).code == 0
     assert (await end(desk, where, COMMIT)).code == 0
 
-    assert [record.body for record in records(desk, "T")] == [b"half"]
+    assert [record.body for record in desk.records("T")] == [b"half"]
 
 
 async def test_what_is_older_than_the_log_keeps_is_given_up(desk: Desk) -> None:
@@ -429,7 +416,7 @@ async def test_what_is_older_than_the_log_keeps_is_given_up(desk: Desk) -> None:
     desk.now += 72 * 3_600_000 + 1
     await desk.broker.check_backs.round()
 
-    assert len(records(desk, GIVEN_UP)) == 1
+    assert len(desk.records(GIVEN_UP)) == 1
 
 
 async def test_a_round_comes_with_each_interval(desk: Desk) -> None:
@@ -438,7 +425,7 @@ async def test_a_round_comes_with_each_interval(desk: Desk) -> None:
     await desk.broker.check_backs.keep()
     desk.now += 59_999
     await desk.broker.check_backs.keep()
-    assert len(records(desk, HALF)) == 1
+    assert len(desk.records(HALF)) == 1
 
     desk.now += 1
     await desk.broker.check_backs.keep()
@@ -456,14 +443,14 @@ async def test_what_was_given_up_can_be_asked_about_again(desk: Desk) -> None:
     await checked(desk, producer)
     desk.now += 60_000
     await desk.broker.check_backs.round()
-    (given_up,) = records(desk, GIVEN_UP)
+    (given_up,) = desk.records(GIVEN_UP)
 
     assert (await desk.ask(RESUME, {"msgId": given_up.offset_message_id})).code == 0
 
     where, asked = await checked(desk, producer)
     assert (asked.unique_key, asked.properties["TRANSACTION_CHECK_TIMES"]) == ("K1", "1")
     assert (await end(desk, where, COMMIT)).code == 0
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records("T")) == 1
 
 
 async def test_only_half_messages_can_be_asked_about_again(desk: Desk) -> None:
@@ -475,7 +462,7 @@ async def test_only_half_messages_can_be_asked_about_again(desk: Desk) -> None:
 
     assert (plain.code, bad.code) == (1, 1)
     assert plain.remark is not None and "there is no half message at msgId" in plain.remark
-    assert records(desk, HALF) == []
+    assert desk.records(HALF) == []
 
 
 # ---------------------------------------------------------------------- progress and restarts
@@ -510,7 +497,7 @@ async def test_after_a_restart_everything_is_as_it_was(desk: Desk) -> None:
     await desk.restart()
     assert (await end(desk, open_, COMMIT)).code == 0
     assert (await end(desk, where, COMMIT)).code == 0
-    assert [record.unique_key for record in records(desk, "T")] == ["K1", "K3"]
+    assert [record.unique_key for record in desk.records("T")] == ["K1", "K3"]
 
 
 async def test_progress_that_a_cut_log_does_not_bear_out_is_not_trusted(desk: Desk) -> None:
@@ -548,7 +535,7 @@ async def test_one_that_stays_undecided_does_not_hold_up_the_next_start(
 async def test_copies_that_rocketmq_put_back_in_immunity_are_one_transaction(desk: Desk) -> None:
     """4.9.7 leaves no op message for the first copy, and names it in TRAN_PREPARED_QUEUE_OFFSET."""
     where = await send(desk, "K1", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01600")
-    (first,) = records(desk, HALF)
+    (first,) = desk.records(HALF)
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
     desk.broker.store.put(
         *(HALF, 0, first.body, copied),
@@ -558,18 +545,18 @@ async def test_copies_that_rocketmq_put_back_in_immunity_are_one_transaction(des
     )
     await desk.restart()
     assert [offset for offset, _ in desk.broker.halves.undecided.items()] == [2]
-    assert "TRAN_PREPARED_QUEUE_OFFSET" not in records(desk, HALF)[2].properties
+    assert "TRAN_PREPARED_QUEUE_OFFSET" not in desk.records(HALF)[2].properties
 
     assert (await end(desk, where, COMMIT)).code == 0
 
     await desk.restart()
     assert desk.broker.halves.undecided.items() == []
-    assert len(records(desk, "T")) == 1
+    assert len(desk.records("T")) == 1
 
 
 async def test_an_end_that_rocketmq_took_closes_the_copies_it_had_put_back(desk: Desk) -> None:
     await send(desk, "K1", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01600")
-    (first,) = records(desk, HALF)
+    (first,) = desk.records(HALF)
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
     for topic, body, text in ((HALF, first.body, copied), (OP, b"0", b"WAIT\x01true\x02TAGS\x01d")):
         desk.broker.store.put(
@@ -587,4 +574,4 @@ async def test_an_end_that_rocketmq_took_closes_the_copies_it_had_put_back(desk:
 async def test_cleaning_up_topics_leaves_the_queue_of_ends(desk: Desk) -> None:
     await end(desk, await send(desk), COMMIT)
     assert (await desk.ask(316)).code == 0
-    assert len(records(desk, OP)) == 1
+    assert len(desk.records(OP)) == 1
