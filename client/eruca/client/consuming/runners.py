@@ -52,7 +52,7 @@ class Runner(Protocol):
 
 
 _runner: ContextVar[Runner | None] = ContextVar("runner", default=None)
-"""Whose listener runs here; threads and tasks that a listener begins know it, too."""
+"""Whose listener runs here; tasks that a listener begins know it, too."""
 
 
 def called_by(runner: Runner) -> bool:
