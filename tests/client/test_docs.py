@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import eruca.client
 from eruca.client import (
     App,
     ClientSettings,
@@ -21,9 +22,14 @@ from eruca.client import (
     Producer,
     PullConsumer,
     PullScheduleService,
+    PullStatus,
     PushConsumer,
+    ReceivedMessage,
+    SendResult,
+    SendStatus,
     Tls,
     TransactionProducer,
+    TransactionState,
 )
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
@@ -94,7 +100,19 @@ def test_no_example_is_left_out(page: str) -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_argument_is_told(kind: type) -> None:
     """Each argument of a class that users make stands on one of the pages, in the type of code."""
+    told = words_of_code()
+    assert [name for name in inspect.signature(kind).parameters if name not in told] == []
+
+
+def test_every_name_is_told() -> None:
+    """So does each public name, what a message and a result have, and each status."""
+    names = {*eruca.client.__all__, *(name for name in vars(ReceivedMessage) if name[0] != "_")}
+    names |= {each.name for each in (*SendStatus, *PullStatus, *TransactionState)} | set(SendResult.__struct_fields__)
+    assert sorted(names - words_of_code()) == []
+
+
+def words_of_code() -> set[str]:
+    """What stands on the pages in the type of code."""
     text = "\n".join((DOCS / page).read_text() for page in ALL_PAGES)
     code = re.findall(r"^```python\n[\s\S]*?^```|`[^`\n]+`", text, flags=re.MULTILINE)
-    told = set(re.findall(r"\w+", " ".join(code)))
-    assert [name for name in inspect.signature(kind).parameters if name not in told] == []
+    return set(re.findall(r"\w+", " ".join(code)))
