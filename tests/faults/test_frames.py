@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random as chances
 import struct
 from contextlib import suppress
@@ -14,25 +13,10 @@ import pytest
 from tests.support.desk import Desk
 from tests.support.history import History, judge
 from tests.support.load import QUEUES, Load, read
-from tests.support.programme import chance, rounds
+from tests.support.programme import MEBIBYTE, chance, rounds
+from tests.support.raw import frame, send_header
 
-MEBIBYTE = 1 << 20
 MORE_MEMORY = 32 * MEBIBYTE
-
-
-def frame(
-    header: bytes, body: bytes = b"", *, form: int = 0, size: int | None = None, length: int | None = None
-) -> bytes:
-    """A frame, its lengths as they should be or as they are said to be."""
-    size = len(header) if size is None else size
-    length = 4 + len(header) + len(body) if length is None else length
-    return struct.pack(">iI", length, (size & 0xFF_FFFF) | form << 24) + header + body
-
-
-def send_header(**more: object) -> bytes:
-    fields = {"a": "p", "b": "Torture", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
-    head = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1, "version": 407}
-    return json.dumps({**head, **more}).encode()
 
 
 def bad_bytes(random: chances.Random) -> bytes:

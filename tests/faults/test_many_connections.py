@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_frames import MEBIBYTE, frame, send_header
 from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
-from tests.support.programme import amount
+from tests.support.programme import MEBIBYTE, amount
+from tests.support.raw import frame, send_header
 
 
 @asynccontextmanager

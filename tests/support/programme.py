@@ -17,6 +17,7 @@ WHY = "takes minutes: set ERUCA_TORTURE=1"
 """Of a test that is left out in the short form."""
 TIMES = float(os.environ.get("ERUCA_TIMES", "10")) if LONG else 1.0
 """How many times the time of the short form."""
+MEBIBYTE = 1 << 20
 SEED = int(os.environ.get("ERUCA_SEED", "20261121"))
 
 

@@ -1,4 +1,4 @@
-"""The smallest remoting client there is: one blocking request with JSON headers.
+"""The smallest remoting client there is: one blocking request with JSON headers; and frames by hand, wrong ones too.
 
 For tests that must ask a server without any client of either side. Knows the frame, not its meaning.
 """
@@ -7,6 +7,22 @@ import json
 import socket
 import struct
 from typing import Any
+
+
+def frame(
+    header: bytes, body: bytes = b"", *, form: int = 0, size: int | None = None, length: int | None = None
+) -> bytes:
+    """A frame, its lengths as they should be or as they are said to be."""
+    size = len(header) if size is None else size
+    length = 4 + len(header) + len(body) if length is None else length
+    return struct.pack(">iI", length, (size & 0xFF_FFFF) | form << 24) + header + body
+
+
+def send_header(**more: object) -> bytes:
+    """The JSON header of a send (310) to the topic Torture; ``more`` takes the place of its parts."""
+    fields = {"a": "p", "b": "Torture", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+    head = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 1, "version": 407}
+    return json.dumps({**head, **more}).encode()
 
 
 def ask(
@@ -30,9 +46,8 @@ def ask(
             "version": 401,
         }
     ).encode()
-    frame = struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
     with socket.create_connection((host, int(port)), timeout=timeout) as peer:
-        peer.sendall(frame)
+        peer.sendall(frame(header, body))
         with peer.makefile("rb") as answers:
             length, marked = struct.unpack(">ii", answers.read(8))
             size = marked & 0xFF_FFFF

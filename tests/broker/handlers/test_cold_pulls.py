@@ -15,9 +15,9 @@ from eruca.broker.store.reading import Reading
 from eruca.broker.store.results import Got
 from eruca.broker.store.segment import NotInMemory
 from eruca.remoting.sending import WRITE_HIGH_WATER
-from tests.faults.test_frames import frame, send_header
 from tests.support.desk import Desk
 from tests.support.pairs import eventually
+from tests.support.raw import frame, send_header
 
 COUNT = 300
 SIZE = 250_000
