@@ -21,7 +21,7 @@ from eruca.client.consuming.positions import Positions
 from eruca.client.consuming.reading import Manner, Reader, Reads
 from eruca.client.consuming.rebalance import plan_change
 from eruca.client.consuming.suspension import Gate
-from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound
+from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
@@ -40,9 +40,8 @@ _CONFIRM_TIMES = 3
 class Reading:
     """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
 
-    ``broadcast``: this member gets everything, whoever else is in the group. ``sift`` may leave out messages, ``paces``
-    count by topic, ``gate`` may be closed, ``manner`` is how pulls are made, and messages are of a ``kind`` (all as of
-    Reader).
+    ``broadcast``: this member gets everything, whoever else is in the group. Reader tells of ``sift``, ``kind``,
+    ``gate`` and ``manner``; ``paces`` count by topic.
     """
 
     start_from: str | int
@@ -100,7 +99,7 @@ class Ownership:
     # ------------------------------------------------------------------ who owns what
 
     async def rebalance(self) -> None:
-        """Give up and take queues as the group's members are now."""
+        """Give up and take queues as the group's members are now. Raises what the strategy raises."""
         self.complete, complete = False, True
         async with self._turn:
             if not self._stopped:  # what a listener had a part of was kept until now
@@ -110,11 +109,12 @@ class Ownership:
                     break
                 try:
                     complete &= await self._rebalance_topic(topic)
-                except TopicNotFound:
-                    continue
                 except ClientError as error:
-                    log.warning("the queues of %s cannot be shared out now: %s", topic, error)
-                    complete = False
+                    if isinstance(error, UsageError):  # of the strategy
+                        raise
+                    if not isinstance(error, TopicNotFound):
+                        log.warning("the queues of %s cannot be shared out now: %s", topic, error)
+                        complete = False
         self.complete = complete
 
     async def _rebalance_topic(self, topic: str) -> bool:
@@ -159,7 +159,7 @@ class Ownership:
     def filter_anew(self) -> None:
         """Read each topic by the filter that it is subscribed with now; to be called before brokers are told of it.
 
-        A broker that knows it already may answer by it at any time, and nothing of that may be left out here.
+        One that knows it may answer by it at any time, and nothing of that may be left out here.
         """
         for queue, reader in tuple(self.readers.items()):
             subscription = self._subscriptions.get(queue.topic)
