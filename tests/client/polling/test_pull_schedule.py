@@ -19,7 +19,7 @@ from eruca.client import (
     PullStatus,
     PullTaskContext,
 )
-from eruca.client.errors import BadConfig, BrokerRefused, StateError, UsageError
+from eruca.client.errors import BadConfig, BrokerRefused, CallTimeout, StateError, UsageError
 from eruca.client.hooks import ConsumeContext
 from eruca.protocol import api
 from eruca.protocol.headers.offsets import ResetOffset
@@ -139,6 +139,30 @@ async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pyte
 
     async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
         await eventually(lambda: calls > 8)
+
+
+async def test_a_broker_that_does_not_answer_is_told_once(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
+    await fill(lab, 1)
+    calls: Counter[MessageQueue] = Counter()
+    well = asyncio.Event()
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        calls[queue] += 1
+        if calls[queue] != 3:
+            raise CallTimeout("no answer in time")
+        await well.wait()
+
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+        await eventually(lambda: calls[QUEUES[0]] == 3)
+        assert len(told := [each for each in caplog.messages if "queueId=0" in each]) == 1
+        assert told[0].endswith("failed, calling it again every 0.01 s: no answer in time")
+        well.set()
+        await eventually(lambda: calls[QUEUES[0]] > 5)
+        assert len([each for each in caplog.messages if "queueId=0" in each]) == 2, "it had been well in between"
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 async def test_a_reset_outlives_the_callback_at_work(lab: Lab) -> None:

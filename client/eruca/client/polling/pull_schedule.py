@@ -22,9 +22,9 @@ from eruca.client.config import ClientSettings, check_group, check_positive, che
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.positions import Positions
-from eruca.client.errors import UsageError
+from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
-from eruca.client.log import log
+from eruca.client.log import Warnings, log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session, now_ms
 from eruca.client.polling.active_member import ActiveMember
@@ -197,6 +197,7 @@ class PullScheduleService(ActiveMember):
         self._free = asyncio.Semaphore(pull_thread_nums)
         self._stop_timeout = stop_timeout
         self._scheduled: _Scheduled | None = None
+        self._warnings = Warnings()
 
     def register_pull_task_callback(self, topic: str, callback: PullTaskCallback) -> Self:
         """Call ``callback(queue, context)`` again and again for each queue of a topic that this member has.
@@ -274,7 +275,12 @@ class PullScheduleService(ActiveMember):
                 return 0.0
             try:
                 await calling.call(callback, queue, context)
+            except ClientError as error:  # such as a broker that is away: no fault of the callback
+                text = f"the callback for {queue} failed, calling it again every {AFTER_ERROR} s: {error}"
+                self._warnings.tell(queue, text)
+                return AFTER_ERROR
             except Exception:
                 log.exception("the callback for %s failed, calling it again in %s s", queue, AFTER_ERROR)
                 return AFTER_ERROR
+            self._warnings.forget(queue)
         return context.pull_next_delay_time
