@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from eruca.broker.config import FlushDiskType
+from eruca.broker.state import jsonfile
 from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
@@ -391,6 +395,10 @@ async def test_a_batch_that_is_none(desk: Desk, body: bytes) -> None:
 # ---------------------------------------------------------------------- waiting for the disk
 
 
+def full(path: Path, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
 def sync(desk: Desk) -> None:
     desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
 
@@ -414,6 +422,20 @@ async def test_who_does_not_wait_is_answered_at_once(prepared: Prepared, monkeyp
     await desk.ask(SEND_V2, message(), b"the topic is on disk")
     monkeypatch.setattr(Flush, "request", lambda self: None)  # a disk that never comes back
     assert (await desk.ask(SEND_V2, message(i="WAIT\x01false"), b"x")).code == 0
+
+
+async def test_a_message_whose_new_topic_is_not_on_disk_is_not_acknowledged(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as disk:
+        disk.setattr(jsonfile, "replace_file", full)
+        for code, topic, body in ((SEND_V2, "New", b"x"), (BATCH, "Newer", encode_batch([BatchEntry(0, b"x", b"")]))):
+            answer = await desk.ask(code, message(topic, m="true" if code == BATCH else "false", i=""), body)
+            assert (answer.code, answer.fields["TRACE_ON"]) == (1, "true")
+            assert answer.remark == "the new topic could not be saved: no room; see to the broker's disk"
+    assert (await desk.ask(SEND_V2, message("New"), b"again")).code == 0
+    saved = json.loads((desk.folder / "store/config/topics.json").read_bytes())["topicConfigTable"]
+    assert {"New", "Newer"} <= saved.keys()
 
 
 async def test_a_disk_that_is_too_slow(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,16 @@ def audit(call: Call[Any], action: str, **what: object) -> None:
     audit_log.info(action, remote=call.connection.remote, **what)
 
 
+async def new_topic_saved(broker: Broker) -> None:
+    """Wait until a topic that was made for a message is on disk, where one was."""
+    try:
+        await broker.topics.saved()
+    except OSError as error:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
+        ) from None
+
+
 def legal_topic(topic: str) -> None:
     """A name that a topic may have."""
     fault = names.topic_fault(topic)

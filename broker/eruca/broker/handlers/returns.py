@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import new_topic_saved
 from eruca.broker.services.intake import Destination
 from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.state.topics import UNIT_SUB
@@ -133,10 +134,5 @@ async def _when_safe(broker: Broker, waiter: Awaitable[Kept] | None) -> Reply:
     """
     if waiter is not None and not await waiter and broker.store.refusal is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
-    try:
-        await broker.topics.saved()
-    except OSError as error:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
-        ) from None
+    await new_topic_saved(broker)
     return Reply()

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import new_topic_saved
 from eruca.broker.services.intake import Destination, Properties, Send
 from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.store.results import PutStatus
@@ -52,7 +53,7 @@ def send(broker: Broker, call: Call[Any]) -> Result:
     try:
         return _send(broker, call)
     except Refused as refused:
-        refused.header = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
+        refused.header = _refused(broker)
         raise
 
 
@@ -222,11 +223,10 @@ async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[Kept]) ->
 
 async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
     try:
-        await broker.topics.saved()
-    except OSError as error:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
-        ) from None
+        await new_topic_saved(broker)
+    except Refused as refused:
+        refused.header = _refused(broker)
+        raise
     waiter = broker.kept(end_offset)
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
 
@@ -238,13 +238,16 @@ def judge(broker: Broker, reply: Reply, kept: Kept) -> Reply:
     elif not kept:
         if broker.store.refusal is not None:  # the flush failed: nothing is acknowledged any more
             refused = _unavailable(broker)
-            header = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
-            return Reply(refused.code, header, b"", refused.remark)
+            return Reply(refused.code, _refused(broker), b"", refused.remark)
         reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
     return reply
 
 
 # ---------------------------------------------------------------------- refusals
+
+
+def _refused(broker: Broker) -> SendRefused:
+    return SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
 
 
 def _check_load(broker: Broker) -> None:
