@@ -22,6 +22,7 @@ from eruca.client import (
 from eruca.client.errors import BadConfig, BrokerRefused, CallTimeout, StateError, UsageError
 from eruca.client.hooks import ConsumeContext
 from eruca.protocol import api
+from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.headers.offsets import ResetOffset
 from tests.client.conftest import Lab, eventually
 
@@ -100,6 +101,9 @@ async def test_members_share_the_queues(lab: Lab) -> None:
         async with two:
             await eventually(lambda: len(one.queues) == len(two.queues) == 2)
             assert one.describe().consume_type == "CONSUME_ACTIVELY"
+            info = ConsumerRunningInfo.decode((await one.running_info(False)).encode())
+            assert [each.topic for each in info.subscription_set] == ["T"]
+            assert not info.mq_table, "how far its queues are only the callbacks know"
         await eventually(lambda: len(one.queues) == 4)
     assert sorted([*first.bodies, *second.bodies]) == [b"0", b"1", b"2", b"3"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from typing import Any
 
 from eruca.client.asking import Asking
@@ -17,6 +17,7 @@ from eruca.client.bounds import unbounded
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
 from eruca.client.consuming.ownership import Ownership, Reading
+from eruca.client.consuming.reading import Reads
 from eruca.client.errors import StateError
 from eruca.client.log import log
 from eruca.client.network.session import Session, now_ms
@@ -166,13 +167,16 @@ class ActiveMember(Asking):
         """The offset to store of each queue of a topic that this member has (221)."""
         return self._owned.positions(topic) if self._owned is not None else {}
 
+    def _read(self) -> Collection[Reads]:
+        """The queues that are read here, and not by the user: those of which 307 tells."""
+        return ()
+
     def _figures(self) -> dict[str, str]:
         """What 307 tells beside what holds for every consumer, under the names of Java's class."""
         return {}
 
     async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
-        """What this member is doing (307); its queues are told as 5.3.3 does, 4.9.7 leaves them out."""
-        readers = self._owned.readers.values() if self._owned is not None else ()
+        """What this member is doing (307)."""
         figures = {
             "consumerGroup": self.group,
             "messageModel": "BROADCASTING" if self.broadcast else "CLUSTERING",
@@ -181,7 +185,7 @@ class ActiveMember(Asking):
         }
         nameservers = self._settings.nameserver_list()
         subscriptions = self.subscriptions.values()
-        return report.active_info(figures, self.started_at, subscriptions, readers, nameservers, with_stacks)
+        return report.active_info(figures, self.started_at, subscriptions, self._read(), nameservers, with_stacks)
 
     async def consume_directly(self, record: Record, broker: str) -> ConsumeMessageDirectlyResult:
         """There is no listener that could have the message (309). Raises Refused, as Java answers."""

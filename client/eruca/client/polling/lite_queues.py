@@ -14,6 +14,7 @@ from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.ownership import Reading
+from eruca.client.consuming.reading import Reads
 from eruca.client.errors import StateError, UsageError
 from eruca.client.network.session import now_ms
 from eruca.client.polling.active_member import ActiveMember
@@ -130,6 +131,10 @@ class LiteQueues(ActiveMember):
         self._check_here()
         check_topic(topic)
         await self._watch.add(None if self._session is None else self._session.directory, topic, listener)
+
+    def _read(self) -> Collection[Reads]:
+        """All its queues, as 5.3.3 tells them; 4.9.7 leaves them out."""
+        return () if self._owned is None else self._owned.readers.values()
 
     def _check_mine(self, queue: MessageQueue) -> None:
         if queue not in self.assignment():
