@@ -175,3 +175,27 @@ async def test_a_stop_while_it_starts_wins(lab: Lab, seen: Seen, monkeypatch: py
     assert consumer.queues == [] and not seen.messages and not lab.producer.session.consumers
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
         await seen.reaches(1)
+
+
+@pytest.mark.parametrize("kind", ["listener", "loop"])
+async def test_a_queue_whose_listener_was_cut_short_is_free_at_once(lab: Lab, seen: Seen, kind: str) -> None:
+    """In order: the lock is given back although the message was not consumed, so the next member gets it now."""
+
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        await asyncio.Event().wait()
+
+    await lab.send("T", b"m")
+    consumer = PushConsumer(
+        "g", listener if kind == "listener" else None, nameserver=lab.address, orderly=True, stop_timeout=0.1
+    ).subscribe("T")
+    async with consumer:
+        if kind == "listener":
+            await seen.reaches(1)
+        else:
+            async for message in consumer:
+                seen.add(message)
+                break
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):
+        await seen.reaches(2)
+    assert seen.bodies == [b"m", b"m"]

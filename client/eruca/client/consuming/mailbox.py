@@ -99,8 +99,8 @@ class Mailbox:
 
     @property
     def at_work(self) -> Sequence[Work]:
-        """What was handed out and is not settled."""
-        return list(self._out)
+        """What was handed out and is not settled; nothing after the end, as it is to come again elsewhere."""
+        return [] if self._halted else list(self._out)
 
     def _settled(self, work: Work) -> float:
         del self._out[work]

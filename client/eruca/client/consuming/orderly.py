@@ -36,7 +36,7 @@ MAX_RECONSUME_TIMES = 2**31 - 1
 class OrderlyWork(Work):
     """The messages of a queue that a listener gets next."""
 
-    __slots__ = ("_auto_commit", "_held", "_ticket", "begun")
+    __slots__ = ("_auto_commit", "_held", "_ticket", "begun", "ended")
     allowed = (Suspend, Decision)
     claims = True
 
@@ -44,6 +44,8 @@ class OrderlyWork(Work):
         super().__init__(run)
         self.piece = piece
         self.begun = False
+        self.ended = False
+        """Its listener ended, and said how."""
         self._held = held
         self._auto_commit = auto_commit
         self._ticket = [None]
@@ -205,6 +207,7 @@ class Orderly:
         line = self._lines.get(work.run.queue)
         if line is None or line.busy is not work:
             return  # it was withdrawn
+        line.busy.ended = True
         if work.run.dropped:
             self._end(line)
         elif not line.busy.begun:
@@ -375,4 +378,8 @@ class Orderly:
         self._ended = True
         for line in self._lines.values():
             line.wake()
-        return await self.runner.halt(timeout)
+        quiet = await self.runner.halt(timeout)
+        for line in self._lines.values():
+            if line.busy is not None and not line.busy.ended and line.busy not in self.runner.at_work:
+                line.busy = None  # its listener was cancelled, or nobody takes it any more
+        return quiet
