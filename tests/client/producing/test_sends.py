@@ -179,6 +179,15 @@ async def test_stored_but_not_as_asked_is_tried_again_on_demand(lab: Lab) -> Non
     assert {result.queue.broker_name for result in results} == {"broker-b"}
 
 
+@pytest.mark.parametrize("code", [1, 13], ids=["tried again", "given up"])
+async def test_what_is_stored_is_no_failure_whatever_the_next_try_comes_to(lab: Lab, code: int) -> None:
+    lab.names.knows("T", lab.a)
+    lab.a.answers.extend([11, code, code])
+    producer = await lab.producer(retry_when_not_stored=True)
+    assert (await producer.send(HELLO)).status is SendStatus.SLAVE_NOT_AVAILABLE
+    assert len(lab.a.sends) == (3 if code == 1 else 2)
+
+
 async def test_a_new_topic_goes_to_the_templates_brokers(lab: Lab) -> None:
     lab.names.knows("TBW102", lab.a, queues=8, perm=7)
     producer = await lab.producer(new_topic_queues=2)
@@ -260,6 +269,17 @@ async def test_a_one_way_send_asks_for_nothing(lab: Lab) -> None:
     assert len(lab.a.sends) == 2
 
 
+async def test_a_broker_that_does_not_read_holds_up_a_oneway_send_for_the_send_timeout(lab: Lab) -> None:
+    producer = await lab.producer(send_timeout=0.2, compress_from=1 << 30)
+    queue = MessageQueue("T", "broker-a", 0)
+    await producer.send(HELLO, queue=queue)
+    for connection in lab.a.connections:
+        connection._transport.pause_reading()  # type: ignore[union-attr]
+    with pytest.raises(CallTimeout, match=r"sendOneway call timeout: the broker at \S+ has not read .* for 0\.2 s"):
+        for _ in range(50):
+            await producer.send_oneway(Message("T", b"x" * 4_000_000), queue=queue)
+
+
 async def test_brokers_know_the_producer_before_its_first_message_and_not_after_its_end(lab: Lab) -> None:
     async with Producer("shown", nameserver=lab.names.address) as producer:
         await producer.send(HELLO, queue=MessageQueue("T", "broker-a", 0))
@@ -297,6 +317,14 @@ async def test_stop_waits_for_the_sends_under_way(lab: Lab) -> None:
     sends = [producer.start_send(HELLO) for _ in range(50)]
     await producer.stop()
     assert all(send.done() and send.exception() is None for send in sends)
+
+
+async def test_two_may_stop_it_at_once(lab: Lab) -> None:
+    producer = Producer("g", nameserver=lab.names.address)
+    await producer.start()
+    send = producer.start_send(HELLO)
+    await asyncio.gather(producer.stop(), producer.stop())
+    assert send.done() and len(lab.a.unregistered) + len(lab.b.unregistered) == 1
 
 
 async def test_a_cancelled_send_leaves_nothing_behind(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

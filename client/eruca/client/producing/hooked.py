@@ -78,15 +78,21 @@ def _begin(watched: Watched, context: SendContext, header: SendMessageV2, body: 
 
 
 async def oneway_watched(
-    watched: Watched, session: Session, header: SendMessageV2, body: bytes, queue: MessageQueue, address: str
+    watched: Watched,
+    session: Session,
+    header: SendMessageV2,
+    body: bytes,
+    queue: MessageQueue,
+    address: str,
+    patience: float,
 ) -> None:
-    """A send that asks for no answer, with the calls around it."""
+    """A send that asks for no answer, as ``write_oneway``, with the calls around it."""
     context = describe_send(watched, session, header, body)
     context.oneway, context.queue, context.broker_address = True, queue, address
     _check_forbidden(watched, context)
     try:
         body = _begin(watched, context, header, body)
-        await write_oneway(session, address, header, body)
+        await write_oneway(session, address, header, body, patience)
     except BaseException as error:
         context.error = error
         raise

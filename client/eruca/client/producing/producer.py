@@ -139,6 +139,8 @@ class Producer(Asking):
         if session is None:
             return
         await self.window.quiet(self.send_timeout)
+        if self._session is not session:  # another call was quicker
+            return
         self._session = self._quick = None
         if self._trace is not None:
             await self._trace.stop()
@@ -242,7 +244,8 @@ class Producer(Asking):
     ) -> None:
         """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets.
 
-        Waits only where the route is not known yet, and while the broker does not read what was sent before.
+        Waits only where the route is not known yet, and while the broker does not read what was sent before: for
+        send_timeout at most.
         """
         if timeout is not None:
             async with within(timeout, "send_oneway"):
@@ -262,9 +265,9 @@ class Producer(Asking):
         address = await session.to_send(chosen.broker_name, message.topic)
         watched = self._watch([message], rewrite_one(message, key, ""))
         if watched is None:
-            await write_oneway(session, address, header, body)
+            await write_oneway(session, address, header, body, self.send_timeout)
         else:
-            await oneway_watched(watched, session, header, body, chosen, address)
+            await oneway_watched(watched, session, header, body, chosen, address, self.send_timeout)
 
     # ------------------------------------------------------------------ request-reply
 
@@ -288,7 +291,8 @@ class Producer(Asking):
             session.requests.known_everywhere = True
         correlation, answer, more = session.requests.open(session.client_id, seconds)
         try:
-            await self._start_with(api.SEND_MESSAGE_V2, message, more, queue, selector, arg, seconds)
+            left = max(deadline - session.loop.time(), 0.001)
+            await self._start_with(api.SEND_MESSAGE_V2, message, more, queue, selector, arg, left)
             async with asyncio.timeout_at(deadline):
                 return await answer
         except TimeoutError as error:

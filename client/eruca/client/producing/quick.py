@@ -42,6 +42,7 @@ _LONGEST: Final = 8 * 1024 * 1024
 _LONGEST_TEXT: Final = 65_535
 _NOT_HERE: Final = (KeyError, *frame.UNREADABLE)
 _PLAIN: Final = {Message}
+_LISTS: Final = {list, tuple}
 _SEND, _SEND_BATCH, _SEND_OK = api.SEND_MESSAGE_V2, api.SEND_BATCH_MESSAGE, SendStatus.SEND_OK
 _JSON, _BINARY = frame.JSON, frame.ROCKETMQ
 _prefix = struct.Struct(">II").unpack_from
@@ -238,7 +239,7 @@ class QuickSends:
         self, messages: Sequence[Message], timeout: float | None, queue: MessageQueue | None = None
     ) -> Future[SendResult] | None:
         """The same for messages in one request."""
-        if _get_running_loop() is not self._loop or not messages:
+        if _get_running_loop() is not self._loop or not messages or type(messages) not in _LISTS:
             return None
         if {*map(type, messages)} != _PLAIN or (queue is not None and type(queue) is not MessageQueue):
             return None

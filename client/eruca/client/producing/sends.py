@@ -86,12 +86,22 @@ def should_retry(error: ClientError, more_codes: Collection[int] = ()) -> bool:
     return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
 
 
-async def write_oneway(session: Session, address: str, header: SendMessageV2, body: bytes) -> None:
-    """Send without asking for an answer; waits while the broker does not read what was sent before."""
+async def write_oneway(session: Session, address: str, header: SendMessageV2, body: bytes, patience: float) -> None:
+    """Send without asking for an answer; waits while the broker does not read what was sent before.
+
+    Raises CallTimeout when it has read nothing for ``patience`` seconds.
+    """
     connection = await session.connection(address)
     connection.oneway(api.SEND_MESSAGE_V2, header, body)
     if connection.unsent > _ONEWAY_UNSENT or connection.congested:
-        await connection.drain()
+        try:
+            async with asyncio.timeout(patience):
+                await connection.drain()
+        except TimeoutError:
+            session.doubt(address)
+            raise CallTimeout(
+                f"sendOneway call timeout: the broker at {address} has not read what it was sent for {patience:g} s."
+            ) from None
 
 
 def choice_of_user(
@@ -145,6 +155,8 @@ class Send(msgspec.Struct, eq=False):
     tries: int = 0
     brokers: tuple[str, ...] = ()
     queue: MessageQueue | None = None
+    stored: SendResult | None = None
+    """What an attempt before this one came to, when that is stored, but not as well as the user asked for."""
 
     def attempt(self) -> None:
         """Try once; without waiting where route and connection are there."""
@@ -193,7 +205,7 @@ class Send(msgspec.Struct, eq=False):
                 connection = await session.connection(address)
         except TimeoutError as error:
             self._note(failed=True)
-            self.fail(CallTimeout(f"sendDefaultImpl call timeout ({error or 'connecting took too long'})"))
+            self.fail(CallTimeout(f"sendDefaultImpl call timeout ({str(error) or 'connecting took too long'})"))
         except ClientError as error:
             self._failed(error)
         except Exception as error:  # a selector of the user's may raise anything
@@ -216,18 +228,18 @@ class Send(msgspec.Struct, eq=False):
         queue = self.queue
         assert queue is not None
         self._note(failed=False)
-        if answer.code and self.producer.retry_when_not_stored and self._may_retry():
-            self.attempt()
-            return
         if header.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
+        result = SendResult(
+            _STATUS[answer.code], self.key, header.msg_id, queue, header.queue_offset, header.transaction_id
+        )
+        if answer.code and self.producer.retry_when_not_stored and self._may_retry():
+            self.stored = result
+            self.attempt()
+            return
         self.producer.window.leave(self.size)
         if not self.future.done():
-            self.future.set_result(
-                SendResult(
-                    _STATUS[answer.code], self.key, header.msg_id, queue, header.queue_offset, header.transaction_id
-                )
-            )
+            self.future.set_result(result)
 
     def _may_retry(self) -> bool:
         return (
@@ -282,7 +294,11 @@ class Send(msgspec.Struct, eq=False):
             self.fail(CallTimeout("sendDefaultImpl call timeout (no nameserver told in time where to try next)"))
 
     def fail(self, error: Exception) -> None:
-        """Give up."""
+        """Give up; a message that an attempt before has stored is no failure."""
         self.producer.window.leave(self.size)
-        if not self.future.done():
+        if self.future.done():
+            return
+        if self.stored is not None:
+            self.future.set_result(self.stored)
+        else:
             self.future.set_exception(error)
