@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -135,6 +136,21 @@ async def test_a_stop_that_is_cancelled_leaves_the_group_all_the_same(lab: Lab) 
     await consumer.stop()
     await nobody_is_there(lab)
     assert (await lab.offsets("g", "T"))[0] == 5
+
+
+async def test_a_stop_while_it_starts_wins(lab: Lab) -> None:
+    await fill(lab, 1)
+    stopping: list[asyncio.Task[None]] = []
+
+    def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> Sequence[MessageQueue]:
+        stopping.append(asyncio.ensure_future(consumer.stop()))
+        return queues
+
+    consumer = lite(lab, strategy=strategy).subscribe("T")
+    await consumer.start()
+    await stopping[0]
+    assert not consumer.is_running and consumer._tasks == []
+    await nobody_is_there(lab)
 
 
 async def test_another_thread_changes_nothing(lab: Lab) -> None:

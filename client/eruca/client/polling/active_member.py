@@ -70,9 +70,13 @@ class ActiveMember(Asking):
         self.started_at = now_ms()
         return self._session
 
-    def _repeat(self, *works: Coroutine[Any, Any, None]) -> None:
-        session = self._session
-        assert session is not None
+    async def _repeat(self, session: Session, *works: Coroutine[Any, Any, None]) -> None:
+        """Begin what is done again and again; a stop that came during the start wins."""
+        if self._ended:
+            for work in works:
+                work.close()
+            await session.remove_consumer(self.group)
+            return
         self._tasks = [session.spawn(work) for work in (self._keep_balanced(), self._keep_looking(), *works)]
 
     def _end_tasks(self) -> None:

@@ -195,7 +195,7 @@ class LitePullConsumer(LiteQueues):
         except BaseException:
             await self._leave()
             raise
-        self._repeat(self._keep_stored(), self._watch.keep(session.directory))
+        await self._repeat(session, self._keep_stored(), self._watch.keep(session.directory))
 
     async def stop(self) -> None:
         """Pull no more, store what counts as consumed, leave the group; returns when the brokers have confirmed.

@@ -237,7 +237,7 @@ class PullScheduleService(ActiveMember):
         except BaseException:
             await self._leave()
             raise
-        self._repeat()
+        await self._repeat(session)
 
     async def stop(self) -> None:
         """Begin no further call, wait for those at work, leave the group. Calling it twice does no harm.

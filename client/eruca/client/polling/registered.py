@@ -117,7 +117,7 @@ class Registered(ActiveMember):
         except BaseException:
             await self._leave()
             raise
-        self._repeat()
+        await self._repeat(session)
 
     async def stop(self) -> None:
         """Leave the group."""
