@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +201,45 @@ def test_a_child_that_leaves_the_block_of_its_parent_ends_as_it_wants(address: s
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         assert producer.send(Message("T", b"parent")).status is SendStatus.SEND_OK
+
+
+BEFORE, AFTER = "from eruca.client import sync", "atexit.register(close)"
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ((BEFORE, AFTER), "sent\nstopped\n"),
+        (
+            (AFTER, BEFORE),
+            "The interpreter is ending, and this client with it: use it before, and stop it by `with`.\nstopped\n",
+        ),
+    ],
+    ids=["imported first", "registered first"],
+)
+def test_an_exit_function_that_stops_a_client_does_not_hang(address: str, order: tuple[str, str], said: str) -> None:
+    program = f"""
+import atexit, sys
+from eruca.client import Message
+from eruca.client.errors import StateError
+
+def close():
+    try:
+        producer.send(Message("T", b"the last one"))
+        print("sent")
+    except StateError as error:
+        print(error)
+    producer.stop()
+    print("stopped")
+
+{order[0]}
+{order[1]}
+producer = sync.Producer("g", nameserver=sys.argv[1])
+producer.start()
+producer.send(Message("T", b"one"))
+"""
+    command = [sys.executable, "-c", program, address]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == said
 
 
 def test_clients_can_be_told_from_one_another() -> None:

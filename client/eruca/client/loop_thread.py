@@ -1,7 +1,7 @@
 """The one thread with an event loop in which all blocking clients of a process live.
 
-Owns the thread: it is made when it is first needed, ends with the interpreter and never keeps it alive; in a forked
-child it is not there, and whoever uses it is told so.
+Owns the thread: it is made when it is first needed, ends with the interpreter, after what the program itself registered
+with ``atexit``, and never keeps it alive; in a forked child it is not there. Whoever uses it then is told so.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ class LoopThread:
         self.loop = new_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="eruca-client", daemon=True)
         self._thread.start()
-        atexit.register(self._end)
+        self._ended = False
 
     @property
     def left_behind(self) -> bool:
         """Whether this is a forked child, in which the thread is not there."""
         return self.forks != identity.fork_count()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs there any more."""
+        return self._ended or self.left_behind
 
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine there and wait for it; an interrupt of the wait cancels it."""
@@ -52,6 +57,10 @@ class LoopThread:
                     "This client was made before a fork: its thread and connections belong to the parent process. "
                     "Make the client in the process that uses it (in the worker, not in the module that forks)."
                 )
+            if self._ended and not threading.current_thread().daemon:  # those wait, and end with the interpreter
+                raise StateError(
+                    "The interpreter is ending, and this client with it: use it before, and stop it by `with`."
+                )
             if threading.current_thread() is self._thread:
                 raise StateError(
                     "A blocking client was called in its own event loop, which would wait for itself: use the "
@@ -62,8 +71,10 @@ class LoopThread:
             raise
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def _end(self) -> None:
-        if not self.left_behind:
+    def end(self) -> None:
+        """Let the thread end, for ever."""
+        if not self.over:
+            self._ended = True
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(1.0)
 
@@ -79,3 +90,10 @@ def loop_thread() -> LoopThread:
         if _thread is None or _thread.left_behind:
             _thread = LoopThread()
         return _thread
+
+
+@atexit.register
+def _end() -> None:
+    """Registered with the import: what a program registers later, such as its own ``stop``, is called before."""
+    if _thread is not None:
+        _thread.end()

@@ -59,8 +59,8 @@ class _Blocking(Generic[C]):
         self._thread.run(self._client.start())
 
     def stop(self) -> None:
-        """As the asynchronous ``stop``. In a forked child, where there is nothing to stop, it does nothing."""
-        if not self._thread.left_behind:
+        """As the asynchronous ``stop``. Where nothing runs any more, as in a forked child, it does nothing."""
+        if not self._thread.over:
             self._thread.run(self._client.stop())
 
     def __repr__(self) -> str:
