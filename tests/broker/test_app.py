@@ -168,6 +168,30 @@ async def test_a_nameserver_that_was_away_gets_to_know_the_broker(
     await desk.stop()
 
 
+async def test_without_force_register_a_nameserver_is_told_what_it_does_not_know(
+    tmp_path: Path, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    tell = Registration._tell
+
+    async def noted(self: Registration, nameserver: str, body: bytes) -> bool:
+        told.append(nameserver)
+        return await tell(self, nameserver, body)
+
+    monkeypatch.setattr(Registration, "_tell", noted)
+    address = names.server.address
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = address
+    await desk.start()
+    assert told == [address]
+    assert await desk.broker.registration._refresh(address, forced=False)
+    assert told == [address], "the version that it has is the newest"
+    desk.broker.topics.renew()
+    assert await desk.broker.registration._refresh(address, forced=False)
+    assert told == [address] * 2
+    await desk.stop()
+
+
 async def test_every_nameserver_is_told(tmp_path: Path, names: Names) -> None:
     other = await Names(tmp_path / "other").start()
     desk = Desk(tmp_path)

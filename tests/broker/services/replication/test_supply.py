@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.replication import supply
+from eruca.broker.store import segment
+from eruca.broker.store.segment import NotInMemory
 from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, master_of, until
 from tests.support.desk import Desk
 
@@ -45,6 +51,50 @@ async def test_it_begins_at_the_offset_that_is_reported_be_it_within_a_record(ma
     slave.report(4000)
     offset, data = await slave.frame()
     assert offset == 4000 and data == log_bytes(master)[f"{0:020d}"][4000 : end(master)]
+
+
+async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(
+    master: Desk, slave: HandSlave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(master, 60)
+    readers = []
+    read_at = segment.read_at
+
+    def cold(fd: int, position: int, size: int, *, wait: bool) -> bytes:
+        if not wait:
+            raise NotInMemory
+        readers.append(threading.current_thread())
+        return read_at(fd, position, size, wait=True)
+
+    monkeypatch.setattr(segment, "read_at", cold)
+    master.broker.store._log.hot_bytes = 0
+    begin, got = end(master) - end(master) % FILE + 100, b""
+    slave.report(begin)
+    while begin + len(got) < end(master):
+        offset, data = await slave.frame()
+        assert offset == begin + len(got) and len(data) <= 4096
+        got += data
+    assert got == log_bytes(master)[f"{begin - 100:020d}"][100 : end(master) % FILE]
+    assert readers and threading.main_thread() not in readers
+
+
+async def test_a_slave_hears_no_more_when_the_log_cannot_be_read(
+    master: Desk, slave: HandSlave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(master, 20)
+
+    def broken(fd: int, position: int, size: int, *, wait: bool) -> bytes:
+        if not wait:
+            raise NotInMemory
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(segment, "read_at", broken)
+    master.broker.store._log.hot_bytes = 0
+    with capture_logs() as said:
+        slave.report(100)
+        with pytest.raises(asyncio.IncompleteReadError):
+            await slave.frame()
+    assert [line["fault"] for line in said if line["event"] == "slave_turned_away"] == ["[Errno 5] Input/output error"]
 
 
 async def test_an_empty_slave_gets_the_newest_file_and_no_frame_crosses_two(master: Desk, slave: HandSlave) -> None:
