@@ -13,6 +13,7 @@ import pytest
 
 from eruca.broker.services.ports import PortTaken
 from eruca.client import Message, Producer, PushConsumer, sync
+from eruca.client.errors import BadConfig, BadName
 from eruca.standalone.background import BackgroundCluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
@@ -89,10 +90,16 @@ def test_the_examples_of_the_page(tmp_path: Path) -> None:
 
 
 def test_wrong_use(tmp_path: Path) -> None:
-    cluster = BackgroundCluster(tmp_path)
+    cluster = BackgroundCluster(str(tmp_path))
+    assert repr(cluster) == "<BackgroundCluster not running>"
     with pytest.raises(RuntimeError, match="call start"):
         cluster.create_topic("T")
     with cluster:
+        assert repr(cluster) == f"<BackgroundCluster {cluster.address}>"
+        with pytest.raises(BadName, match="illegal characters"):
+            cluster.create_topic("a b")
+        with pytest.raises(BadConfig, match="queues=0 is not allowed"):
+            cluster.create_topic("T", 0)
         with pytest.raises(RuntimeError, match="running already"):
             cluster.start()
         second = BackgroundCluster(tmp_path / "second", broker_port=cluster.cluster.broker.port)

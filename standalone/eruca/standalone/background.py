@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from pathlib import Path
+from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,7 +28,7 @@ class BackgroundCluster:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | PathLike[str],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -43,6 +43,9 @@ class BackgroundCluster:
     def address(self) -> str:
         """The nameserver's ``host:port``: what clients are given. Raises RuntimeError before the start."""
         return self.cluster.address
+
+    def __repr__(self) -> str:
+        return repr(self.cluster).replace("<", "<Background", 1)
 
     def start(self) -> None:
         """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""

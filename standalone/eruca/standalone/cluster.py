@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from typing import Self
 from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
 from eruca.client import PullConsumer
+from eruca.client.config import check_positive, check_topic
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
@@ -37,14 +39,14 @@ class Cluster:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | PathLike[str],
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         broker_port: int = 0,
         broker: BrokerConfig | None = None,
     ) -> None:
-        self._folder = folder
+        folder = Path(folder)
         self._host = host
         self._names = NamesrvConfig(
             listen_port=port, bind_address=host, kv_config_path=str(folder / "namesrv" / "kvConfig.json")
@@ -63,6 +65,9 @@ class Cluster:
         if self._nameserver is None:
             raise RuntimeError("the cluster is not running: call start() or use `async with` first")
         return self._nameserver.address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'not running' if self._nameserver is None else self._nameserver.address}>"
 
     @property
     def broker(self) -> BrokerApp:
@@ -99,8 +104,10 @@ class Cluster:
         """Create a topic, or change its number of queues; returns its name.
 
         Producers create topics themselves by sending; this is for the number of queues, and for what is to be there
-        before the first message. Raises BrokerRefused for a name that RocketMQ does not allow.
+        before the first message. Raises BadName and BadConfig for what RocketMQ does not allow.
         """
+        check_topic(topic)
+        check_positive(queues=queues)
         perm = PERM_READ | PERM_WRITE
         ask = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
         async with PullConsumer(nameserver=self.address) as admin:
