@@ -62,6 +62,14 @@ def test_members_of_both_sides_hand_queues_over(
         send(10)
         assert in_queues(last.pulled(5)) == each_with(queues, 10)
 
+        if kind == "registered":  # who pulls by callbacks may be quicker than Java's last word
+            new: Member = ends.enter_context(python_member(python, group, name, cluster, kind))
+            shared = averagely(queues, new, last)
+            assert [new.share(len(shared[0])), last.share(len(shared[1]))] == shared
+            send(11)
+            assert in_queues(new.pulled(len(shared[0]))) == each_with(shared[0], 11)
+            assert in_queues(last.pulled(len(shared[1]))) == each_with(shared[1], 11)
+
 
 # ---------------------------------------------------------------------- one face for the members of both sides
 
