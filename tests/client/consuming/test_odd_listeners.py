@@ -47,6 +47,22 @@ async def test_what_is_no_exception_is_a_failure_of_the_listener_too(lab: Lab, s
     assert sum(offset or 0 for offset in await lab.offsets("g", "T")) == 6
 
 
+async def test_a_listener_that_cancels_its_own_task(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    async def listener(message: ReceivedMessage) -> None:
+        seen.add(message)
+        task = asyncio.current_task()
+        if message.body == b"odd" and task is not None:
+            task.cancel()
+            await asyncio.sleep(0)
+
+    await lab.send("T", b"odd", *[b"even"] * 4)
+    consumer = PushConsumer("g", listener, nameserver=lab.address, concurrency=1).subscribe("T")
+    async with consumer:
+        await seen.reaches(5)
+        await eventually(lambda: (consumer.paces.consumed, consumer.paces.failed) == (4, 1))
+    assert "was cancelled by itself or what it awaited" in caplog.text
+
+
 def disguises(seen: Seen) -> Iterator[tuple[Callable[..., Any], bool]]:
     """Coroutine functions, and whether one can tell without calling them."""
     yield functools.partial(seen.coroutine), True

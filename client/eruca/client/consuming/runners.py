@@ -132,10 +132,14 @@ class LoopRunner:
                     except _OF_THE_PROGRAM:
                         raise
                     except asyncio.CancelledError as error:
-                        task = asyncio.current_task()
-                        if task is None or task.cancelling():
+                        if self._ending():
                             raise
-                        work.fail(UsageError(f"The listener was cancelled by what it awaited: {error!r}"))
+                        work.fail(UsageError(f"The listener was cancelled by itself or what it awaited: {error!r}"))
+                        if self._workers[number].cancelling():  # this worker was meant, and another one takes its place
+                            work.took = clock() - work.began
+                            finished(work)
+                            self._workers[number] = self._loop.create_task(self._work(number))
+                            raise
                     except BaseException as error:
                         work.fail(error)
                     work.took = (now := clock()) - work.began
@@ -153,6 +157,10 @@ class LoopRunner:
                     self._quiet.set()
             if waiting and waiting[0] is lot:
                 waiting.popleft()
+
+    def _ending(self) -> bool:
+        """Whether a cancellation is the end of the consumer, or of the whole event loop."""
+        return self._halted or all(task.cancelling() for task in asyncio.all_tasks(self._loop))
 
     async def consume(self, work: Work) -> None:
         """Run the listener now."""
