@@ -1,0 +1,187 @@
+"""The native step is given bytes that lie about lengths: it writes nothing beside the room that it has, and takes
+nothing from beside what it was given. That it reads nothing there either, a checked build shows (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eruca.broker.handlers.express import Form, Replies
+from eruca.broker.store import native
+from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.protocol import frame
+from eruca.protocol.cuts import cut_binary, cut_json
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.record import BatchEntry, encode_batch
+from tests.support.stores import HOST
+
+pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
+
+step: Any = native
+GUARD = b"\xa5" * 64
+EXTREMES = [0, 1, 21, 22, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
+
+
+class Queue:
+    """What the native step looks at of a queue."""
+
+    def __init__(self) -> None:
+        self.topic, self.queue_id, self.next_offset, self.topic_tail = "T", 0, 9, b"\x01T"
+        self.tail, self.tail_start, self.arrived, self.index_prefix = bytearray(), 9, list[int](), 84 * 31 + 35
+
+
+class Room:
+    """Memory with a guard at either end."""
+
+    def __init__(self, size: int) -> None:
+        self.whole = bytearray(GUARD + bytes(size) + GUARD)
+        self.inside = memoryview(self.whole)[len(GUARD) : len(GUARD) + size]
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.whole.startswith(GUARD) and self.whole.endswith(GUARD)
+
+
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    """With a length that is not true, a byte that differs, or without its end."""
+    changed = bytearray(data)
+    at = chance.randrange(max(len(changed) - 3, 1))
+    kind = chance.randrange(4)
+    if kind == 0:
+        changed[at : at + 4] = struct.pack(">I", chance.choice([*EXTREMES, len(data), len(data) - at]))
+    elif kind == 1:
+        changed[at : at + 1] = chance.randbytes(1)
+    elif kind == 2:
+        del changed[at:]
+    return bytes(changed)
+
+
+def text(chance: random.Random) -> bytes:
+    return b"".join(chance.choices([b"TAGS\x01", b"KEYS\x01", b"WAIT\x01true", b"\x02", b" ", b"k", b"X" * 40], k=5))
+
+
+def batch_of(chance: random.Random) -> bytes:
+    return encode_batch([BatchEntry(0, chance.randbytes(chance.randrange(99)), text(chance)) for _ in range(5)])
+
+
+def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
+    """A frame of a form that is in ``forms`` then."""
+    kind, is_batch = chance.choice([frame.JSON, frame.ROCKETMQ]), chance.random() < 0.5
+    ask = SendMessageV2(
+        producer_group="pg",
+        topic="T",
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1_700_000_000_000 + chance.randrange(999),
+        flag=0,
+        properties="WAIT\x01true\x02" if is_batch else text(chance).decode(),
+        reconsume_times=0,
+        batch=is_batch,
+    )
+    body = batch_of(chance) if is_batch else chance.randbytes(chance.randrange(200))
+    body = damaged(chance, body) if chance.random() < 0.3 else body
+    head = frame.encode(
+        kind, 320 if is_batch else 310, chance.choice([1, 2**31 - 1]), 0, ask, len(body), language="JAVA"
+    )
+    cut = cut_binary(head[8:]) if kind else cut_json(head[8:])
+    assert cut is not None
+    extra = b"WAIT\x01true\x02" if is_batch else b""
+    replies = Replies(kind, HOST.hex().upper(), 0, "DefaultRegion", True)
+    forms[cut.head] = Form(cut, ("T", 0), 0, 0, 0, False, replies, extra, extra)
+    return head + body
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sends_and_what_follows_of_them(seed: int) -> None:
+    chance = random.Random(seed)
+    written = 0
+    for _ in range(300):
+        forms: dict[bytes, Form] = {}
+        data = b"".join(one_send(chance, forms) for _ in range(4))
+        data = damaged(chance, data) if chance.random() < 0.6 else data
+        size = chance.choice([100, 700, 6000])
+        room, queue, pending = Room(size), Queue(), list[Any]()
+        end = step.sends(
+            *(data, 0, forms, {("T", 0): queue}, pending, room.inside, 0, 1000, 1000 + size, 1, 4000, 4000, 99),
+            *(HOST, 0, HOST, b"CLUSTER\x01C"),
+        )[2]
+        assert room.is_guarded and end <= 1000 + size and not any(room.inside[end - 1000 :])
+        written += len(pending)
+        followed = step.follow(pending, set(), ())
+        assert len(queue.tail) == 20 * followed and len(queue.arrived) == followed
+        assert all(0 <= value < 2**31 for value, _, _ in step.keys(pending) or ())
+    assert written > 500
+
+
+@pytest.mark.parametrize("slots", [1, 7])
+def test_entries_of_an_index_file(slots: int) -> None:
+    chance = random.Random(slots)
+    at = 40 + 4 * slots
+    for there in range(1, 5):
+        entries = [(chance.randrange(2**31), 9, chance.randrange(2**40)) for _ in range(chance.randrange(1, 9))]
+        room = Room(at + 20 * (there + len(entries)))
+        assert 1 <= step.put_entries(room.inside, slots, at, there, 0, entries) <= slots
+        for other in (
+            (slots, at, there + 1),
+            (slots, at, 2**62),
+            (slots, at, -1),
+            (slots, at - 1, 0),
+            (slots, 2**62, 0),
+        ):
+            with pytest.raises(ValueError, match="do not fit"):
+                step.put_entries(room.inside, *other, 0, entries)
+        for many in (0, -1, 2**61):
+            with pytest.raises(ValueError, match="do not fit"):
+                step.put_entries(room.inside, many, at, there, 0, entries)
+        assert room.is_guarded
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches(seed: int) -> None:
+    chance = random.Random(seed)
+    written = 0
+    for _ in range(700):
+        room, data = Room(900), batch_of(chance)
+        data = damaged(chance, data) if chance.random() < 0.7 else data
+        at, size = chance.choice(
+            [*[(0, 900)] * 8, (0, 300), (899, 1), (900, 0), (901, 0), (0, 901), (-1, 9), (0, 2**62)]
+        )
+        found = step.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
+        assert room.is_guarded and (found is None or 0 <= at <= at + size <= 900)
+        written += found is not None
+    assert written > 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_that_point_beside_the_log(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    start, log = 10**12, chance.randbytes(40_000)
+    (tmp_path / "log").write_bytes(log)
+    fd = os.open(tmp_path / "log", os.O_RDONLY)
+    taken = 0
+    for _ in range(700):
+        units, place = b"", start
+        for _ in range(chance.choice([1, 5, 600])):
+            size = chance.choice([100, 91, 1, 3000]) if chance.random() < 0.99 else chance.choice([0, -1, 2**31 - 1])
+            if place + size > start + len(log) and chance.random() < 0.97:
+                place = start + chance.randrange(20_000)
+            units += UNIT_FORM.pack(place, size, chance.randrange(3))
+            place += max(size, 0) + chance.choice([0, 0, 50, 4096, 4097])
+        codes = chance.choice([None, struct.pack(">q", 1), struct.pack(">qq", 1, 2), b""])
+        wanted = [unit for unit in UNIT_FORM.iter_unpack(units) if codes is None or struct.pack(">q", unit[2]) in codes]
+        limits = units, codes, chance.choice([1, 32, 1024]), chance.choice([1, 5000, 1 << 20])
+        for found in (
+            step.take(*limits, log, start, start, start + len(log)),
+            step.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
+        ):
+            if found is not None:
+                data, count, _ = found
+                assert data == b"".join(log[at - start : at - start + size] for at, size, _ in wanted[:count])
+                taken += count
+    os.close(fd)
+    assert taken > 500
