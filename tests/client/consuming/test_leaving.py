@@ -28,6 +28,27 @@ async def test_a_listener_stops_its_consumer(lab: Lab, seen: Seen) -> None:
     assert consumer.queues == [] and sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
 
 
+async def test_what_a_listener_began_waits_for_the_stop_when_that_listener_has_ended(lab: Lab, seen: Seen) -> None:
+    later, tasks = asyncio.Event(), list[asyncio.Task[list[MessageQueue]]]()
+
+    async def stop() -> list[MessageQueue]:
+        await later.wait()
+        await consumer.stop()
+        return consumer.queues
+
+    async def listener(message: ReceivedMessage) -> None:
+        tasks.append(asyncio.create_task(stop()))
+        seen.add(message)
+
+    await lab.send("T", b"m")
+    consumer = PushConsumer("g", listener, nameserver=lab.address).subscribe("T")
+    await consumer.start()
+    await seen.reaches(1)
+    await eventually(lambda: consumer.paces.consumed == 1)
+    later.set()
+    assert await tasks[0] == [] and sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
+
+
 async def test_a_listener_in_a_thread_stops_its_consumer(lab: Lab) -> None:
     stopped = threading.Event()
 

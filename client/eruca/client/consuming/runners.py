@@ -51,13 +51,13 @@ class Runner(Protocol):
         """Let ``halt`` wait for listeners no longer."""
 
 
-_runner: ContextVar[Runner | None] = ContextVar("runner", default=None)
-"""Whose listener runs here; tasks that a listener begins know it, too."""
+_place: ContextVar[Callable[[], Runner | None]] = ContextVar("place", default=lambda: None)
+"""Says whose listener is at work here; tasks that a listener begins know it, too, and ask whether it still is."""
 
 
 def called_by(runner: Runner) -> bool:
-    """Whether a listener of this runner is what runs here, or what began what runs here."""
-    return _runner.get() is runner
+    """Whether a listener of this runner, which is still at work, is what runs here or began what runs here."""
+    return _place.get()() is runner
 
 
 def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[Work], None]) -> Runner:
@@ -104,7 +104,7 @@ class LoopRunner:
 
     async def _work(self, number: int) -> None:
         waiting, listener, finished, busy = self._waiting, self._listener, self._finished, self._busy
-        _runner.set(self)
+        _place.set(lambda: None if busy[number] is None else self)
         began = now = clock()
         while not self._halted:
             while not waiting:
@@ -226,7 +226,8 @@ class ThreadRunner:
 
     def _work(self) -> None:
         waiting, calls = self._waiting, self._calls
-        _runner.set(self)
+        number = threading.get_ident()
+        _place.set(lambda: self if number in self._busy else None)
         while calls.get():
             while waiting:
                 try:
