@@ -58,7 +58,7 @@ def test_a_value_comes_back(serializer: Serializer, value: Any, body: bytes, con
 
 
 @pytest.mark.parametrize("kind", [Json, MsgPack])
-def test_a_type_of_ones_own(kind: type[Json] | type[MsgPack]) -> None:
+def test_a_type_of_ones_own(kind: type[Json[Any]] | type[MsgPack[Any]]) -> None:
     orders = kind(Order)
     message = received(Message.of("Orders", Order(7, "green"), orders))
     assert message.value == {"number": 7, "salad": "green"}, "any value, as nobody said which type"
