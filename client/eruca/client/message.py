@@ -177,9 +177,14 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
 
 def check_message(message: object, max_size: int) -> None:
     """``Message.check`` of what should be a message. Raises BadMessage and BadName."""
+    check_type(message).check(max_size)
+
+
+def check_type(message: object) -> Message:
+    """The message, if it is one. Raises BadMessage."""
     if not isinstance(message, Message):
         raise BadMessage(f"what is to be sent is of type {type(message).__name__}: make a Message(topic, body) of it")
-    message.check(max_size)
+    return message
 
 
 _checked: set[str] = set()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eruca.client import ClientSettings, Hook, Message, MessageQueue, Producer, SendResult, SendStatus
-from eruca.client.errors import BadMessage, BrokerRefused, CallTimeout, ClientError, StateError
+from eruca.client.errors import BadConfig, BadMessage, BrokerRefused, CallTimeout, ClientError, StateError
 from eruca.client.network import identity
 from eruca.client.network.identity import UniqueKeys
 from eruca.client.producing.batch import encode_messages, encode_ordinary
@@ -232,7 +232,7 @@ async def test_a_broker_that_goes_in_the_turn_of_a_send(both: TwoWays) -> None:
 async def test_what_utf_8_cannot_write_is_told_at_the_call(both: TwoWays, where: str) -> None:
     with pytest.raises(BadMessage, match="half of a surrogate pair"):
         both.producer.start_send(Message("T", b"x", **{where: "\ud83d"}))  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
+    with pytest.raises(BadConfig, match=r"timeout=\[1\] is not allowed"):
         both.producer.start_send(Message("T", b"x"), timeout=[1])  # type: ignore[arg-type]
     assert both.producer.window._count == 0
 

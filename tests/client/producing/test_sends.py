@@ -10,12 +10,21 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from eruca.client import ClientSettings, Message, MessageQueue, Producer, SendStatus
+from eruca.client import (
+    ClientSettings,
+    Message,
+    MessageQueue,
+    Producer,
+    SendStatus,
+    TransactionProducer,
+    TransactionState,
+)
 from eruca.client.errors import (
     BadMessage,
     BrokerNotFound,
     BrokerRefused,
     CallTimeout,
+    ClientError,
     NameserverUnreachable,
     SendFailed,
     StateError,
@@ -317,6 +326,26 @@ async def test_stop_waits_for_the_sends_under_way(lab: Lab) -> None:
     sends = [producer.start_send(HELLO) for _ in range(50)]
     await producer.stop()
     assert all(send.done() and send.exception() is None for send in sends)
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+async def test_a_stop_that_is_cancelled_leaves_the_brokers_all_the_same(lab: Lab, transactions: bool) -> None:
+    producer = Producer("g", nameserver=lab.names.address)
+    if transactions:
+        producer = TransactionProducer("g", lambda message: TransactionState.UNKNOWN, nameserver=lab.names.address)
+    await producer.start()
+    queue = MessageQueue("T", "broker-a", 0)
+    await producer.send(HELLO, queue=queue)
+    lab.a.answers.append(SILENT)
+    send = producer.start_send(HELLO, queue=queue)
+    stop = asyncio.ensure_future(producer.stop())
+    await asyncio.sleep(0)
+    stop.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stop
+    assert len(lab.a.unregistered) == 1
+    with pytest.raises(ClientError):
+        await send
 
 
 async def test_two_may_stop_it_at_once(lab: Lab) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
-from eruca.client.message import BEFORE_ID, Message, check_message
+from eruca.client.message import BEFORE_ID, Message, check_message, check_type
 from eruca.client.network.identity import Stretches
 from eruca.protocol import names
 from eruca.protocol.record import ENTRY_SIZE, encode_batch, entry_frame
@@ -142,9 +142,12 @@ def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) ->
 
     A message that does not fit alone comes in a list of its own, and its send says why it is refused.
     """
+    if not isinstance(messages, Iterable):
+        raise BadMessage(f"messages are of type {type(messages).__name__}: a list of messages is expected")
     part: list[Message] = []
     size = 0
     for message in messages:
+        check_type(message)
         entry = ENTRY_SIZE + _OWN_PROPERTIES + len(message.body) + len(message.properties_text("").encode())
         together = not part or (message.topic == part[0].topic and message.wait_store == part[0].wait_store)
         if part and (size + entry > max_size or not together):

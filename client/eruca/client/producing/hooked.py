@@ -9,7 +9,7 @@ hooks never come here. Facts: sendKernelImpl in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
+from eruca.client.producing.batch import encode_messages
 from eruca.client.producing.sends import Send, SendResult, write_oneway
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
@@ -42,6 +43,11 @@ def rewrite_one(message: Message, key: str, more: str) -> Rewrite:
         header.properties = message.with_properties(properties).properties_text(key) + more
 
     return rewrite
+
+
+def rewrite_batch(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> Rewrite:
+    """For a batch: its messages with some of the hooks' properties each. Raises BadMessage."""
+    return lambda header, more: encode_messages([each.with_properties(more) for each in messages], keys, max_size)
 
 
 def describe_send(watched: Watched, session: Session, header: SendMessageV2, body: bytes) -> SendContext:

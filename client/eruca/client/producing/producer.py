@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from threading import get_ident
 
 from eruca.client.asking import Asking
 from eruca.client.bounds import within
 from eruca.client.compression import COMPRESS_FROM, compressor
-from eruca.client.config import ClientSettings, check_group, check_positive
-from eruca.client.errors import BadConfig, CallTimeout, StateError
+from eruca.client.config import ClientSettings, check_codes, check_count, check_group, check_positive, seconds_of
+from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage, check_message
 from eruca.client.network import identity
 from eruca.client.network.session import Session
+from eruca.client.producing import hooked
 from eruca.client.producing.batch import check_batch, encode_messages, wait_of
 from eruca.client.producing.faults import Faults
-from eruca.client.producing.hooked import Rewrite, Watched, WatchedSend, describe_send, oneway_watched, rewrite_one
 from eruca.client.producing.quick import QuickSends
 from eruca.client.producing.requests import reply_to
 from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, choice_of_user, write_oneway
@@ -81,13 +81,12 @@ class Producer(Asking):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "producer")
-        if send_timeout <= 0 or retries < 0 or new_topic_queues < 1 or compress_from < 1:
-            raise BadConfig(
-                f"send_timeout={send_timeout}, retries={retries}, new_topic_queues={new_topic_queues}, "
-                f"compress_from={compress_from}: a positive time, 0 or more retries, and 1 or more of the others "
-                "are expected"
-            )
-        check_positive(max_in_flight=max_in_flight, max_in_flight_size=max_in_flight_size)
+        check_positive(send_timeout=send_timeout, new_topic_queues=new_topic_queues, max_in_flight=max_in_flight)
+        check_positive(
+            compress_from=compress_from, max_message_size=max_message_size, max_in_flight_size=max_in_flight_size
+        )
+        check_count(retries=retries)
+        check_codes(retry_codes=retry_codes)
         self.group = group
         self.window = Window(max_in_flight, max_in_flight_size)
         self.send_timeout = send_timeout
@@ -138,14 +137,20 @@ class Producer(Asking):
         session = self._session
         if session is None:
             return
-        await self.window.quiet(self.send_timeout)
-        if self._session is not session:  # another call was quicker
-            return
+        try:
+            await self.window.quiet(self.send_timeout)
+        finally:
+            if self._session is session:  # no other call was quicker
+                await self._leave(session)
+
+    async def _leave(self, session: Session) -> None:
         self._session = self._quick = None
-        if self._trace is not None:
-            await self._trace.stop()
-        await session.remove_producer(self.group)
-        await session.leave()
+        try:
+            if self._trace is not None:
+                await self._trace.stop()
+            await session.remove_producer(self.group)
+        finally:
+            await session.leave()
 
     @property
     def session(self) -> Session:
@@ -224,14 +229,11 @@ class Producer(Asking):
         header = self._header(first.topic, wait_of(first), 0, 0, now)
         header.batch = True
         choose = self._choice(first, queue, None, None)
-        watched = self._watch(messages, lambda _, properties: self._encode_again(messages, keys, properties))
+        watched = self._watch(messages, hooked.rewrite_batch(messages, keys, self.max_message_size))
         return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout, watched)
 
-    def _encode_again(self, messages: Sequence[Message], keys: Sequence[str], properties: Mapping[str, str]) -> bytes:
-        return encode_messages([each.with_properties(properties) for each in messages], keys, self.max_message_size)
-
-    def _watch(self, messages: Sequence[Message], rewrite: Rewrite) -> Watched | None:
-        return Watched(self._hooks, list(messages), rewrite) if self._watched else None
+    def _watch(self, messages: Sequence[Message], rewrite: hooked.Rewrite) -> hooked.Watched | None:
+        return hooked.Watched(self._hooks, list(messages), rewrite) if self._watched else None
 
     async def send_oneway(
         self,
@@ -263,11 +265,11 @@ class Producer(Asking):
         chosen = self._choice(message, queue, selector, arg)(route, None)
         header.queue_id = chosen.queue_id
         address = await session.to_send(chosen.broker_name, message.topic)
-        watched = self._watch([message], rewrite_one(message, key, ""))
+        watched = self._watch([message], hooked.rewrite_one(message, key, ""))
         if watched is None:
             await write_oneway(session, address, header, body, self.send_timeout)
         else:
-            await oneway_watched(watched, session, header, body, chosen, address, self.send_timeout)
+            await hooked.oneway_watched(watched, session, header, body, chosen, address, self.send_timeout)
 
     # ------------------------------------------------------------------ request-reply
 
@@ -284,7 +286,7 @@ class Producer(Asking):
 
         Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, and CallTimeout when no answer came.
         """
-        session, seconds = self.session, self.send_timeout if timeout is None else timeout
+        session, seconds = self.session, seconds_of(timeout, self.send_timeout)
         deadline = session.loop.time() + seconds
         if not session.requests.known_everywhere:
             await session.meet_all()
@@ -331,7 +333,7 @@ class Producer(Asking):
         body, bits = self._compress(message.body)
         header = self._header(message.topic, message.properties_text(key) + more, bits | flags, message.flag, now)
         choose = self._choice(message, queue, selector, arg)
-        watched = self._watch([message], rewrite_one(message, key, more))
+        watched = self._watch([message], hooked.rewrite_one(message, key, more))
         return self._start(endpoint, header, body, key, choose, queue or selector, timeout, watched)
 
     def _let_go(self, topic: str) -> None:
@@ -379,12 +381,12 @@ class Producer(Asking):
         choose: Choice,
         fixed: object,
         timeout: float | None,
-        watched: Watched | None = None,
+        watched: hooked.Watched | None = None,
     ) -> asyncio.Future[SendResult]:
         session = self.session
         future: asyncio.Future[SendResult] = session.loop.create_future()
         attempts = 1 if fixed is not None else 1 + self.retries
-        seconds = self.send_timeout if timeout is None else timeout
+        seconds = seconds_of(timeout, self.send_timeout)
         faults = self._faults if fixed is None else None
         self._let_go(header.topic)
         start, size = session.loop.time(), len(body)
@@ -392,6 +394,6 @@ class Producer(Asking):
         if watched is None:
             self.window.enter(Send(*what))
         else:
-            context = describe_send(watched, session, header, body)
-            self.window.enter(WatchedSend(*what, watched=watched, context=context))
+            context = hooked.describe_send(watched, session, header, body)
+            self.window.enter(hooked.WatchedSend(*what, watched=watched, context=context))
         return future

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from eruca.client.config import seconds_of
 from eruca.client.message import AFTER_ID, BEFORE_ID, Message
 from eruca.client.network import identity
 from eruca.client.producing.batch import encode_ordinary, wait_of
@@ -147,7 +148,7 @@ class QuickSends:
             lane.renew()
             if not lane.seats:
                 return None
-        seconds = self._producer.send_timeout if timeout is None else float(timeout)
+        seconds = self._producer.send_timeout if timeout is None else seconds_of(timeout, 0)
         if not self.window.take(len(body)):
             return None
         future = self._new_future()
@@ -239,6 +240,7 @@ class QuickSends:
         self, messages: Sequence[Message], timeout: float | None, queue: MessageQueue | None = None
     ) -> Future[SendResult] | None:
         """The same for messages in one request."""
+        seconds = seconds_of(timeout, self._producer.send_timeout)
         if _get_running_loop() is not self._loop or not messages or type(messages) not in _LISTS:
             return None
         if {*map(type, messages)} != _PLAIN or (queue is not None and type(queue) is not MessageQueue):
@@ -262,7 +264,6 @@ class QuickSends:
             return None
         lane.turn.last = turn
         born, future = int(now * 1000), self._new_future()
-        seconds = self._producer.send_timeout if timeout is None else timeout
         text, key, connection = wait_of(messages[0]), ids.joined(), seat.connection
         send = QuickSend(self, lane, future, body, text, seconds, key, queue, seat.queue, born, start, batch=True)
         (opaque,) = connection.reserve(1)

@@ -91,6 +91,8 @@ def _host(text: str) -> bytes:
 
 def reply_to(question: ReceivedMessage, body: bytes) -> tuple[Message, str]:
     """The answer to a question, and what its properties get. Raises BadMessage for a message that asks nothing."""
+    if not isinstance(question, ReceivedMessage):
+        raise BadMessage(f"what is to be answered is of type {type(question).__name__}: give the message received")
     found = question.properties
     missing = [name for name in (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT) if name not in found]
     if missing:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eruca.client.calling import is_coroutine_function
 from eruca.client.errors import (
     RETRIABLE_CODES,
     BadMessage,
@@ -118,13 +119,18 @@ def choice_of_user(
         return lambda route, avoid: queue
     if selector is None:
         return None
-    if not callable(selector):
-        raise UsageError(f"selector is of type {type(selector).__name__}: a function is expected.")
+    if not callable(selector) or is_coroutine_function(selector):
+        kind = "coroutine function" if callable(selector) else type(selector).__name__
+        raise UsageError(f"selector is of type {kind}: a function is expected.")
 
     def choose(route: Route, avoid: str | None) -> MessageQueue:
         chosen = selector(route.to_send, message, arg)
         if chosen is None:
             raise UsageError("select message queue return null.")
+        if not isinstance(chosen, MessageQueue):
+            raise UsageError(
+                f"The selector gave this type: {type(chosen).__name__}. One of the queues it is given is expected."
+            )
         if chosen.topic != message.topic:
             raise UsageError("message's topic not equal mq's topic")
         return chosen

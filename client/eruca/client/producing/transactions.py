@@ -146,14 +146,20 @@ class TransactionProducer(Producer):
 
         Checks under way are given up, and brokers ask other members of the group.
         """
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=self.send_timeout)
-        session, checks = self._session, self._checks
-        if session is not None and checks is not None:
-            self._checks = None
-            session.transactional[self.group].remove(checks)
-            await checks.stop()
-        await super().stop()
+        try:
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=self.send_timeout)
+        finally:
+            await super().stop()
+
+    async def _leave(self, session: Session) -> None:
+        checks, self._checks = self._checks, None
+        try:
+            if checks is not None:
+                session.transactional[self.group].remove(checks)
+                await checks.stop()
+        finally:
+            await super()._leave(session)
 
     async def send_in_transaction(
         self,
