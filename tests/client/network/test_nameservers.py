@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from eruca.client import ClientSettings, Message, Producer, PullConsumer
 from eruca.client.errors import BadConfig, NameserverUnreachable, TopicNotFound
 from eruca.client.network.nameservers import Nameservers
 from eruca.protocol import api
-from eruca.remoting import Call, Channels, Reply, Router, Routes, Server
+from eruca.remoting import Call, Channels, ConnectionLost, Reply, Router, Routes, Server
 from tests.client.conftest import Lab, eventually
 from tests.support.ports import free_port
 
@@ -179,6 +180,22 @@ async def test_one_that_hesitates_is_heard_when_the_next_says_nothing(channels: 
     assert await who_answers(asked) == "slow"
     for server in (first, second):
         await server.stop(0.0)
+
+
+async def test_a_question_that_nobody_waits_for_any_more_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """As when a client leaves: its question is given up, and its connection ends."""
+
+    class Ending(Channels):
+        async def call(self, *_: Any, **__: Any) -> Any:
+            asked.cancel()
+            raise ConnectionLost("the connection was closed")
+
+    asked = asyncio.ensure_future(who_answers(Nameservers(["127.0.0.1:1"], Ending(), timeout=3)))
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_unreachable_is_told_from_unknown(lab: Lab) -> None:

@@ -117,6 +117,7 @@ class Nameservers:
         finally:
             for task in under_way:
                 task.cancel()
+                task.add_done_callback(_unwanted)
         return None
 
     def _put_last(self, address: str) -> None:
@@ -200,6 +201,12 @@ class Nameservers:
         for address in gone:
             log.info("the nameserver %s is not in the list any more", address)
             self._channels.drop(address)
+
+
+def _unwanted(task: asyncio.Task[Answer[R]]) -> None:
+    """How a question ended that nobody waits for any more is no matter."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _fault(address: str, error: BaseException | None, asked: RequestCode) -> str | None:
