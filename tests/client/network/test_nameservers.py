@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -30,7 +30,7 @@ def tell_name(name: str, call: Call[Any]) -> Reply:
     return Reply(body=name.encode())
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def nameserver(host: str, port: int) -> AsyncIterator[Server]:
     """One that answers with its own address."""
     server = Server(Router(host, [routes]))
@@ -187,11 +187,17 @@ async def test_a_question_that_nobody_waits_for_any_more_ends_without_a_word(cap
 
     class Ending(Channels):
         async def call(self, *_: Any, **__: Any) -> Any:
-            asked.cancel()
-            raise ConnectionLost("the connection was closed")
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ConnectionLost("127.0.0.1:1", "it was closed")
 
+    begun = asyncio.Event()
     asked = asyncio.ensure_future(who_answers(Nameservers(["127.0.0.1:1"], Ending(), timeout=3)))
-    with pytest.raises(asyncio.CancelledError):
+    await begun.wait()
+    asked.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
         await asked
     await asyncio.sleep(0)
     gc.collect()
