@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -69,6 +70,9 @@ async def test_messages_are_found_by_key_and_time(lab: Lab) -> None:
     now = time.time_ns() // 1_000_000
     assert await lab.puller.query_messages("T", "k0", begin=now + hour) == []
     assert len(await lab.puller.query_messages("T", "k0", begin=now - hour, end=now + hour)) == 3
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    assert len(await lab.puller.query_messages("T", "k0", begin=datetime.fromtimestamp(0, UTC), end=soon)) == 3
+    assert await lab.puller.query_messages("T", "k0", begin=soon) == []
     with pytest.raises(TopicNotFound):
         await lab.puller.query_messages("U", "k")
 

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ async def names() -> AsyncIterator[dict[str, Any]]:
         yield {
             **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
             **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
-            "asyncio": asyncio,
+            **{"asyncio": asyncio, "datetime": datetime, "UTC": UTC},
             **{"producer": producer, "stopped": stopped, "app": app, "queue": QUEUE, "hook": Hook()},
             "dealer": await stack.enter_async_context(
                 TransactionProducer("dealers", lambda message: TransactionState.UNKNOWN)

@@ -7,10 +7,12 @@ messages, times are ms since 1970. Facts: MQAdmin and MQAdminImpl in 4.9.7.
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Final
 
 from eruca.client.bounds import bounded
-from eruca.client.config import check_positive, check_topic
+from eruca.client.checks import check_kind, check_least, check_queue, check_time
+from eruca.client.config import check_count, check_text, check_topic
 from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
@@ -73,7 +75,9 @@ class Asking(Startable):
         check_topic(topic)
         if names.is_system_topic(topic):
             raise BadName(f"The topic[{topic}] is conflict with system topic.")
-        check_positive(queues=queues)
+        check_text(key, "key")
+        check_least(1, queues=queues)
+        check_count(topic_sys_flag=topic_sys_flag)
         session = self.session
         route = await session.directory.stored_route(key)
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
@@ -109,21 +113,27 @@ class Asking(Startable):
     @bounded
     async def min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset of the oldest message that is there."""
+        check_queue(queue)
         return await brokers.min_offset(self.session, queue)
 
     @bounded
     async def max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset that the next message will get."""
+        check_queue(queue)
         return await brokers.max_offset(self.session, queue)
 
     @bounded
-    async def offset_by_time(self, queue: MessageQueue, timestamp: int, *, timeout: float | None = None) -> int:
-        """The offset at a time (ms since 1970), by the broker's rule: of two neighbours, the nearer."""
-        return await brokers.offset_by_time(self.session, queue, timestamp)
+    async def offset_by_time(
+        self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
+    ) -> int:
+        """The offset at a time (a datetime, or ms since 1970), by the broker's rule: of two neighbours, the nearer."""
+        check_queue(queue)
+        return await brokers.offset_by_time(self.session, queue, check_time("timestamp", timestamp))
 
     @bounded
     async def earliest_store_time(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """When the oldest message was stored (ms since 1970); -1 in an empty queue."""
+        check_queue(queue)
         return await brokers.earliest_store_time(self.session, queue)
 
     # ------------------------------------------------------------------ messages
@@ -136,6 +146,7 @@ class Asking(Startable):
 
         Raises MessageNotFound.
         """
+        check_kind("message_id", message_id, str, "a text")
         session = self.session
         if topic is not None and (found := await self._find(topic, message_id, unique=True)):
             return found[0]
@@ -150,22 +161,38 @@ class Asking(Startable):
 
     @bounded
     async def query_messages(
-        self, topic: str, key: str, *, most: int = 64, begin: int = 0, end: int = LATEST, timeout: float | None = None
+        self,
+        topic: str,
+        key: str,
+        *,
+        most: int = 64,
+        begin: int | datetime = 0,
+        end: int | datetime = LATEST,
+        timeout: float | None = None,
     ) -> list[ReceivedMessage]:
         """The messages of a topic with this business key, by time of storing; empty when there is none.
 
         Args:
             most: from each broker at most so many.
-            begin: stored at this time (ms since 1970) or later.
+            begin: stored at this time (a datetime, or ms since 1970) or later.
             end: stored at this time or earlier.
         """
         return await self._find(topic, key, most=most, begin=begin, end=end)
 
     async def _find(
-        self, topic: str, key: str, *, most: int = 32, begin: int = 0, end: int = LATEST, unique: bool = False
+        self,
+        topic: str,
+        key: str,
+        *,
+        most: int = 32,
+        begin: int | datetime = 0,
+        end: int | datetime = LATEST,
+        unique: bool = False,
     ) -> list[ReceivedMessage]:
         check_topic(topic)
-        check_positive(most=most)
+        check_kind("key", key, str, "a text")
+        check_least(1, most=most)
+        begin, end = check_time("begin", begin), check_time("end", end)
         session = self.session
         route = await session.directory.route(topic)
         ask = pull.QueryMessage(

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from eruca.client.bounds import bounded
-from eruca.client.config import ClientSettings
+from eruca.client.checks import check_kind
+from eruca.client.config import ClientSettings, check_group
 from eruca.client.errors import ClientError
 from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
 from eruca.protocol import api
@@ -75,13 +76,14 @@ async def lag(
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         settings: everything else that clients share.
 
-    Asks about each queue at its broker and moves nothing. Raises TopicNotFound and NameserverUnreachable.
+    Asks about each queue at its broker and moves nothing. Raises UsageError, TopicNotFound and NameserverUnreachable.
     """
+    check_group(group, "consumer")
+    topics = [topics] if isinstance(topics, str) else topics
+    check_kind("topics", topics, Iterable | None, "a topic, or a list of topics,")
     async with PullConsumer(nameserver=nameserver, settings=settings) as puller:
         if topics is None:
             topics = await _topics_of(puller, group)
-        elif isinstance(topics, str):
-            topics = [topics]
         routes = await asyncio.gather(*(puller.fetch_queues(topic) for topic in topics))
         turns = asyncio.Semaphore(AT_ONCE)
 

@@ -195,7 +195,7 @@ def check_group(group: str, kind: str) -> None:
 
     Facts: Validators.checkGroup in 4.9.7.
     """
-    _check_text(group, "group")
+    check_text(group, "group")
     fault = names.group_fault(group)
     if fault is not None:
         raise BadName(fault)
@@ -240,14 +240,15 @@ def _is_positive(value: Any) -> bool:
         return False
 
 
-def _check_text(name: object, what: str) -> None:
+def check_text(name: object, what: str) -> None:
+    """Raise BadName for a name, ``what`` in the sentence, of another type than a text's; None is told elsewhere."""
     if name is not None and not isinstance(name, str):
         raise BadName(f"the specified {what} is of type {type(name).__name__}: a text is expected")
 
 
 def check_suspend(hold: float, timeout: float) -> None:
     """Raise BadConfig unless a pull may take longer than a broker may hold it; both in seconds."""
-    check_positive(broker_suspend_max_time=hold)
+    check_positive(broker_suspend_max_time=hold, consumer_timeout_when_suspend=timeout)
     if timeout <= hold:
         raise BadConfig(
             "Long polling mode, the consumer consumerTimeoutMillisWhenSuspend must greater than "
@@ -268,7 +269,7 @@ def check_start(start_from: str | int | datetime) -> str | int:
 
 def check_topic(topic: str) -> None:
     """Raise BadName unless ``topic`` is legal (Validators.checkTopic in 4.9.7)."""
-    _check_text(topic, "topic")
+    check_text(topic, "topic")
     if not topic or topic.isspace():
         raise BadName("The specified topic is blank")
     if len(topic) > names.TOPIC_MAX_LENGTH:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -189,6 +189,13 @@ class Hooks:
         self.filter_messages = self._calls("filter_messages")
         self.before_consume = self._calls("before_consume")
         self.after_consume = self._calls("after_consume")
+
+    @classmethod
+    def given(cls, hooks: Sequence[Hook], own: Hook | None) -> Hooks:
+        """The hooks that a user gave a client, and then the client's own. Raises UsageError."""
+        if not isinstance(hooks, Iterable):
+            raise UsageError(f"hooks={hooks!r} is not allowed: a list of hooks is expected.")
+        return cls((*hooks, *([own] if own is not None else [])))
 
     def _calls(self, name: str) -> Calls:
         """The methods of that name which say something."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_offsets_of_a_group(lab: Lab) -> None:
     assert await lab.puller.query_offset(QUEUE, group="g") == 4
     async with PullConsumer("g", nameserver=lab.address) as consumer:
         assert await consumer.query_offset(QUEUE) == 4
-    with pytest.raises(UsageError, match="An offset cannot be -1"):
+    with pytest.raises(UsageError, match="offset=-1: a whole number of 0 or more is expected"):
         await lab.puller.update_offset(QUEUE, -1)
 
 
@@ -93,6 +94,8 @@ async def test_offsets_by_time(lab: Lab) -> None:
     later = time.time_ns() // 1_000_000 + 60_000
     assert await lab.puller.offset_by_time(QUEUE, before - 60_000) == 0
     assert await lab.puller.offset_by_time(QUEUE, later) in (4, 5)
+    assert await lab.puller.offset_by_time(QUEUE, datetime.fromtimestamp(before / 1000 - 60, UTC)) == 0
+    assert await lab.puller.offset_by_time(QUEUE, datetime.fromtimestamp(later / 1000)) in (4, 5)  # local time
     assert before <= await lab.puller.earliest_store_time(QUEUE) <= later
     assert await lab.puller.earliest_store_time(MessageQueue("T", "broker-a", 3)) == -1
 
@@ -115,7 +118,7 @@ async def test_wrong_use_is_told(lab: Lab) -> None:
     consumer = PullConsumer(nameserver=lab.address)
     with pytest.raises(StateError, match="The consumer not running, please start it first"):
         await consumer.max_offset(QUEUE)
-    with pytest.raises(UsageError, match="an offset of 0 or more and a count of 1 or more"):
+    with pytest.raises(UsageError, match="offset=-1: a whole number of 0 or more is expected"):
         await lab.puller.pull(QUEUE, -1)
     with pytest.raises(UsageError, match="names no tag"):
         await lab.puller.pull(QUEUE, 0, expression="||")

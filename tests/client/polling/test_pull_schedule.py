@@ -145,6 +145,23 @@ async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pyte
         await eventually(lambda: calls > 8)
 
 
+async def test_a_callback_that_names_no_time_is_told_and_called_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
+    await fill(lab, 1)
+    calls: Counter[MessageQueue] = Counter()
+
+    async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
+        calls[queue] += 1
+        context.pull_next_delay_time = "soon"  # type: ignore[assignment]
+
+    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+        await eventually(lambda: calls[QUEUES[0]] > 3)
+    (told,) = (each for each in caplog.messages if "queueId=0" in each)
+    assert told.endswith("every 0.01 s: pull_next_delay_time is of type str: a number of seconds is expected.")
+
+
 async def test_a_broker_that_does_not_answer_is_told_once(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ Pure.
 
 from __future__ import annotations
 
+from eruca.client.checks import check_kind
 from eruca.client.errors import UsageError
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.sql92 import compile_sql
@@ -17,6 +18,8 @@ def subscription_of(topic: str, expression: str, expression_type: str, version: 
 
     Raises UsageError for an expression that is none of its type.
     """
+    check_kind("expression", expression, str | None, 'a text such as "TagA || TagB"')
+    check_kind("expression_type", expression_type, str | None, '"TAG" or "SQL92"')
     try:
         if expression_type == SQL92 and expression:
             compile_sql(expression)

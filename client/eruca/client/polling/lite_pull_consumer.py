@@ -19,6 +19,16 @@ from typing import Literal
 
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.bounds import bounded
+from eruca.client.checks import (
+    check_least,
+    check_offset,
+    check_offsets,
+    check_queue,
+    check_queues,
+    check_seconds,
+    check_sharing,
+    check_wait,
+)
 from eruca.client.config import (
     ClientSettings,
     check_group,
@@ -31,7 +41,7 @@ from eruca.client.consuming.inflight import Limits
 from eruca.client.consuming.ownership import Reading
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.reading import Manner
-from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
@@ -108,22 +118,22 @@ class LitePullConsumer(LiteQueues):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        if auto_commit_interval < LEAST_COMMIT_INTERVAL:
-            raise BadConfig(f"auto_commit_interval={auto_commit_interval} is not allowed: at least 1 s is expected")
-        check_positive(
+        check_seconds(LEAST_COMMIT_INTERVAL, auto_commit_interval=auto_commit_interval)
+        check_least(
+            1,
             pull_batch_size=pull_batch_size,
             pull_threshold_for_all=pull_threshold_for_all,
             pull_threshold_for_queue=pull_threshold_for_queue,
             pull_threshold_size_for_queue=pull_threshold_size_for_queue,
             consume_max_span=consume_max_span,
+        )
+        check_positive(
             pull_time_delay_when_exception=pull_time_delay_when_exception,
             topic_metadata_check_interval=topic_metadata_check_interval,
             rebalance_interval=rebalance_interval,
         )
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
-        _check_poll(poll_timeout)
-        if offset_folder is not None and not broadcast:
-            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+        check_sharing(strategy, offset_folder, broadcast=broadcast)
         reading = Reading(
             start_from=check_start(start_from),
             strategy=everything if broadcast else strategy,
@@ -138,7 +148,7 @@ class LitePullConsumer(LiteQueues):
         super().__init__(group, reading, rebalance_interval, topic_metadata_check_interval, chosen)
         self._auto_commit = auto_commit
         self._commit_interval = auto_commit_interval
-        self._poll_timeout = poll_timeout
+        self._poll_timeout = check_wait("poll_timeout", poll_timeout)
         self._threshold = pull_threshold_for_all
         self._manner = Manner(
             hold=broker_suspend_max_time,
@@ -149,7 +159,7 @@ class LitePullConsumer(LiteQueues):
         self._offset_folder = offset_folder
         self._cache = Cache(reading.limits)
         self._trace = MessageTrace(group, "CONSUME", trace, chosen) if trace else None
-        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._hooks = Hooks.given(hooks, self._trace)
 
     def add_hook(self, hook: Hook) -> None:
         """One more that sees what is handed out, after those that are there; before start. Raises StateError."""
@@ -270,8 +280,7 @@ class LitePullConsumer(LiteQueues):
         With auto-commit this says that all that was handed out before is consumed.
         """
         self._running()
-        timeout = self._poll_timeout if timeout is None else timeout
-        _check_poll(timeout)
+        timeout = check_wait("timeout", self._poll_timeout if timeout is None else timeout)
         self._cache.settle()
         return await self._cache.batch(timeout)
 
@@ -290,11 +299,11 @@ class LitePullConsumer(LiteQueues):
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
         """Pull no more from these queues; what was pulled before still comes."""
-        self._in_any_thread().pause(queues)
+        self._in_any_thread().pause(check_queues(queues))
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
         """Pull from these queues again."""
-        self._in_any_thread().resume(queues)
+        self._in_any_thread().resume(check_queues(queues))
 
     # ------------------------------------------------------------------ where to go on
 
@@ -306,6 +315,7 @@ class LitePullConsumer(LiteQueues):
         """
         owned = self._running()
         self._check_mine(queue)
+        offset = check_offset(offset)
         least, most = await asyncio.gather(self.min_offset(queue), self.max_offset(queue))
         if not least <= offset <= most:
             raise UsageError(f"Seek offset illegal, seek offset = {offset}, min offset = {least}, max offset = {most}")
@@ -325,8 +335,10 @@ class LitePullConsumer(LiteQueues):
         await self.seek(queue, await self.max_offset(queue))
 
     @bounded
-    async def offset_for_timestamp(self, queue: MessageQueue, timestamp: int, *, timeout: float | None = None) -> int:
-        """The offset at a time (ms since 1970), for ``seek``."""
+    async def offset_for_timestamp(
+        self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
+    ) -> int:
+        """The offset at a time (a datetime, or ms since 1970), for ``seek``."""
         self._running()
         return await self.offset_by_time(queue, timestamp)
 
@@ -342,11 +354,9 @@ class LitePullConsumer(LiteQueues):
         StateError for a queue that this consumer does not have.
         """
         self._running()
-        for queue, offset in (offsets or {}).items():
-            self._check_mine(queue)
-            if offset < 0:
-                raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
-        await self._commit(self.assignment() if offsets is None else offsets, offsets or {}, persist)
+        given = {} if offsets is None else check_offsets(offsets)
+        self._check_mine(*given)
+        await self._commit(self.assignment() if offsets is None else given, given, persist)
 
     @bounded
     async def commit(
@@ -354,9 +364,9 @@ class LitePullConsumer(LiteQueues):
     ) -> None:
         """As ``commit_sync``, of these queues only."""
         self._running()
-        for queue in queues:
-            self._check_mine(queue)
-        await self._commit(queues, {}, persist)
+        chosen = check_queues(queues)
+        self._check_mine(*chosen)
+        await self._commit(chosen, {}, persist)
 
     async def _commit(
         self, queues: Collection[MessageQueue], offsets: Mapping[MessageQueue, int], persist: bool
@@ -369,6 +379,7 @@ class LitePullConsumer(LiteQueues):
     async def committed(self, queue: MessageQueue, *, timeout: float | None = None) -> int | None:
         """Where the group goes on in a queue; None where it has no offset."""
         owned = self._running()
+        check_queue(queue)
         run = owned.runs().get(queue)
         return await owned.stored(queue) if run is None or run.to_store is None else run.to_store
 
@@ -386,8 +397,3 @@ class LitePullConsumer(LiteQueues):
             "pullThresholdForQueue": str(limits.count),
             "pullThresholdSizeForQueue": str(limits.size >> 20),
         }
-
-
-def _check_poll(timeout: float) -> None:
-    if timeout < 0:
-        raise UsageError("Timeout must not be negative")

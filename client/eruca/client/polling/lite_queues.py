@@ -11,7 +11,8 @@ from typing import Literal, Self
 
 from eruca.client import calling
 from eruca.client.bounds import bounded
-from eruca.client.config import ClientSettings, check_topic
+from eruca.client.checks import check_kind, check_queue, check_queues
+from eruca.client.config import ClientSettings, check_text, check_topic
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.ownership import Reading
 from eruca.client.consuming.reading import Reads
@@ -78,6 +79,7 @@ class LiteQueues(ActiveMember):
     def unsubscribe(self, topic: str) -> None:
         """Take no more messages of a topic; those that were handed out can no longer be committed."""
         self._check_here()
+        check_text(topic, "topic")
         self._listeners.pop(topic, None)
         if self.subscriptions.pop(topic, None) is not None:
             self._announce_soon()
@@ -89,10 +91,11 @@ class LiteQueues(ActiveMember):
         goes on. Raises UsageError, and StateError after ``subscribe``.
         """
         self._check_here()
-        if not queues:
+        chosen = frozenset(check_queues(queues)) if queues is not None else None
+        if not chosen:
             raise UsageError("Message queues can not be null or empty.")
         self._set_mode("assign")
-        self._assignment = frozenset(queues)
+        self._assignment = chosen
         for topic in {queue.topic for queue in self._assignment} - self._filters.keys():
             self._filters[topic] = subscription_of(topic, ALL, TAG, 0)
         if self._owned is not None:
@@ -103,6 +106,8 @@ class LiteQueues(ActiveMember):
 
         Raises UsageError and StateError.
         """
+        check_topic(topic)
+        check_kind("expression", expression, str | None, "a text")
         if not expression or expression.isspace():
             raise UsageError("subExpression can not be null or empty.")
         if self._session is not None or self._ended:
@@ -136,7 +141,9 @@ class LiteQueues(ActiveMember):
         """All its queues, as 5.3.3 tells them; 4.9.7 leaves them out."""
         return () if self._owned is None else self._owned.readers.values()
 
-    def _check_mine(self, queue: MessageQueue) -> None:
-        if queue not in self.assignment():
-            rebalancing = "may be rebalancing, " if self._mode == "subscribe" else ""
-            raise StateError(f"The message queue is not in assigned list, {rebalancing}message queue: {queue}")
+    def _check_mine(self, *queues: MessageQueue) -> None:
+        for queue in queues:
+            check_queue(queue)
+            if queue not in self.assignment():
+                rebalancing = "may be rebalancing, " if self._mode == "subscribe" else ""
+                raise StateError(f"The message queue is not in assigned list, {rebalancing}message queue: {queue}")

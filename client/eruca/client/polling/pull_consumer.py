@@ -18,11 +18,20 @@ from eruca.client import calling
 from eruca.client.asking import Asking
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.bounds import bounded
-from eruca.client.config import ClientSettings, check_group, check_positive, check_suspend, check_topic
+from eruca.client.checks import check_kind, check_number, check_offset, check_queue, check_seconds, check_sharing
+from eruca.client.config import (
+    ClientSettings,
+    check_count,
+    check_group,
+    check_positive,
+    check_suspend,
+    check_text,
+    check_topic,
+)
 from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
 from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
-from eruca.client.errors import BadConfig, StateError, UsageError, translate
+from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
@@ -142,8 +151,8 @@ class PullConsumer(Asking):
         check_group(group, "consumer")
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
         check_positive(rebalance_interval=rebalance_interval)
-        if offset_folder is not None and not broadcast:
-            raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+        check_count(max_reconsume_times=max_reconsume_times)
+        check_sharing(strategy, offset_folder, broadcast=broadcast)
         self.group = group
         self.broadcast = broadcast
         self._offset_folder = offset_folder
@@ -153,7 +162,7 @@ class PullConsumer(Asking):
         self._max_reconsume_times = max_reconsume_times
         self._settings = ClientSettings.choose(settings, nameserver)
         self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
-        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._hooks = Hooks.given(hooks, self._trace)
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
         self._strategy = everything if broadcast else strategy
@@ -267,6 +276,8 @@ class PullConsumer(Asking):
         self, queue: MessageQueue, *, group: str | None = None, timeout: float | None = None
     ) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
+        check_queue(queue)
+        check_text(group, "group")
         if group in (None, self.group):
             return await self._kept_offsets.load(queue)
         return await brokers.group_offset(self.session, group or self.group, queue)
@@ -276,8 +287,9 @@ class PullConsumer(Asking):
         self, queue: MessageQueue, offset: int, *, group: str | None = None, timeout: float | None = None
     ) -> None:
         """Store where the group goes on; returns when the broker has confirmed it."""
-        if offset < 0:
-            raise UsageError(f"An offset cannot be {offset}: 0 or more is expected.")
+        check_queue(queue)
+        check_text(group, "group")
+        offset = check_offset(offset)
         if group in (None, self.group):
             return await self._kept_offsets.save(queue, offset)
         await brokers.store_group_offset(self.session, group or self.group, queue, offset)
@@ -303,11 +315,10 @@ class PullConsumer(Asking):
             timeout: seconds to wait for the answer, beside ``suspend``.
             broker_id: from which replica, as the last result suggested.
         """
-        if offset < 0 or max_messages < 1:
-            raise UsageError(
-                f"offset={offset}, max_messages={max_messages}: an offset of 0 or more and a count of 1 or more "
-                "are expected."
-            )
+        check_queue(queue)
+        offset, max_messages = check_offset(offset), check_number("max_messages", max_messages, 1)
+        check_seconds(0, suspend=suspend, timeout=timeout)
+        check_number("broker_id", broker_id, 0)
         subscription = subscription_of(queue.topic, expression, expression_type, 0)
         ask = pull.PullMessage(
             consumer_group=self.group,
@@ -370,6 +381,10 @@ class PullConsumer(Asking):
 
         Returns when the broker that has the message has taken it back.
         """
+        expected = "a ReceivedMessage, such as ReceivedMessage(record, queue),"
+        check_kind("message", message, ReceivedMessage, expected)
+        check_number("delay_level", delay_level, -1)
+        check_text(group, "group")
         await brokers.send_back(
             self.session,
             group or self.group,

@@ -18,6 +18,7 @@ from typing import Generic, Self, TypeVar
 
 from eruca.client import calling
 from eruca.client.assign import Strategy, averagely, everything
+from eruca.client.checks import check_kind, check_least, check_seconds, check_sharing
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.ownership import Ownership, Reading
@@ -177,7 +178,10 @@ class PullScheduleService(ActiveMember):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        check_positive(pull_thread_nums=pull_thread_nums, rebalance_interval=rebalance_interval)
+        check_least(1, pull_thread_nums=pull_thread_nums)
+        check_positive(rebalance_interval=rebalance_interval)
+        check_seconds(0, stop_timeout=stop_timeout)
+        check_sharing(strategy, offset_folder, broadcast=broadcast)
         reading = Reading(
             start_from="last",
             strategy=everything if broadcast else strategy,
@@ -275,6 +279,8 @@ class PullScheduleService(ActiveMember):
                 return 0.0
             try:
                 await calling.call(callback, queue, context)
+                delay = context.pull_next_delay_time
+                check_kind("pull_next_delay_time", delay, int | float, "a number of seconds")
             except ClientError as error:  # such as a broker that is away: no fault of the callback
                 text = f"the callback for {queue} failed, calling it again every {AFTER_ERROR} s: {error}"
                 self._warnings.tell(queue, text)
@@ -283,4 +289,4 @@ class PullScheduleService(ActiveMember):
                 log.exception("the callback for %s failed, calling it again in %s s", queue, AFTER_ERROR)
                 return AFTER_ERROR
             self._warnings.forget(queue)
-        return context.pull_next_delay_time
+        return delay
