@@ -26,8 +26,12 @@ def check_kind(name: str, value: object, kind: type | UnionType, expected: str) 
 
 
 def check_queue(queue: object) -> None:
-    """Raise UsageError for what is no queue."""
-    check_kind("queue", queue, MessageQueue, "a MessageQueue")
+    """Raise UsageError for what is no queue, or one of other things than two texts and a whole number."""
+    if not isinstance(queue, MessageQueue):
+        raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
+    texts = isinstance(queue.topic, str) and isinstance(queue.broker_name, str)
+    if not texts or not _is_whole(queue.queue_id, None):
+        raise UsageError(f'queue={queue!r}: a queue such as MessageQueue("Orders", "broker-a", 0) is expected.')
 
 
 def check_queues(queues: object) -> list[MessageQueue]:
@@ -103,6 +107,7 @@ def _queues_of(name: str, queues: Iterable[object]) -> list[MessageQueue]:
     for queue in chosen:
         if not isinstance(queue, MessageQueue):
             raise UsageError(f"{name} holds this type: {type(queue).__name__}. Only MessageQueues are expected.")
+        check_queue(queue)
     return cast(list[MessageQueue], chosen)
 
 

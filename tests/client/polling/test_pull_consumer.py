@@ -68,9 +68,10 @@ async def test_an_offset_outside_is_told_where_to_go_on(lab: Lab) -> None:
     assert (result.status, result.next_offset) == (PullStatus.OFFSET_MOVED, 3)
 
 
-async def test_a_pull_may_wait_for_a_message(lab: Lab) -> None:
+@pytest.mark.parametrize("suspend", [5.0, float("inf")])
+async def test_a_pull_may_wait_for_a_message(lab: Lab, suspend: float) -> None:
     await fill(lab, 1)
-    waiting = asyncio.create_task(lab.puller.pull(QUEUE, 1, suspend=5.0))
+    waiting = asyncio.create_task(lab.puller.pull(QUEUE, 1, suspend=suspend))
     await lab.puller.max_offset(QUEUE)  # answered on the same connection: the pull is held
     assert not waiting.done()
     await fill(lab, 1)

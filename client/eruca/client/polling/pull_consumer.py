@@ -328,7 +328,7 @@ class PullConsumer(Asking):
             max_msg_nums=max_messages,
             sys_flag=pull.SUBSCRIPTION | (pull.SUSPEND if suspend > 0 else 0),
             commit_offset=0,
-            suspend_timeout_millis=int(suspend * 1000),
+            suspend_timeout_millis=int(min(suspend * 1000, 2**31 - 1)),  # also where it is endless
             subscription=expression,
             sub_version=0,
             expression_type=expression_type,
