@@ -12,7 +12,7 @@ from typing import Final
 
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_least, check_queue, check_time
-from eruca.client.config import check_count, check_text, check_topic
+from eruca.client.config import check_text, check_topic
 from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, StateError, translate
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
@@ -77,7 +77,7 @@ class Asking(Startable):
             raise BadName(f"The topic[{topic}] is conflict with system topic.")
         check_text(key, "key")
         check_least(1, queues=queues)
-        check_count(topic_sys_flag=topic_sys_flag)
+        check_least(0, topic_sys_flag=topic_sys_flag)
         session = self.session
         route = await session.directory.stored_route(key)
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}

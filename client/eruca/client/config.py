@@ -211,13 +211,6 @@ def check_positive(**values: float) -> None:
             raise BadConfig(f"{name}={value!r} is not allowed: a number above 0 is expected")
 
 
-def check_count(**values: int) -> None:
-    """Raise BadConfig for a setting, given by its name, that is no whole number of 0 or more."""
-    for name, value in values.items():
-        if not isinstance(value, int) or value < 0:
-            raise BadConfig(f"{name}={value!r} is not allowed: a whole number of 0 or more is expected")
-
-
 def check_codes(**values: Collection[int]) -> None:
     """Raise BadConfig for a setting, given by its name, that is no collection of codes."""
     for name, value in values.items():

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from eruca.client import PushConsumer
+from eruca.client.errors import StateError
 from tests.client.conftest import Lab, Seen
 from tests.client.polled import fill
 
@@ -31,3 +36,11 @@ async def test_what_only_the_new_filter_wants_is_not_waited_for(lab: Lab, seen: 
         consumer.subscribe("T", "B")
         await fill(lab, 1, start=1, tags="B")
         await seen.reaches(2, within=10)
+
+
+async def test_a_consumer_that_runs_is_changed_in_its_event_loop_only(lab: Lab, seen: Seen) -> None:
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T") as consumer:
+        for change in (consumer.subscribe, consumer.unsubscribe):
+            with pytest.raises(StateError, match="belongs to the event loop in which it was started"):
+                await asyncio.to_thread(change, "T")
+        assert set(consumer.subscriptions) >= {"T"}

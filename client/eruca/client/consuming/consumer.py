@@ -131,6 +131,8 @@ class PushConsumer(PushMember):
             auto_commit=auto_commit,
             broadcast=broadcast,
             offset_folder=offset_folder,
+            limits=limits,
+            strategy=strategy,
             concurrency=concurrency,
             pull_batch=pull_batch,
             batch=1 if batch is None else batch,
@@ -173,7 +175,7 @@ class PushConsumer(PushMember):
         self._stop_timeout = stop_timeout
         self._settings = ClientSettings.choose(settings, nameserver)
         self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
-        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._hooks = Hooks.given(hooks, self._trace)
         self._session: Session | None = None
         self._ownership: Ownership | None = None
         self._processing: Concurrent | ordered.Orderly | None = None
@@ -190,14 +192,20 @@ class PushConsumer(PushMember):
         subscribe alike. May be called before and after start; returns the consumer. Raises BadName and UsageError.
         """
         check_topic(topic)
+        self._check_here()
         self.subscriptions[topic] = subscription_of(topic, expression, expression_type, now_ms())
         self._subscriptions_changed()
         return self
 
     def unsubscribe(self, topic: str) -> None:
         """Take no more messages of a topic; what was begun is ended."""
+        self._check_here()
         if self.subscriptions.pop(topic, None) is not None:
             self._subscriptions_changed()
+
+    def _check_here(self) -> None:
+        if self._session is not None:
+            self._session.check_here()
 
     def _subscriptions_changed(self) -> None:
         if self._session is not None and self._ownership is not None:

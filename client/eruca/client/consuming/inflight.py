@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from eruca.client.config import check_positive
 from eruca.protocol.queues import MessageQueue
 
 _generations = itertools.count(1)
@@ -28,6 +29,8 @@ class Limits:
         topic_count: messages of all queues of one topic, shared evenly by those that a consumer has; then ``count`` is
             of no account. None: no such limit (pullThresholdForTopic).
         topic_size: the same in bytes (pullThresholdSizeForTopic).
+
+    Raises BadConfig.
     """
 
     count: int = 1000
@@ -35,6 +38,12 @@ class Limits:
     span: int = 2000
     topic_count: int | None = None
     topic_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(count=self.count, size=self.size, span=self.span)
+        for name, limit in (("topic_count", self.topic_count), ("topic_size", self.topic_size)):
+            if limit is not None:
+                check_positive(**{name: limit})
 
     def of_one(self, queues: int) -> Limits:
         """The limits of each of the ``queues`` of a topic that a consumer has."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from eruca.client.assign import Strategy
+from eruca.client.checks import check_seconds, check_sharing
 from eruca.client.config import check_positive
+from eruca.client.consuming.inflight import Limits
 from eruca.client.errors import BadConfig
 
 
@@ -17,19 +20,20 @@ def check_options(
     auto_commit: bool,
     broadcast: bool,
     offset_folder: str | Path | None,
+    limits: Limits,
+    strategy: Strategy,
     **positive: float,
 ) -> None:
     """Raise BadConfig for what is not allowed, alone or together; ``positive`` are those that must be above 0."""
     check_positive(**positive)
-    for name, seconds in (("pull_interval", pull_interval), ("stop_timeout", stop_timeout)):
-        if not seconds >= 0:
-            raise BadConfig(f"{name}={seconds} is not allowed: 0 or more seconds are expected")
-    if max_reconsume_times is not None and max_reconsume_times < 0:
+    check_seconds(0, pull_interval=pull_interval, stop_timeout=stop_timeout)
+    if max_reconsume_times is not None and (not isinstance(max_reconsume_times, int) or max_reconsume_times < 0):
         raise BadConfig(
-            f"max_reconsume_times={max_reconsume_times} is not allowed: 0 or more is expected; leave it out for "
+            f"max_reconsume_times={max_reconsume_times!r} is not allowed: 0 or more is expected; leave it out for "
             "RocketMQ's default, which is -1 there"
         )
+    if not isinstance(limits, Limits):
+        raise BadConfig(f"limits is of type {type(limits).__name__}: Limits(count=...) is expected")
     if not auto_commit and not orderly:
         raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
-    if offset_folder is not None and not broadcast:
-        raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+    check_sharing(strategy, offset_folder, broadcast=broadcast)

@@ -14,14 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from eruca.client import calling
+from eruca.client import calling, checks
 from eruca.client.asking import Asking
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.bounds import bounded
-from eruca.client.checks import check_kind, check_number, check_offset, check_queue, check_seconds, check_sharing
 from eruca.client.config import (
     ClientSettings,
-    check_count,
     check_group,
     check_positive,
     check_suspend,
@@ -151,8 +149,8 @@ class PullConsumer(Asking):
         check_group(group, "consumer")
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
         check_positive(rebalance_interval=rebalance_interval)
-        check_count(max_reconsume_times=max_reconsume_times)
-        check_sharing(strategy, offset_folder, broadcast=broadcast)
+        checks.check_least(0, max_reconsume_times=max_reconsume_times)
+        checks.check_sharing(strategy, offset_folder, broadcast=broadcast)
         self.group = group
         self.broadcast = broadcast
         self._offset_folder = offset_folder
@@ -276,7 +274,7 @@ class PullConsumer(Asking):
         self, queue: MessageQueue, *, group: str | None = None, timeout: float | None = None
     ) -> int | None:
         """Where the group (this consumer's by default) goes on; None where it has no offset."""
-        check_queue(queue)
+        checks.check_queue(queue)
         check_text(group, "group")
         if group in (None, self.group):
             return await self._kept_offsets.load(queue)
@@ -287,9 +285,9 @@ class PullConsumer(Asking):
         self, queue: MessageQueue, offset: int, *, group: str | None = None, timeout: float | None = None
     ) -> None:
         """Store where the group goes on; returns when the broker has confirmed it."""
-        check_queue(queue)
+        checks.check_queue(queue)
         check_text(group, "group")
-        offset = check_offset(offset)
+        offset = checks.check_offset(offset)
         if group in (None, self.group):
             return await self._kept_offsets.save(queue, offset)
         await brokers.store_group_offset(self.session, group or self.group, queue, offset)
@@ -315,10 +313,10 @@ class PullConsumer(Asking):
             timeout: seconds to wait for the answer, beside ``suspend``.
             broker_id: from which replica, as the last result suggested.
         """
-        check_queue(queue)
-        offset, max_messages = check_offset(offset), check_number("max_messages", max_messages, 1)
-        check_seconds(0, suspend=suspend, timeout=timeout)
-        check_number("broker_id", broker_id, 0)
+        checks.check_queue(queue)
+        offset, max_messages = checks.check_offset(offset), checks.check_number("max_messages", max_messages, 1)
+        checks.check_seconds(0, suspend=suspend, timeout=timeout)
+        checks.check_number("broker_id", broker_id, 0)
         subscription = subscription_of(queue.topic, expression, expression_type, 0)
         ask = pull.PullMessage(
             consumer_group=self.group,
@@ -382,8 +380,8 @@ class PullConsumer(Asking):
         Returns when the broker that has the message has taken it back.
         """
         expected = "a ReceivedMessage, such as ReceivedMessage(record, queue),"
-        check_kind("message", message, ReceivedMessage, expected)
-        check_number("delay_level", delay_level, -1)
+        checks.check_kind("message", message, ReceivedMessage, expected)
+        checks.check_number("delay_level", delay_level, -1)
         check_text(group, "group")
         await brokers.send_back(
             self.session,

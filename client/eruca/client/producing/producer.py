@@ -13,8 +13,9 @@ from threading import get_ident
 
 from eruca.client.asking import Asking
 from eruca.client.bounds import within
+from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM, compressor
-from eruca.client.config import ClientSettings, check_codes, check_count, check_group, check_positive, seconds_of
+from eruca.client.config import ClientSettings, check_codes, check_group, check_positive, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage, check_message
@@ -85,7 +86,7 @@ class Producer(Asking):
         check_positive(
             compress_from=compress_from, max_message_size=max_message_size, max_in_flight_size=max_in_flight_size
         )
-        check_count(retries=retries)
+        check_least(0, retries=retries)
         check_codes(retry_codes=retry_codes)
         self.group = group
         self.window = Window(max_in_flight, max_in_flight_size)
@@ -99,7 +100,7 @@ class Producer(Asking):
         self._settings = ClientSettings.choose(settings, nameserver)
         self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
         self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
-        self._hooks = Hooks((*hooks, *([self._trace] if self._trace is not None else [])))
+        self._hooks = Hooks.given(hooks, self._trace)
         self._watched = self._hooks.of_sends
         self._session: Session | None = None
         self._faults = Faults() if fault_tolerance else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eruca.client.calling import is_coroutine_function
+from eruca.client.checks import check_queue
 from eruca.client.errors import (
     RETRIABLE_CODES,
     BadMessage,
@@ -112,8 +113,7 @@ def choice_of_user(
     if queue is not None:
         if selector is not None:
             raise UsageError("Give a queue or a selector, not both.")
-        if not isinstance(queue, MessageQueue):
-            raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
+        check_queue(queue)
         if queue.topic != message.topic:
             raise BadMessage("message's topic not equal mq's topic")
         return lambda route, avoid: queue
