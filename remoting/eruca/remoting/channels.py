@@ -79,7 +79,8 @@ class Channels:
             task = self._connecting[address] = asyncio.ensure_future(self._connect(address))
             task.add_done_callback(lambda _: self._connecting.pop(address, None))
         try:
-            return await asyncio.wait_for(asyncio.shield(task), timeout)
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(task)
         except TimeoutError:
             raise ConnectFailed(address, f"connect to <{address}> failed: no connection in time") from None
 

@@ -337,7 +337,8 @@ class Orderly:
         if line.busy is not None:
             line.idle = asyncio.Event()
             try:
-                await asyncio.wait_for(line.idle.wait(), LET_GO_WAIT)
+                async with asyncio.timeout(LET_GO_WAIT):
+                    await line.idle.wait()
             except TimeoutError:
                 return False
             finally:

@@ -303,7 +303,8 @@ class ThreadRunner:
 async def _in_time(event: asyncio.Event, timeout: float) -> None:
     """Wait for an event, ``timeout`` seconds at most."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), timeout)
+        async with asyncio.timeout(timeout):
+            await event.wait()
 
 
 def outcome_of(result: Any, loop: asyncio.AbstractEventLoop) -> Any:

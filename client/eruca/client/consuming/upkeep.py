@@ -82,7 +82,8 @@ class Upkeep:
         while True:
             wait = self._intervals.rebalance if self._ownership.complete else AGAIN_SOON
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await self._ownership.rebalance()

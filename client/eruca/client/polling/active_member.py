@@ -124,7 +124,8 @@ class ActiveMember(Asking):
         while (owned := self._owned) is not None:
             wait = self._rebalance_interval if owned.complete else AGAIN_SOON
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
             self._changed.clear()
             try:
                 await owned.rebalance()

@@ -97,7 +97,8 @@ class PullTask:
             self.last_pull = now_ms()
             delay = await self._call(self)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._stopped.wait()
 
 
 _at_work: ContextVar[bool] = ContextVar("at_work", default=False)

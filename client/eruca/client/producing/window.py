@@ -82,4 +82,5 @@ class Window:
             if self._idle is None or self._idle.is_set():
                 self._idle = asyncio.Event()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._idle.wait()

@@ -44,7 +44,8 @@ async def running(*arguments: str, log: Path) -> AsyncIterator[asyncio.subproces
         if process.returncode is None:
             process.terminate()
             try:
-                await asyncio.wait_for(process.communicate(), STOP_WITHIN)
+                async with asyncio.timeout(STOP_WITHIN):
+                    await process.communicate()
             except TimeoutError:
                 process.kill()
                 await process.communicate()
@@ -76,13 +77,15 @@ async def start_cluster(stack: AsyncExitStack, folder: Path) -> str:
     nameserver = await stack.enter_async_context(
         running("-m", "eruca.nameserver", "-c", str(folder / "namesrv.conf"), log=log)
     )
-    port = await asyncio.wait_for(printed(nameserver, r"listening on .*:(\d+)", log), 30)
+    async with asyncio.timeout(30):
+        port = await printed(nameserver, r"listening on .*:(\d+)", log)
     address = f"127.0.0.1:{port}"
     log = folder / "broker.log"
     broker = await stack.enter_async_context(
         running("-m", "eruca.broker", "-c", str(folder / "broker.conf"), "-n", address, log=log)
     )
-    await asyncio.wait_for(printed(broker, r"The broker\[(.*)\] boot success", log), 30)
+    async with asyncio.timeout(30):
+        await printed(broker, r"The broker\[(.*)\] boot success", log)
     return address
 
 
@@ -111,7 +114,8 @@ async def _end_session(process: asyncio.subprocess.Process) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         try:
-            await asyncio.wait_for(process.communicate(), STOP_WITHIN)
+            async with asyncio.timeout(STOP_WITHIN):
+                await process.communicate()
             return
         except TimeoutError:
             continue

@@ -113,7 +113,8 @@ class Demonstration:
         consumer = await stack.enter_async_context(
             running("-m", "eruca.standalone.demo.consumer", nameserver, TOPIC, GROUP, log=log)
         )
-        await asyncio.wait_for(printed(consumer, "(ready)", log), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await printed(consumer, "(ready)", log)
         watching = asyncio.ensure_future(self._watch(consumer))
         stack.callback(watching.cancel)
         await self._until(self._count)
