@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from eruca.client import PushConsumer
-from eruca.client.consuming import trouble, upkeep
+from eruca.client import log as client_log
+from eruca.client.consuming import upkeep
 from eruca.client.consuming.reading import Manner
-from eruca.client.consuming.trouble import Trouble
+from eruca.client.log import Trouble
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
 from tests.client.conftest import Lab, Seen, eventually
@@ -21,7 +22,7 @@ def test_the_same_is_told_again_only_after_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = iter((1000.0, 1001.0, 1002.0, 1003.0, 1062.0, 1063.0))
-    monkeypatch.setattr(trouble, "clock", lambda: next(clock))
+    monkeypatch.setattr(client_log, "clock", lambda: next(clock))
     each = Trouble()
     for text in ("away", "away", "refused", "refused", "refused"):
         each.tell(text)

@@ -14,9 +14,8 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from eruca.client.consuming.trouble import Trouble
 from eruca.client.errors import BadAnswer, ClientError
-from eruca.client.log import log
+from eruca.client.log import Warnings, log
 from eruca.client.network.session import Session
 from eruca.protocol import api
 from eruca.protocol.bodies import LockBatchAnswer, LockBatchRequest
@@ -58,7 +57,7 @@ class QueueLocks:
         self._group = group
         self._clock = clock
         self._locks: dict[MessageQueue, Lock] = {}
-        self._troubles: dict[str, Trouble] = defaultdict(Trouble)
+        self._warnings = Warnings()
 
     def held(self, queue: MessageQueue) -> bool:
         """Whether the lock is held now. May be called by any thread."""
@@ -103,9 +102,9 @@ class QueueLocks:
         except ProtocolError as error:
             log.warning("%s", BadAnswer(f"the answer of {broker} to a lock cannot be read: {error}"))
         except ClientError as error:
-            self._troubles[broker].tell(f"the locks at {broker} cannot be taken or renewed now: {error}")
+            self._warnings.tell(broker, f"the locks at {broker} cannot be taken or renewed now: {error}")
         else:
-            self._troubles[broker].over()
+            self._warnings.forget(broker)
             until = asked + self._session.settings.lock_lifetime
             await asyncio.gather(
                 *(

@@ -16,9 +16,8 @@ from eruca.client.bounds import unbounded
 from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.pace import Pace
 from eruca.client.consuming.suspension import Gate
-from eruca.client.consuming.trouble import Trouble
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
-from eruca.client.log import log
+from eruca.client.log import Trouble, log
 from eruca.client.message import ReceivedMessage, received, sizes
 from eruca.client.network import brokers
 from eruca.client.network.routes import MASTER
