@@ -112,7 +112,7 @@ async def test_what_could_not_be_shared_out_at_the_start_is_tried_again_soon(
         for topic in ("T", "%RETRY%g"):
             await other.fetch_queues(topic)
         await stack.enter_async_context(consumer)
-        owned = consumer._ownership if isinstance(consumer, PushConsumer) else consumer._owned
+        owned = consumer._ownership
         await eventually(lambda: len(server.heartbeats) >= 2)
         assert owned is not None and not owned.readers
         server.refused_codes.clear()

@@ -24,8 +24,8 @@ async def test_another_filter_holds_at_once(lab: Lab) -> None:
         await fill(lab, 5, start=5, tags="A")
         await fill(lab, 5, start=10, tags="B")
         await eventually(lambda: len(consumer._cache) > 0)
-        assert consumer._owned is not None
-        consumer._owned.store_positions()
+        assert consumer._ownership is not None
+        consumer._ownership.store_positions()
         await lab.stores("g", "T", [0, 0, 0, 0])  # nobody asked for more yet
         assert bodies(await poll(consumer, 5)) == [10, 11, 12, 13, 14]
         await consumer.commit_sync()

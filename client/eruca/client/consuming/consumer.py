@@ -203,10 +203,6 @@ class PushConsumer(PushMember):
         if self.subscriptions.pop(topic, None) is not None:
             self._subscriptions_changed()
 
-    def _check_here(self) -> None:
-        if self._session is not None:
-            self._session.check_here()
-
     def _subscriptions_changed(self) -> None:
         if self._session is not None and self._ownership is not None:
             self._ownership.filter_anew()

@@ -1,79 +1,37 @@
-"""What the session and brokers ask of a consumer while it runs, and what operators are told of it.
+"""What operators ask of a push consumer while it runs, beside what every member of its group answers (``membership``).
 
-Owns no state: it answers from the subscriptions, the queues that are owned, and the listeners at work.
+Owns no state: it answers from the queues that are owned, and the listeners at work.
 """
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Mapping
 
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
 from eruca.client.consuming.concurrent import Concurrent
 from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.pace import Paces
 from eruca.client.consuming.suspension import Suspendable
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
-    ConsumerData,
     ConsumerRunningInfo,
     ConsumeType,
-    MessageModel,
-    SubscriptionData,
 )
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
 
-class PushMember(Suspendable):
-    """A member of a group as its session sees it (``ConsumerMember``)."""
+class PushMember(Suspendable, GroupMember):
+    """A member of a group that reads its queues and hands the messages to listeners."""
 
-    group: str
     orderly: bool
-    broadcast: bool
     concurrency: int
-    subscriptions: dict[str, SubscriptionData]
     started_at: int
     paces: Paces
-    _reading: Reading
+    _consume_type = ConsumeType.CONSUME_PASSIVELY
     _settings: ClientSettings
-    _ownership: Ownership | None
     _processing: Concurrent | Orderly | None
-    _changed: asyncio.Event
-
-    def describe(self) -> ConsumerData:
-        """What the heartbeat says of this consumer."""
-        return ConsumerData(
-            consume_from_where=report.consume_from_where(self._reading.start_from),
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            group_name=self.group,
-            message_model=MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING,
-            subscription_data_set=list(self.subscriptions.values()),
-        )
-
-    def topics(self) -> set[str]:
-        """The topics whose routes it needs."""
-        return set(self.subscriptions)
-
-    def routes_changed(self, topic: str) -> None:
-        """A route is another one now."""
-        self._changed.set()
-
-    def members_changed(self) -> None:
-        """Another member joined or left (40)."""
-        self._changed.set()
-
-    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
-        """Go on from these offsets (220)."""
-        if self._ownership is not None:
-            self._ownership.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
-
-    def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The position in each queue of a topic that this member owns (221)."""
-        return self._ownership.positions(topic) if self._ownership is not None else {}
 
     @property
     def queues(self) -> list[MessageQueue]:

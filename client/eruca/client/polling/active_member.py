@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine
 from typing import Any
 
-from eruca.client.asking import Asking
 from eruca.client.bounds import unbounded
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
+from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.ownership import Ownership, Reading
 from eruca.client.consuming.reading import Reads
 from eruca.client.errors import StateError
@@ -23,15 +23,12 @@ from eruca.client.log import log
 from eruca.client.network.session import Session, now_ms
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
-    ConsumerData,
     ConsumerRunningInfo,
     ConsumeType,
-    MessageModel,
     SubscriptionData,
 )
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
-from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 
 AGAIN_SOON = 1.0
@@ -40,8 +37,10 @@ LOOK_FOR_TOPICS = 2.0
 """Seconds between two looks for a subscribed topic that nobody has created yet."""
 
 
-class ActiveMember(Asking):
+class ActiveMember(GroupMember):
     """A seat in a group, with an ``Ownership``; ``reading`` says how its queues are shared out."""
+
+    _consume_type = ConsumeType.CONSUME_ACTIVELY
 
     def __init__(self, group: str, reading: Reading, rebalance_interval: float, settings: ClientSettings) -> None:
         self.group = group
@@ -52,7 +51,7 @@ class ActiveMember(Asking):
         self._rebalance_interval = rebalance_interval
         self._settings = settings
         self._session: Session | None = None
-        self._owned: Ownership | None = None
+        self._ownership: Ownership | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._ended = False
@@ -82,8 +81,8 @@ class ActiveMember(Asking):
     def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
-        if self._owned is not None:
-            self._owned.stop_reading()
+        if self._ownership is not None:
+            self._ownership.stop_reading()
 
     async def _leave(self, *, wait: bool = True) -> None:
         """Give up the queues and the seat; it is done also where nobody waits for it, as who is cancelled here.
@@ -96,24 +95,19 @@ class ActiveMember(Asking):
             await asyncio.shield(self._leaving)
 
     async def _end(self) -> None:
-        session, owned = self._session, self._owned
+        session, owned = self._session, self._ownership
         assert session is not None
         if owned is not None:
             await owned.release()
         await session.remove_consumer(self.group)
-        self._session = self._owned = None
+        self._session = self._ownership = None
         await session.leave()
-
-    def _check_here(self) -> None:
-        """Raise StateError where a started consumer is changed elsewhere than in its event loop."""
-        if self._session is not None:
-            self._session.check_here()
 
     def _announce_soon(self) -> None:
         """Tell brokers and the own parts of another subscription."""
-        if self._session is not None and self._owned is not None:
-            self._owned.filter_anew()
-            self._session.spawn(self._announce(self._session, self._owned))
+        if self._session is not None and self._ownership is not None:
+            self._ownership.filter_anew()
+            self._session.spawn(self._announce(self._session, self._ownership))
 
     async def _announce(self, session: Session, owned: Ownership) -> None:
         await session.add_consumer(self.group, self)
@@ -121,7 +115,7 @@ class ActiveMember(Asking):
         self._changed.set()
 
     async def _keep_balanced(self) -> None:
-        while (owned := self._owned) is not None:
+        while (owned := self._ownership) is not None:
             wait = self._rebalance_interval if owned.complete else AGAIN_SOON
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -140,37 +134,6 @@ class ActiveMember(Asking):
                 session.directory.look_again(topic)
 
     # ------------------------------------------------------------------ what the session and brokers ask
-
-    def describe(self) -> ConsumerData:
-        """What the heartbeat says of this member."""
-        return ConsumerData(
-            consume_from_where=report.consume_from_where(self._reading.start_from),
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            group_name=self.group,
-            message_model=MessageModel.BROADCASTING if self.broadcast else MessageModel.CLUSTERING,
-            subscription_data_set=list(self.subscriptions.values()),
-        )
-
-    def topics(self) -> set[str]:
-        """The topics whose routes it needs."""
-        return set(self.subscriptions)
-
-    def routes_changed(self, topic: str) -> None:
-        """A route is another one now."""
-        self._changed.set()
-
-    def members_changed(self) -> None:
-        """Another member joined or left (40)."""
-        self._changed.set()
-
-    def reset(self, topic: str, table: Mapping[MessageQueue, int]) -> None:
-        """Go on from these offsets (220)."""
-        if self._owned is not None:
-            self._owned.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
-
-    def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The offset to store of each queue of a topic that this member has (221)."""
-        return self._owned.positions(topic) if self._owned is not None else {}
 
     def _read(self) -> Collection[Reads]:
         """The queues that are read here, and not by the user: those of which 307 tells."""

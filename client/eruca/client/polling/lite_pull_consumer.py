@@ -180,7 +180,7 @@ class LitePullConsumer(LiteQueues):
         positions: Positions = BrokerPositions(session, self.group)
         if self.broadcast:
             positions = LocalPositions(self._offset_folder, session, self.group)
-        owned = self._owned = Assigned(
+        owned = self._ownership = Assigned(
             session,
             self.group,
             ChainMap(self.subscriptions, self._filters),
@@ -248,12 +248,12 @@ class LitePullConsumer(LiteQueues):
     @property
     def is_running(self) -> bool:
         """Whether it is started and not stopped."""
-        return self._owned is not None and not self._ended
+        return self._ownership is not None and not self._ended
 
     async def _keep_stored(self) -> None:
-        while self._owned is not None:
+        while self._ownership is not None:
             await asyncio.sleep(self._commit_interval if self._auto_commit else PERSIST_INTERVAL)
-            self._owned.store_positions()
+            self._ownership.store_positions()
 
     async def update_nameserver_address(self, nameserver: str | Sequence[str]) -> None:
         """Ask other nameservers from now on, as all clients with equal settings then do. Raises BadConfig."""
@@ -267,10 +267,10 @@ class LitePullConsumer(LiteQueues):
 
     def _in_any_thread(self) -> Assigned:
         """For calls that a listener may make in its thread."""
-        if self._session is None or self._owned is None or self._ended:
+        if self._session is None or self._ownership is None or self._ended:
             raise StateError("The consumer not running, please start it first.")
         self._session.check_fork()
-        return self._owned
+        return self._ownership
 
     # ------------------------------------------------------------------ messages
 

@@ -29,7 +29,7 @@ from eruca.protocol.subscription import ALL, TAG
 class LiteQueues(ActiveMember):
     """Which queues are wanted; the class that polls them is ``LitePullConsumer``."""
 
-    _owned: Assigned | None
+    _ownership: Assigned | None
 
     def __init__(
         self, group: str, reading: Reading, rebalance_interval: float, check_interval: float, settings: ClientSettings
@@ -98,8 +98,8 @@ class LiteQueues(ActiveMember):
         self._assignment = chosen
         for topic in {queue.topic for queue in self._assignment} - self._filters.keys():
             self._filters[topic] = subscription_of(topic, ALL, TAG, 0)
-        if self._owned is not None:
-            self._owned.assign(self._assignment)
+        if self._ownership is not None:
+            self._ownership.assign(self._assignment)
 
     def set_sub_expression_for_assign(self, topic: str, expression: str) -> None:
         """Of the assigned queues of a topic take only messages with these tags; before start.
@@ -118,7 +118,7 @@ class LiteQueues(ActiveMember):
 
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this consumer has now."""
-        return self._assignment if self._owned is None else self._owned.queues
+        return self._assignment if self._ownership is None else self._ownership.queues
 
     def topics(self) -> set[str]:
         """The topics whose routes it needs."""
@@ -139,7 +139,7 @@ class LiteQueues(ActiveMember):
 
     def _read(self) -> Collection[Reads]:
         """All its queues, as 5.3.3 tells them; 4.9.7 leaves them out."""
-        return () if self._owned is None else self._owned.readers.values()
+        return () if self._ownership is None else self._ownership.readers.values()
 
     def _check_mine(self, *queues: MessageQueue) -> None:
         for queue in queues:

@@ -236,7 +236,7 @@ class PullScheduleService(ActiveMember):
             await self.pull_consumer.start()
             positions = self.pull_consumer._kept_offsets
             owned = _Scheduled(session, self.group, self.subscriptions, self._reading, positions, self._call)
-            self._owned = self._scheduled = owned
+            self._ownership = self._scheduled = owned
             await session.add_consumer(self.group, self)
             await owned.rebalance()
         except BaseException:

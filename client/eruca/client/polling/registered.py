@@ -99,7 +99,7 @@ class Registered(ActiveMember):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that it has now."""
-        return sorted(self._owned.readers) if self._owned is not None else []
+        return sorted(self._ownership.readers) if self._ownership is not None else []
 
     def register(self, topic: str) -> None:
         """Take a share of a topic that has a listener."""
@@ -110,10 +110,12 @@ class Registered(ActiveMember):
     async def start(self) -> None:
         """Join the group. Raises StateError and NameserverUnreachable."""
         session = self._join()
-        self._owned = _Shares(session, self.group, self.subscriptions, self._reading, self._positions, self._listeners)
+        self._ownership = _Shares(
+            session, self.group, self.subscriptions, self._reading, self._positions, self._listeners
+        )
         try:
             await session.add_consumer(self.group, self)
-            await self._owned.rebalance()
+            await self._ownership.rebalance()
         except BaseException:
             await self._leave()
             raise
