@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -82,6 +82,23 @@ class Nobody:
 
     def get_extra_info(self, name: str) -> None:
         return None
+
+
+async def bytes_of_both(both: TwoWays, start: Callable[[], Sequence[asyncio.Future[Any]]]) -> tuple[bytes, bytes]:
+    """What `start` writes by the short way and by the ordinary one; its sends are given up."""
+    sent = await both.sends_to_nobody()
+    wrote = []
+    for way in ("short", "ordinary"):
+        sent.clear()
+        both.choose(way)
+        under_way = start()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        wrote.append(b"".join(sent))
+        for each in under_way:
+            each.cancel()
+        both.connection.calls.end()
+    return wrote[0], wrote[1]
 
 
 def stand_still(monkeypatch: pytest.MonkeyPatch) -> None:

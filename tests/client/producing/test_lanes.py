@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eruca.client import Message, MessageQueue, Producer
+from eruca.client import Message, MessageQueue, Producer, SendResult
 from eruca.client.errors import BadMessage, BrokerRefused, CallTimeout, UsageError
 from eruca.client.selectors import by_hash
-from tests.client.two_ways import TwoWays
+from tests.client.two_ways import TwoWays, bytes_of_both
 from tests.support.scripted import SILENT, Scripted
 
 SECOND = MessageQueue("T", "broker-a", 2)
@@ -30,23 +30,15 @@ async def two() -> AsyncIterator[tuple[TwoWays, Scripted]]:
 
 @pytest.mark.usefixtures("still")
 async def test_both_ways_send_the_same_bytes_to_a_chosen_queue(both: TwoWays) -> None:
-    sent = await both.sends_to_nobody()
-    wrote = {}
-    for way in ("short", "ordinary"):
-        sent.clear()
-        both.choose(way)
-        under_way = [both.producer.start_send(Message("T", b"hello"), queue=SECOND)]
-        under_way += [both.producer.start_send(Message("T", b"hello"), selector=by_hash, arg=arg) for arg in range(5)]
-        under_way += [both.producer.start_send(Message("T", b"hello", keys=["k"]))]
+    def start() -> list[asyncio.Future[SendResult]]:
+        sends = [both.producer.start_send(Message("T", b"hello"), queue=SECOND)]
+        sends += [both.producer.start_send(Message("T", b"hello"), selector=by_hash, arg=arg) for arg in range(5)]
+        sends += [both.producer.start_send(Message("T", b"hello", keys=["k"]))]
         batch = both.producer.send_batch([Message("T", b"hello")] * 3, queue=SECOND)
-        under_way += [asyncio.ensure_future(batch)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        wrote[way] = b"".join(sent)
-        for each in under_way:
-            each.cancel()
-        both.connection.calls.end()
-    assert wrote["short"] == wrote["ordinary"] and wrote["short"].count(b"hello") == 7 + 3
+        return [*sends, asyncio.ensure_future(batch)]
+
+    short, ordinary = await bytes_of_both(both, start)
+    assert short == ordinary and short.count(b"hello") == 7 + 3
     assert both.short == 8
 
 

@@ -15,7 +15,7 @@ from eruca.client.network.identity import UniqueKeys
 from eruca.client.producing.batch import encode_messages, encode_ordinary
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendReply
-from tests.client.two_ways import NOW, TwoWays
+from tests.client.two_ways import NOW, TwoWays, bytes_of_both
 from tests.support.scripted import SILENT, Scripted
 
 ID = "7F00000100002A9F000000000001E240"
@@ -31,20 +31,13 @@ MESSAGES = [
 
 @pytest.mark.usefixtures("still")
 async def test_both_ways_send_the_same_bytes(both: TwoWays) -> None:
-    sent = await both.sends_to_nobody()
-    wrote = {}
-    for way in ("short", "ordinary"):
-        sent.clear()
-        both.choose(way)
-        under_way = [both.producer.start_send(message) for message in MESSAGES * 2]
-        under_way += [asyncio.ensure_future(both.producer.send_batch(batch)) for batch in (MESSAGES[:3], MESSAGES[3:])]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        wrote[way] = b"".join(sent)
-        for each in under_way:
-            each.cancel()
-        both.connection.calls.end()
-    assert wrote["short"] == wrote["ordinary"] and wrote["short"].count(b"hello") == 6 + 3
+    def start() -> list[asyncio.Future[SendResult]]:
+        sends = [both.producer.start_send(message) for message in MESSAGES * 2]
+        batches = [both.producer.send_batch(batch) for batch in (MESSAGES[:3], MESSAGES[3:])]
+        return [*sends, *map(asyncio.ensure_future, batches)]
+
+    short, ordinary = await bytes_of_both(both, start)
+    assert short == ordinary and short.count(b"hello") == 6 + 3
     assert both.short == len(MESSAGES) * 2 + 2
 
 
