@@ -3,12 +3,12 @@
 from eruca.client.app import App
 from eruca.client.backlog import QueueLag, lag, total_lag
 from eruca.client.config import ClientSettings
-from eruca.client.consuming.consumer import PushConsumer
-from eruca.client.consuming.inflight import Limits
-from eruca.client.consuming.listeners import Decision, Later, Suspend
-from eruca.client.consuming.mailbox import Delivery
+from eruca.client.consuming.message_stream import Delivery
+from eruca.client.consuming.process_queue import Limits
+from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.hooks import Hook
 from eruca.client.message import Message, ReceivedMessage
+from eruca.client.outcomes import Decision, Later, Suspend
 from eruca.client.polling.lite_pull_consumer import LitePullConsumer
 from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullStatus
 from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskContext

@@ -12,9 +12,9 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.config import ClientSettings
-from eruca.client.consuming.consumer import PushConsumer
+from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.errors import StateError, UsageError
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
@@ -52,7 +52,7 @@ class App(Startable):
     ) -> None:
         self._settings = ClientSettings.choose(settings, nameserver)
         if lifespan is not None:
-            calling.check_callable(lifespan, "lifespan")
+            callbacks.check_callable(lifespan, "lifespan")
         self._lifespan = lifespan
         self._consumers: dict[str, PushConsumer] = {}
         self._producers: dict[str, Producer] = {}
@@ -74,7 +74,7 @@ class App(Startable):
 
         def register(listener: F) -> F:
             self._open()
-            calling.check_callable(listener, "The listener")
+            callbacks.check_callable(listener, "The listener")
             if group in self._consumers:
                 raise UsageError(f"The group {group} has a listener already: give each listener a group of its own.")
             consumer = PushConsumer(group, listener, settings=self._settings, **options)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eruca.client import calling
-from eruca.client.consuming.listeners import Decision, Later, Listener, Outcome, Suspend
+from eruca.client import callbacks
 from eruca.client.errors import UsageError
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
+from eruca.client.outcomes import Decision, Later, Listener, Outcome, Suspend
 from eruca.protocol.queues import MessageQueue
 
 if TYPE_CHECKING:
@@ -305,4 +305,4 @@ class ConsumeHooks:
             self.end(context, outcome, None, clock() - began)
             return outcome
 
-        return coroutine if calling.is_coroutine_function(listener) else function
+        return coroutine if callbacks.is_coroutine_function(listener) else function

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eruca.client import sync
 from eruca.client.backlog import QueueLag
-from eruca.client.consuming.consumer import PushConsumer
+from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, SendContext
 

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from eruca.client import asking, backlog, calling
-from eruca.client.consuming import consumer
-from eruca.client.consuming.mailbox import Delivery
+from eruca.client import admin_calls, backlog, callbacks
+from eruca.client.consuming import push_consumer
+from eruca.client.consuming.message_stream import Delivery
 from eruca.client.lifecycle import named
 from eruca.client.loop_thread import LoopThread, loop_thread
 from eruca.client.message import ReceivedMessage
@@ -137,15 +137,15 @@ def _submitting(
 class _Asking(_Blocking[C]):
     """The calls that every client has."""
 
-    create_topic = _waiting(asking.Asking.create_topic)
-    fetch_queues = _waiting(asking.Asking.fetch_queues)
-    fetch_send_queues = _waiting(asking.Asking.fetch_send_queues)
-    min_offset = _waiting(asking.Asking.min_offset)
-    max_offset = _waiting(asking.Asking.max_offset)
-    offset_by_time = _waiting(asking.Asking.offset_by_time)
-    earliest_store_time = _waiting(asking.Asking.earliest_store_time)
-    view_message = _waiting(asking.Asking.view_message)
-    query_messages = _waiting(asking.Asking.query_messages)
+    create_topic = _waiting(admin_calls.AdminCalls.create_topic)
+    fetch_queues = _waiting(admin_calls.AdminCalls.fetch_queues)
+    fetch_send_queues = _waiting(admin_calls.AdminCalls.fetch_send_queues)
+    min_offset = _waiting(admin_calls.AdminCalls.min_offset)
+    max_offset = _waiting(admin_calls.AdminCalls.max_offset)
+    offset_by_time = _waiting(admin_calls.AdminCalls.offset_by_time)
+    earliest_store_time = _waiting(admin_calls.AdminCalls.earliest_store_time)
+    view_message = _waiting(admin_calls.AdminCalls.view_message)
+    query_messages = _waiting(admin_calls.AdminCalls.query_messages)
 
 
 class _Sending(_Asking[C]):
@@ -288,7 +288,7 @@ class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
         self, topic: str, callback: Callable[[MessageQueue, PullTaskContext[PullConsumer]], None]
     ) -> Self:
         """As the asynchronous ``register_pull_task_callback``."""
-        calling.check_callable(callback, "The callback")
+        callbacks.check_callable(callback, "The callback")
 
         def call(queue: MessageQueue, context: PullTaskContext[pull_consumer.PullConsumer]) -> None:
             own = PullTaskContext(self.pull_consumer, context.pull_next_delay_time)
@@ -311,19 +311,19 @@ class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
         return self._client.queues
 
 
-class PushConsumer(_Asking[consumer.PushConsumer]):
+class PushConsumer(_Asking[push_consumer.PushConsumer]):
     """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
 
-    @_made_as(consumer.PushConsumer)
-    def __init__(self, client: consumer.PushConsumer) -> None:
+    @_made_as(push_consumer.PushConsumer)
+    def __init__(self, client: push_consumer.PushConsumer) -> None:
         self._client = client
 
-    add_hook = _calling(consumer.PushConsumer.add_hook)
-    suspend = _calling(consumer.PushConsumer.suspend)
-    resume = _calling(consumer.PushConsumer.resume)
-    unsubscribe = _calling(consumer.PushConsumer.unsubscribe)
-    positions = _calling(consumer.PushConsumer.positions)
-    _subscribe = _calling(consumer.PushConsumer.subscribe)
+    add_hook = _calling(push_consumer.PushConsumer.add_hook)
+    suspend = _calling(push_consumer.PushConsumer.suspend)
+    resume = _calling(push_consumer.PushConsumer.resume)
+    unsubscribe = _calling(push_consumer.PushConsumer.unsubscribe)
+    positions = _calling(push_consumer.PushConsumer.positions)
+    _subscribe = _calling(push_consumer.PushConsumer.subscribe)
 
     def subscribe(self, topic: str, expression: str = "*", *, expression_type: str = "TAG") -> Self:
         """As the asynchronous ``subscribe``."""

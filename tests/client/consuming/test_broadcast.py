@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eruca.client import ClientSettings, Message, MessageQueue, PushConsumer, ReceivedMessage
-from eruca.client.consuming.positions import LocalPositions
+from eruca.client.consuming.offset_store import LocalFileOffsetStore
 from eruca.client.errors import BadConfig
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
@@ -105,14 +105,14 @@ async def session(lab: Lab) -> Session:
 
 
 async def test_the_file_is_javas(session: Session, tmp_path: Path) -> None:
-    positions = LocalPositions(tmp_path, session, "g")
+    positions = LocalFileOffsetStore(tmp_path, session, "g")
     assert positions.path == tmp_path / f"{session.address}@DEFAULT" / "g" / "offsets.json"
     for number, offset in enumerate((5, 6)):
         positions.tell(MessageQueue("T1", "lab-a", number), offset)
     assert not positions.path.exists()
     positions.flush()
     assert positions.path.read_bytes() == GOLDEN.read_bytes()
-    again = LocalPositions(tmp_path, session, "g")
+    again = LocalFileOffsetStore(tmp_path, session, "g")
     assert await again.load(MessageQueue("T1", "lab-a", 1)) == 6
     assert await again.load(MessageQueue("T1", "lab-a", 2)) is None
 
@@ -121,7 +121,7 @@ async def test_the_place_is_the_home_directory(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    positions = LocalPositions(None, session, "g")
+    positions = LocalFileOffsetStore(None, session, "g")
     assert positions.path.relative_to(tmp_path).parts[0] == ".rocketmq_offsets"
     assert ".rocketmq_offsets" not in os.listdir(tmp_path)
 
@@ -131,11 +131,11 @@ async def test_a_broken_file_has_a_backup(
     session: Session, tmp_path: Path, broken: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = MessageQueue("T1", "lab-a", 0)
-    positions = LocalPositions(tmp_path, session, "g")
+    positions = LocalFileOffsetStore(tmp_path, session, "g")
     await positions.save(queue, 5)
     await positions.save(queue, 6)
     positions.path.write_bytes(broken)
-    assert await LocalPositions(tmp_path, session, "g").load(queue) == 5
+    assert await LocalFileOffsetStore(tmp_path, session, "g").load(queue) == 5
     assert ("cannot be read" in caplog.text) is bool(broken)
 
 
@@ -144,7 +144,7 @@ async def test_a_file_that_cannot_be_written_is_told(
 ) -> None:
     caplog.set_level(logging.WARNING)
     (tmp_path / "taken").write_text("a file where a folder should be")
-    positions = LocalPositions(tmp_path / "taken", session, "g")
+    positions = LocalFileOffsetStore(tmp_path / "taken", session, "g")
     positions.tell(MessageQueue("T1", "lab-a", 0), 5)
     positions.flush()
     assert f"the offsets cannot be written to {positions.path}" in caplog.text

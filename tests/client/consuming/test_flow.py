@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.client import Limits, Message, MessageQueue, PushConsumer, ReceivedMessage
-from eruca.client.consuming.reading import Reader
+from eruca.client.consuming.queue_puller import QueuePuller
 from tests.client.conftest import Lab, Seen, eventually
 
 
@@ -33,9 +33,9 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
             assert {reader.limits.count for reader in readers(second)} == {1}
 
 
-def readers(consumer: PushConsumer) -> list[Reader]:
+def readers(consumer: PushConsumer) -> list[QueuePuller]:
     assert consumer._ownership is not None
-    return [each for each in consumer._ownership.readers.values() if isinstance(each, Reader)]
+    return [each for each in consumer._ownership.readers.values() if isinstance(each, QueuePuller)]
 
 
 async def test_a_pull_asks_for_no_more_than_there_is_room_for(lab: Lab) -> None:

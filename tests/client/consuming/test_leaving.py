@@ -9,8 +9,8 @@ import pytest
 
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
 from eruca.client.consuming import runners
+from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.positions import BrokerPositions
 from tests.client.conftest import Lab, Seen, eventually
 
 
@@ -122,7 +122,7 @@ async def test_a_start_that_is_cancelled_gives_its_locks_back(
     """Another member need not wait until they end at the broker, after a minute."""
     locked = asyncio.Event()
 
-    async def load(self: BrokerPositions, queue: MessageQueue) -> None:
+    async def load(self: RemoteBrokerOffsetStore, queue: MessageQueue) -> None:
         locked.set()
         await asyncio.Event().wait()
 
@@ -130,7 +130,7 @@ async def test_a_start_that_is_cancelled_gives_its_locks_back(
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T")
     async with asyncio.timeout(20):
         with monkeypatch.context() as patch:
-            patch.setattr(BrokerPositions, "load", load)
+            patch.setattr(RemoteBrokerOffsetStore, "load", load)
             starting = asyncio.create_task(consumer.start())
             await locked.wait()
             starting.cancel()
@@ -176,9 +176,9 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
 
 async def test_a_stop_while_it_starts_wins(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
-    load = BrokerPositions.load
+    load = RemoteBrokerOffsetStore.load
 
-    async def slow(positions: BrokerPositions, queue: MessageQueue) -> int | None:
+    async def slow(positions: RemoteBrokerOffsetStore, queue: MessageQueue) -> int | None:
         asked.set()
         await go_on.wait()
         return await load(positions, queue)
@@ -186,7 +186,7 @@ async def test_a_stop_while_it_starts_wins(lab: Lab, seen: Seen, monkeypatch: py
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
     with monkeypatch.context() as patch:
-        patch.setattr(BrokerPositions, "load", slow)
+        patch.setattr(RemoteBrokerOffsetStore, "load", slow)
         starting = asyncio.create_task(consumer.start())
         await asked.wait()
         stopping = asyncio.create_task(consumer.stop())

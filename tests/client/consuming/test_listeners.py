@@ -8,10 +8,11 @@ import threading
 import pytest
 
 from eruca.client import ReceivedMessage
-from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Listener, Lot, Work
+from eruca.client.consuming.listeners import Lot, Work
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.runners import run_listener
 from eruca.client.message import received
+from eruca.client.outcomes import Listener
 from eruca.protocol.queues import MessageQueue
 from tests.client.conftest import eventually
 from tests.client.test_message import stored
@@ -60,7 +61,7 @@ class Listeners:
 
 
 def lot(count: int, *, dropped: bool = False) -> Lot:
-    run = InFlight(QUEUE, 0)
+    run = ProcessQueue(QUEUE, 0)
     run.dropped = dropped
     return Lot(run, received(stored(b"x") * count, QUEUE))
 

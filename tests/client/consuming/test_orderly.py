@@ -10,12 +10,12 @@ from collections import defaultdict
 import pytest
 
 from eruca.client import Decision, Later, Limits, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
-from eruca.client.consuming.consumer import PushConsumer as Consumer
-from eruca.client.consuming.listeners import Outcome
+from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.positions import BrokerPositions
-from eruca.client.consuming.returns import Returns
+from eruca.client.consuming.push_consumer import PushConsumer as Consumer
+from eruca.client.consuming.send_back import SendBack
 from eruca.client.errors import BadConfig, ClientError
+from eruca.client.outcomes import Outcome
 from eruca.protocol.record import Record
 from tests.client.conftest import Lab, Seen, eventually
 
@@ -160,9 +160,9 @@ async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(
 ) -> None:
     await lab.send("T", b"bad")
     tried, fails = Seen(), [True, True, False]
-    bury = Returns.bury
+    bury = SendBack.bury
 
-    async def sometimes(self: Returns, record: Record) -> None:
+    async def sometimes(self: SendBack, record: Record) -> None:
         if fails.pop(0):
             raise ClientError("away")
         await bury(self, record)
@@ -171,7 +171,7 @@ async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(
         tried.add(message)
         return Suspend(0.01)
 
-    monkeypatch.setattr(Returns, "bury", sometimes)
+    monkeypatch.setattr(SendBack, "bury", sometimes)
     async with orderly(lab, listener, max_reconsume_times=0):
         await eventually(lambda: not fails)
         await tried.reaches(3)
@@ -329,11 +329,11 @@ async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypa
     await lab.send("T", *[b"first"] * 4)
     broker = lab.cluster.broker.broker
 
-    async def fails(self: BrokerPositions, queue: MessageQueue) -> int:
+    async def fails(self: RemoteBrokerOffsetStore, queue: MessageQueue) -> int:
         assert broker.locks.owner("g", queue, broker.clock()) is not None
         raise ClientError("away")
 
-    monkeypatch.setattr(BrokerPositions, "load", fails)
+    monkeypatch.setattr(RemoteBrokerOffsetStore, "load", fails)
     async with orderly(lab, Seen().coroutine) as consumer:
         assert consumer.queues == []
         assert broker.locks.owner("g", QUEUE, broker.clock()) is None

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
-from eruca.client.consuming import ownership
+from eruca.client.consuming import rebalance
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.headers.offsets import ResetOffset
@@ -168,7 +168,7 @@ async def test_a_stale_offset_that_overtakes_the_reset_is_overwritten(lab: Lab, 
         owner._store = store_then_be_overtaken  # type: ignore[method-assign]
         consumer.reset("T", {ONE: 4})
         await seen.reaches(46)
-        assert overtaken == [ONE] and ownership._CONFIRM_TIMES > 1
+        assert overtaken == [ONE] and rebalance._CONFIRM_TIMES > 1
     assert sorted(each.queue_offset for each in seen.messages[40:]) == [4, 5, 6, 7, 8, 9]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eruca.client import Later, Message, PushConsumer, ReceivedMessage
-from eruca.client.consuming import returns
+from eruca.client.consuming import send_back
 from eruca.client.errors import BadConfig, UsageError
 from eruca.protocol import names
 from tests.client.conftest import Lab, Seen, eventually
@@ -107,7 +107,7 @@ async def test_what_cannot_be_is_refused(seen: Seen) -> None:
 
 async def test_a_return_that_fails_is_tried_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is away for the moment: the message is not lost by the time-out."""
-    monkeypatch.setattr(returns, "TRY_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(send_back, "TRY_AGAIN_AFTER", 0.01)
     await lab.send("T", b"slow")
     released = asyncio.Event()
 
@@ -119,7 +119,7 @@ async def test_a_return_that_fails_is_tried_again(lab: Lab, seen: Seen, monkeypa
     async def away(*args: object) -> bool:
         return False
 
-    monkeypatch.setattr(returns.Returns, "_return", away)
+    monkeypatch.setattr(send_back.SendBack, "_return", away)
     async with PushConsumer("g", listener, nameserver=lab.address, consume_timeout=0.1).subscribe("T") as consumer:
         await seen.reaches(2)
         await eventually(lambda: consumer.paces.consumed == 1)

@@ -11,7 +11,7 @@ import pytest
 from eruca.client import PushConsumer
 from eruca.client import log as client_log
 from eruca.client.consuming import upkeep
-from eruca.client.consuming.reading import Manner
+from eruca.client.consuming.queue_puller import PullOptions
 from eruca.client.log import Trouble
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
@@ -36,7 +36,7 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
     caplog.set_level(logging.DEBUG, "eruca.client")
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer._reading = replace(consumer._reading, manner=Manner(after_error=0.01))
+    consumer._reading = replace(consumer._reading, manner=PullOptions(after_error=0.01))
     async with consumer:
         await seen.reaches(1)
         await lab.cluster.broker.stop()
@@ -77,7 +77,7 @@ async def test_queues_that_nobody_may_read_any_more_are_let_go(lab: Lab, seen: S
     """At the first refusal, not with the next regular look at the route, after half a minute."""
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer._reading = replace(consumer._reading, manner=Manner(hold=0.1, after_error=0.1))
+    consumer._reading = replace(consumer._reading, manner=PullOptions(hold=0.1, after_error=0.1))
     session = lab.producer.session
     ask = CreateTopic(topic="T", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=2)
     async with consumer:

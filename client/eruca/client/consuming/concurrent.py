@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.listeners import Later, Lot, Piece, Work, clock
-from eruca.client.consuming.pace import Pace, Paces
-from eruca.client.consuming.returns import FIRST_RETRY_LEVEL, Returns
+from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
+from eruca.client.consuming.listeners import Lot, Piece, Work, clock
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
 from eruca.client.consuming.runners import Runner
+from eruca.client.consuming.send_back import FIRST_RETRY_LEVEL, SendBack
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
+from eruca.client.outcomes import Later
 
 MakeRunner = Callable[[Callable[[Work], None]], Runner]
 """Given whom to call with finished work: what runs the listener."""
@@ -34,8 +35,8 @@ class Handling:
     group: str
     batch: int | None
     limits: Limits
-    paces: Paces
-    returns: Returns | None
+    paces: ConsumerStats
+    returns: SendBack | None
     timeout: float
 
 
@@ -47,15 +48,15 @@ class Concurrent:
         self._batch = handling.batch
         self._limits = handling.limits
         self._paces = handling.paces
-        self._run: InFlight | None = None
+        self._run: ProcessQueue | None = None
         """The run whose messages were finished last, and the pace of its topic."""
-        self._pace = Pace(0.0)
+        self._pace = TopicStats(0.0)
         self.runner = make_runner(self._finished)
         self._ended = False
         if handling.returns is not None:
             handling.returns.again = self.again
 
-    def deliver(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
+    def deliver(self, run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Pulled messages go to the runner."""
         if messages:
             self.runner.give(Lot(run, self._pieces(messages)))
@@ -66,13 +67,13 @@ class Concurrent:
             return messages
         return [messages[start : start + size] for start in range(0, len(messages), size)]
 
-    def work_of(self, run: InFlight, message: ReceivedMessage) -> Work:
+    def work_of(self, run: ProcessQueue, message: ReceivedMessage) -> Work:
         """A piece of work outside all queues."""
         work = Work(run)
         (work.piece,) = self._pieces([message])
         return work
 
-    def again(self, run: InFlight, message: ReceivedMessage) -> None:
+    def again(self, run: ProcessQueue, message: ReceivedMessage) -> None:
         """Give a message to the listener once more."""
         if not run.dropped and not self._ended:
             self.deliver(run, [message])

@@ -11,17 +11,17 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor
 from typing import Any
 
-from eruca.client import calling
-from eruca.client.consuming.listeners import Listener
+from eruca.client import callbacks
 from eruca.client.errors import UsageError
 from eruca.client.log import log
+from eruca.client.outcomes import Listener
 
 
 class ListenerElsewhere:
     """``run`` is a coroutine function that runs the listener in the executor. Raises UsageError."""
 
     def __init__(self, executor: Executor | Callable[[], Executor], listener: Listener) -> None:
-        if calling.is_coroutine_function(listener):
+        if callbacks.is_coroutine_function(listener):
             raise UsageError("executor= is for listeners that are plain functions: coroutines run in the event loop.")
         self._listener: Any = listener
         self._make: Callable[[], Executor] | None = None

@@ -8,10 +8,10 @@ from __future__ import annotations
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
 from eruca.client.consuming.concurrent import Concurrent
-from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.pace import Paces
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.suspension import Suspendable
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
@@ -28,7 +28,7 @@ class PushMember(Suspendable, GroupMember):
     orderly: bool
     concurrency: int
     started_at: int
-    paces: Paces
+    paces: ConsumerStats
     _consume_type = ConsumeType.CONSUME_PASSIVELY
     _settings: ClientSettings
     _processing: Concurrent | Orderly | None
@@ -39,7 +39,7 @@ class PushMember(Suspendable, GroupMember):
         return sorted(self._ownership.readers) if self._ownership is not None else []
 
     @property
-    def under_way(self) -> dict[MessageQueue, InFlight]:
+    def under_way(self) -> dict[MessageQueue, ProcessQueue]:
         """What was pulled of each queue and is not consumed yet. May be asked for by any thread."""
         readers = dict(self._ownership.readers) if self._ownership is not None else {}
         return {queue: reader.run for queue, reader in readers.items()}

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from eruca.client.asking import Asking
+from eruca.client.admin_calls import AdminCalls
 from eruca.client.consuming import report
-from eruca.client.consuming.ownership import Ownership, Reading
+from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from eruca.protocol.queues import MessageQueue
 
 
-class GroupMember(Asking):
+class GroupMember(AdminCalls):
     """A member of a group as its session sees it."""
 
     group: str
@@ -26,7 +26,7 @@ class GroupMember(Asking):
     _consume_type: ConsumeType
     _reading: Reading
     _session: Session | None
-    _ownership: Ownership | None
+    _ownership: Rebalance | None
     _changed: asyncio.Event
 
     def _check_here(self) -> None:

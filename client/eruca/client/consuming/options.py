@@ -7,7 +7,7 @@ from pathlib import Path
 from eruca.client.assign import Strategy
 from eruca.client.checks import check_seconds, check_sharing
 from eruca.client.config import check_positive
-from eruca.client.consuming.inflight import Limits
+from eruca.client.consuming.process_queue import Limits
 from eruca.client.errors import BadConfig
 
 

@@ -15,13 +15,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from eruca.client.consuming.concurrent import Handling, MakeRunner
-from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Decision, Lot, Piece, Suspend, Work
+from eruca.client.consuming.listeners import Lot, Piece, Work
 from eruca.client.consuming.locks import QueueLocks
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
+from eruca.client.outcomes import Decision, Suspend
 from eruca.protocol.queues import MessageQueue
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
@@ -40,7 +41,9 @@ class OrderlyWork(Work):
     allowed = (Suspend, Decision)
     claims = True
 
-    def __init__(self, run: InFlight, piece: Piece, held: Callable[[MessageQueue], bool], *, auto_commit: bool) -> None:
+    def __init__(
+        self, run: ProcessQueue, piece: Piece, held: Callable[[MessageQueue], bool], *, auto_commit: bool
+    ) -> None:
         super().__init__(run)
         self.piece = piece
         self.begun = False
@@ -92,7 +95,7 @@ class Line:
 
     __slots__ = ("busy", "closed", "idle", "open_messages", "run", "timer", "waiting")
 
-    def __init__(self, run: InFlight) -> None:
+    def __init__(self, run: ProcessQueue) -> None:
         self.run = run
         self.waiting: deque[ReceivedMessage] = deque()
         self.open_messages: list[ReceivedMessage] = []
@@ -102,7 +105,7 @@ class Line:
         self.idle: asyncio.Event | None = None
         self.timer: asyncio.TimerHandle | None = None
 
-    def begin(self, run: InFlight) -> None:
+    def begin(self, run: ProcessQueue) -> None:
         """Another run of the queue takes the place of this one."""
         self.run = run
         self.waiting.clear()
@@ -159,7 +162,7 @@ class Orderly:
 
     # ------------------------------------------------------------------ from the pull to the listener
 
-    def deliver(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
+    def deliver(self, run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Pulled messages line up."""
         line = self._lines.get(run.queue)
         if line is None:
@@ -169,7 +172,7 @@ class Orderly:
         line.waiting.extend(messages)
         self._next(line)
 
-    def work_of(self, run: InFlight, message: ReceivedMessage) -> Work:
+    def work_of(self, run: ProcessQueue, message: ReceivedMessage) -> Work:
         """A piece of work outside all queues."""
         piece = message if self._handling.batch is None else [message]
         return OrderlyWork(run, piece, lambda queue: True, auto_commit=self._auto_commit)
@@ -245,7 +248,7 @@ class Orderly:
             line.open_messages.clear()
             self._suspend(line, self._suspend_time)
 
-    def _done(self, run: InFlight, messages: Collection[ReceivedMessage]) -> None:
+    def _done(self, run: ProcessQueue, messages: Collection[ReceivedMessage]) -> None:
         for message in messages:
             run.done(message.queue_offset)
         if run.made_room is not None and run.has_room(self._handling.limits):

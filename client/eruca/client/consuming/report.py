@@ -11,11 +11,12 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.listeners import Decision, Work, clock
-from eruca.client.consuming.reading import Reads
+from eruca.client.consuming.listeners import Work, clock
+from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.queue_puller import Reads
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import now_ms
+from eruca.client.outcomes import Decision
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
@@ -126,7 +127,7 @@ async def consume_directly(
 ) -> ConsumeMessageDirectlyResult:
     """Let the listener have one message, outside all queues (309)."""
     queue = MessageQueue(record.topic, broker, record.queue_id)
-    work = processing.work_of(InFlight(queue, record.queue_offset), ReceivedMessage(record, queue))
+    work = processing.work_of(ProcessQueue(queue, record.queue_offset), ReceivedMessage(record, queue))
     began = now_ms()
     await processing.runner.consume(work)
     return direct_result(work, now_ms() - began)

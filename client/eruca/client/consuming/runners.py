@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from eruca.client import calling
-from eruca.client.consuming.listeners import Listener, Lot, Work, clock
+from eruca.client import callbacks
+from eruca.client.consuming.listeners import Lot, Work, clock
 from eruca.client.errors import UsageError
+from eruca.client.outcomes import Listener
 
 YIELD_AFTER = 0.01
 """Seconds for which listeners that never wait may keep the event loop in one go."""
@@ -62,8 +63,8 @@ def called_by(runner: Runner) -> bool:
 
 def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[Work], None]) -> Runner:
     """The right runner: in the loop for a coroutine function, in threads for another. Raises UsageError."""
-    calling.check_callable(listener, "The listener")
-    if calling.is_coroutine_function(listener):
+    callbacks.check_callable(listener, "The listener")
+    if callbacks.is_coroutine_function(listener):
         return LoopRunner(listener, concurrency, finished)
     return ThreadRunner(listener, concurrency, finished)
 
@@ -316,7 +317,7 @@ def outcome_of(result: Any, loop: asyncio.AbstractEventLoop) -> Any:
 
 def awaiting(listener: Listener) -> Listener:
     """A listener of the same kind that returns outcomes only; a plain function is to be called in a thread."""
-    if calling.is_coroutine_function(listener):
+    if callbacks.is_coroutine_function(listener):
         return listener
     given: Any = listener
     loop = asyncio.get_running_loop()

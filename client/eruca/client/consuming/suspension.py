@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from eruca.client.asking import Asking
+from eruca.client.admin_calls import AdminCalls
 
 
 class Gate:
@@ -37,7 +37,7 @@ class Gate:
             await self._opened.wait()
 
 
-class Suspendable(Asking):
+class Suspendable(AdminCalls):
     """The calls of a consumer that can be suspended."""
 
     _gate: Gate

@@ -15,10 +15,10 @@ from typing import Any
 
 from eruca.client.consuming.concurrent import Concurrent
 from eruca.client.consuming.consistency import Comparison
+from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.listeners import clock
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.ownership import Ownership
-from eruca.client.consuming.pace import Paces
+from eruca.client.consuming.rebalance import Rebalance
 from eruca.client.log import log
 from eruca.client.network.session import Session
 from eruca.protocol import names
@@ -52,9 +52,9 @@ class Upkeep:
         self,
         session: Session,
         group: str,
-        ownership: Ownership,
+        ownership: Rebalance,
         processing: Concurrent | Orderly,
-        paces: Paces,
+        paces: ConsumerStats,
         changed: asyncio.Event,
         intervals: Intervals,
     ) -> None:

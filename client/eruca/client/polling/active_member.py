@@ -16,8 +16,8 @@ from eruca.client.bounds import unbounded
 from eruca.client.config import ClientSettings
 from eruca.client.consuming import report
 from eruca.client.consuming.membership import GroupMember
-from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.reading import Reads
+from eruca.client.consuming.queue_puller import Reads
+from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.errors import StateError
 from eruca.client.log import log
 from eruca.client.network.session import Session, now_ms
@@ -38,7 +38,7 @@ LOOK_FOR_TOPICS = 2.0
 
 
 class ActiveMember(GroupMember):
-    """A seat in a group, with an ``Ownership``; ``reading`` says how its queues are shared out."""
+    """A seat in a group, with an ``Rebalance``; ``reading`` says how its queues are shared out."""
 
     _consume_type = ConsumeType.CONSUME_ACTIVELY
 
@@ -51,7 +51,7 @@ class ActiveMember(GroupMember):
         self._rebalance_interval = rebalance_interval
         self._settings = settings
         self._session: Session | None = None
-        self._ownership: Ownership | None = None
+        self._ownership: Rebalance | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._ended = False
@@ -109,7 +109,7 @@ class ActiveMember(GroupMember):
             self._ownership.filter_anew()
             self._session.spawn(self._announce(self._session, self._ownership))
 
-    async def _announce(self, session: Session, owned: Ownership) -> None:
+    async def _announce(self, session: Session, owned: Rebalance) -> None:
         await session.add_consumer(self.group, self)
         await owned.give_up_unsubscribed()
         self._changed.set()

@@ -1,7 +1,7 @@
 """Which queues a lite pull consumer has: shared out in its group, or named by the user.
 
 Owns that a queue has at most one run also when it is sought, named anew, paused or reset meanwhile; the last offsets
-are those of ``Ownership``. Invariant: when ``assign`` or ``seek`` has returned, no message of the old run is polled.
+are those of ``Rebalance``. Invariant: when ``assign`` or ``seek`` has returned, no message of the old run is polled.
 Facts: AssignedMessageQueue and DefaultLitePullConsumerImpl.seek, assign, pause in 4.9.7.
 """
 
@@ -11,15 +11,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-from eruca.client import calling
-from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.positions import Positions
-from eruca.client.consuming.reading import Manner, Reader
+from eruca.client import callbacks
+from eruca.client.consuming.offset_store import OffsetStore
+from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.queue_puller import PullOptions, QueuePuller
+from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
-from eruca.client.polling.polled import Cache, PolledRun
+from eruca.client.polling.polled import Cache, PolledQueue
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
 
@@ -27,7 +27,7 @@ MessageQueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], A
 """Told of a topic, all its queues, and those that this member has now."""
 
 
-class Assigned(Ownership):
+class Assigned(Rebalance):
     """The queues of one lite pull consumer.
 
     ``threshold`` bounds what waits to be polled: batches times pull_batch. ``listeners`` are told by topic when its
@@ -40,12 +40,12 @@ class Assigned(Ownership):
         group: str,
         subscriptions: Mapping[str, SubscriptionData],
         reading: Reading,
-        positions: Positions,
+        positions: OffsetStore,
         cache: Cache,
         *,
         auto: bool,
         threshold: int,
-        manner: Manner,
+        manner: PullOptions,
         listeners: Mapping[str, MessageQueueListener],
     ) -> None:
         super().__init__(session, group, subscriptions, reading, positions, self._keep)
@@ -63,16 +63,16 @@ class Assigned(Ownership):
         """The queues that this consumer has."""
         return frozenset(self.readers) if self.named is None else self.named
 
-    def runs(self) -> dict[MessageQueue, PolledRun]:
+    def runs(self) -> dict[MessageQueue, PolledQueue]:
         """The runs that go on."""
         return {
             queue: reader.run
             for queue, reader in self.readers.items()
-            if isinstance(reader.run, PolledRun) and not reader.run.dropped
+            if isinstance(reader.run, PolledQueue) and not reader.run.dropped
         }
 
-    def _keep(self, run: InFlight, messages: list[ReceivedMessage]) -> None:
-        assert isinstance(run, PolledRun)
+    def _keep(self, run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        assert isinstance(run, PolledQueue)
         self._cache.put(run, messages)
 
     # ------------------------------------------------------------------ queues that the user names
@@ -158,12 +158,12 @@ class Assigned(Ownership):
 
     # ------------------------------------------------------------------ reading
 
-    def _filter(self, reader: Reader, subscription: SubscriptionData) -> None:
+    def _filter(self, reader: QueuePuller, subscription: SubscriptionData) -> None:
         """Pull what waits again by the new filter: a pull that a broker holds carries the old one."""
         old, run = reader.subscription, reader.run
         if (old.sub_string, old.expression_type) == (subscription.sub_string, subscription.expression_type):
             return
-        assert isinstance(run, PolledRun)
+        assert isinstance(run, PolledQueue)
         position = run.position
         self._end_run(run.queue)
         self._begin(run.queue, position)
@@ -172,10 +172,10 @@ class Assigned(Ownership):
     def _begin(self, queue: MessageQueue, offset: int) -> None:
         if self.named is not None and queue not in self.named:
             return
-        self.readers[queue] = Reader(
+        self.readers[queue] = QueuePuller(
             self._session,
             self._group,
-            PolledRun(queue, offset, auto=self._auto),
+            PolledQueue(queue, offset, auto=self._auto),
             self._subscriptions[queue.topic],
             self._reading.limits,
             self._reading.pull_batch,
@@ -215,6 +215,6 @@ class Telling:
         async with self._turns[topic]:
             if topic in self._listeners:
                 try:
-                    await calling.call(self._listeners[topic], topic, queues, mine)
+                    await callbacks.call(self._listeners[topic], topic, queues, mine)
                 except Exception:
                     log.exception("the listener for the queues of %s failed", topic)

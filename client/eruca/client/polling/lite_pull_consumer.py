@@ -37,10 +37,10 @@ from eruca.client.config import (
     check_suspend,
     find_nameservers,
 )
-from eruca.client.consuming.inflight import Limits
-from eruca.client.consuming.ownership import Reading
-from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
-from eruca.client.consuming.reading import Manner
+from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from eruca.client.consuming.process_queue import Limits
+from eruca.client.consuming.queue_puller import PullOptions
+from eruca.client.consuming.rebalance import Reading
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
@@ -150,7 +150,7 @@ class LitePullConsumer(LiteQueues):
         self._commit_interval = auto_commit_interval
         self._poll_timeout = check_wait("poll_timeout", poll_timeout)
         self._threshold = pull_threshold_for_all
-        self._manner = Manner(
+        self._manner = PullOptions(
             hold=broker_suspend_max_time,
             timeout=consumer_timeout_when_suspend,
             after_error=pull_time_delay_when_exception,
@@ -177,9 +177,9 @@ class LitePullConsumer(LiteQueues):
         """
         session = self._join()
         self._look_on(session)
-        positions: Positions = BrokerPositions(session, self.group)
+        positions: OffsetStore = RemoteBrokerOffsetStore(session, self.group)
         if self.broadcast:
-            positions = LocalPositions(self._offset_folder, session, self.group)
+            positions = LocalFileOffsetStore(self._offset_folder, session, self.group)
         owned = self._ownership = Assigned(
             session,
             self.group,

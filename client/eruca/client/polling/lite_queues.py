@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal, Self
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_queue, check_queues
 from eruca.client.config import ClientSettings, check_text, check_topic
 from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.ownership import Reading
-from eruca.client.consuming.reading import Reads
+from eruca.client.consuming.queue_puller import Reads
+from eruca.client.consuming.rebalance import Reading
 from eruca.client.errors import StateError, UsageError
 from eruca.client.network.session import now_ms
 from eruca.client.polling.active_member import ActiveMember
@@ -66,7 +66,7 @@ class LiteQueues(ActiveMember):
             raise UsageError("Topic can not be null or empty.")
         check_topic(topic)
         if listener is not None:
-            calling.check_callable(listener, "The listener")
+            callbacks.check_callable(listener, "The listener")
         subscription = subscription_of(topic, expression, expression_type, now_ms())
         self._set_mode("subscribe")
         self.subscriptions[topic] = subscription

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from eruca.client.consuming.inflight import InFlight, Limits
 from eruca.client.consuming.listeners import clock
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 from eruca.protocol.queues import MessageQueue
@@ -22,7 +22,7 @@ from eruca.protocol.queues import MessageQueue
 T = TypeVar("T")
 
 
-class PolledRun(InFlight):
+class PolledQueue(ProcessQueue):
     """A run of a queue whose messages are polled; ``auto`` says whether asking for more commits what came before."""
 
     __slots__ = ("_auto", "_kept", "_out")
@@ -50,7 +50,7 @@ class PolledRun(InFlight):
         """What was handed out counts as consumed."""
         self._out = False
 
-    def follow(self, before: PolledRun) -> None:
+    def follow(self, before: PolledQueue) -> None:
         """Go on as the run before: what was handed out of it is still to be settled, or to be committed."""
         self._out, self._kept = before._out, before._kept
 
@@ -92,8 +92,8 @@ class Cache:
         self.watched: Watched | None = None
         """Who sees what is handed out; None where nobody wants to."""
         self._limits = limits
-        self._batches: deque[tuple[PolledRun, deque[ReceivedMessage]]] = deque()
-        self._handed: set[PolledRun] = set()
+        self._batches: deque[tuple[PolledQueue, deque[ReceivedMessage]]] = deque()
+        self._handed: set[PolledQueue] = set()
         self._news = asyncio.Event()
         self._halted = False
 
@@ -101,7 +101,7 @@ class Cache:
         """How many batches wait."""
         return len(self._batches)
 
-    def put(self, run: PolledRun, messages: Sequence[ReceivedMessage]) -> None:
+    def put(self, run: PolledQueue, messages: Sequence[ReceivedMessage]) -> None:
         """More was pulled."""
         if messages and not run.dropped:
             self._batches.append((run, deque(messages)))
@@ -112,7 +112,7 @@ class Cache:
         if any(run.dropped for run, _ in self._batches):
             self._batches = deque(each for each in self._batches if not each[0].dropped)
 
-    def replace(self, run: PolledRun, by: PolledRun) -> None:
+    def replace(self, run: PolledQueue, by: PolledQueue) -> None:
         """A run goes on as another: its messages that wait are forgotten, those that were handed out count on."""
         by.follow(run)
         if run in self._handed:
@@ -164,7 +164,7 @@ class Cache:
             pass
         return []
 
-    def _hand_out(self, run: PolledRun, messages: list[ReceivedMessage]) -> None:
+    def _hand_out(self, run: PolledQueue, messages: list[ReceivedMessage]) -> None:
         run.hand_out(messages)
         self._handed.add(run)
         if self.watched is not None:

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from eruca.client import calling, checks
-from eruca.client.asking import Asking
+from eruca.client import callbacks, checks
+from eruca.client.admin_calls import AdminCalls
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.bounds import bounded
 from eruca.client.config import (
@@ -27,8 +27,8 @@ from eruca.client.config import (
     check_topic,
 )
 from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
-from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES
+from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
@@ -36,7 +36,7 @@ from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.polling.assigned import MessageQueueListener
-from eruca.client.polling.registered import Registered
+from eruca.client.polling.queue_share import QueueShare
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -107,7 +107,7 @@ class Balanced(Protocol):
         """The queues that it has now."""
 
 
-class PullConsumer(Asking):
+class PullConsumer(AdminCalls):
     """Pulls messages and asks for offsets.
 
     Use it with ``async with``, or call ``start`` and ``stop``. All methods raise ClientError.
@@ -154,7 +154,7 @@ class PullConsumer(Asking):
         self.group = group
         self.broadcast = broadcast
         self._offset_folder = offset_folder
-        self._positions: Positions | None = None
+        self._positions: OffsetStore | None = None
         self._suspend = broker_suspend_max_time
         self._suspend_timeout = consumer_timeout_when_suspend
         self._max_reconsume_times = max_reconsume_times
@@ -166,7 +166,7 @@ class PullConsumer(Asking):
         self._strategy = everything if broadcast else strategy
         self._rebalance_interval = rebalance_interval
         self._listeners: dict[str, MessageQueueListener] = {}
-        self._registered: Registered | None = None
+        self._registered: QueueShare | None = None
         self.shared_out_by: Balanced | None = None
         """Who takes a share of queues in its place: the schedule service that it belongs to."""
 
@@ -175,9 +175,9 @@ class PullConsumer(Asking):
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
         session = self._session = Session.join(self._settings)
-        self._positions = BrokerPositions(session, self.group)
+        self._positions = RemoteBrokerOffsetStore(session, self.group)
         if self.broadcast:
-            self._positions = LocalPositions(self._offset_folder, session, self.group)
+            self._positions = LocalFileOffsetStore(self._offset_folder, session, self.group)
         self._look_on(session)
         try:
             if self._trace is not None:
@@ -199,7 +199,7 @@ class PullConsumer(Asking):
         before and after start; another listener of a topic takes the place of the first. Raises BadName, UsageError.
         """
         check_topic(topic)
-        calling.check_callable(listener, "The listener")
+        callbacks.check_callable(listener, "The listener")
         if self.group == names.TOOLS_GROUP:
             raise UsageError("Queues are shared out within a group: give the consumer a group of its own.")
         if self.shared_out_by is not None:
@@ -215,7 +215,7 @@ class PullConsumer(Asking):
             await self._take_share()
 
     async def _take_share(self) -> None:
-        registered = self._registered = Registered(
+        registered = self._registered = QueueShare(
             self.group,
             self._strategy,
             self._rebalance_interval,
@@ -263,7 +263,7 @@ class PullConsumer(Asking):
                 await session.leave()
 
     @property
-    def _kept_offsets(self) -> Positions:
+    def _kept_offsets(self) -> OffsetStore:
         """Where its group's offsets are kept. Raises StateError before start, after stop and in another event loop."""
         session, positions = self.session, self._positions
         assert positions is not None, session

@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.checks import check_kind, check_least, check_seconds, check_sharing
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
-from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.positions import Positions
+from eruca.client.consuming.offset_store import OffsetStore
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
+from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session, now_ms
 from eruca.client.polling.active_member import ActiveMember
-from eruca.client.polling.polled import PolledRun
+from eruca.client.polling.polled import PolledQueue
 from eruca.client.polling.pull_consumer import PullConsumer
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
@@ -71,7 +71,7 @@ class PullTask:
         previous: PullTask | None,
         restore: Callable[[], Awaitable[object]],
     ) -> None:
-        self.run: InFlight = PolledRun(queue, 0, auto=False)
+        self.run: ProcessQueue = PolledQueue(queue, 0, auto=False)
         self.last_pull = 0
         self.told = -1
         self._call = call
@@ -105,7 +105,7 @@ _at_work: ContextVar[bool] = ContextVar("at_work", default=False)
 """Whether it is a callback that calls."""
 
 
-class _Scheduled(Ownership):
+class _Scheduled(Rebalance):
     """The queues of a service: each gets a task in place of a reader."""
 
     def __init__(
@@ -114,7 +114,7 @@ class _Scheduled(Ownership):
         group: str,
         subscriptions: dict[str, SubscriptionData],
         reading: Reading,
-        positions: Positions,
+        positions: OffsetStore,
         call: Callable[[PullTask], Awaitable[float]],
     ) -> None:
         super().__init__(session, group, subscriptions, reading, positions, _nothing)
@@ -138,7 +138,7 @@ class _Scheduled(Ownership):
             self.readers[queue] = self.last[queue] = PullTask(queue, self._call, self.last.get(queue), restore)
 
 
-def _nothing(run: InFlight, messages: list[ReceivedMessage]) -> None:
+def _nothing(run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
     """Nobody reads here but the callbacks."""
 
 
@@ -212,7 +212,7 @@ class PullScheduleService(ActiveMember):
         """
         self._check_here()
         check_topic(topic)
-        calling.check_callable(callback, "The callback")
+        callbacks.check_callable(callback, "The callback")
         self._callbacks[topic] = callback
         self.subscriptions[topic] = build_subscription(topic, ALL, version=0)
         self._announce_soon()
@@ -279,7 +279,7 @@ class PullScheduleService(ActiveMember):
             if task.stopped:
                 return 0.0
             try:
-                await calling.call(callback, queue, context)
+                await callbacks.call(callback, queue, context)
                 delay = context.pull_next_delay_time
                 check_kind("pull_next_delay_time", delay, int | float, "a number of seconds")
             except ClientError as error:  # such as a broker that is away: no fault of the callback

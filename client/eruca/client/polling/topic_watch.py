@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.errors import ClientError, TopicNotFound
 from eruca.client.log import log
 from eruca.client.network.directory import Directory
@@ -35,7 +35,7 @@ class TopicWatch:
 
         Raises UsageError and NameserverUnreachable.
         """
-        calling.check_callable(listener, "The listener")
+        callbacks.check_callable(listener, "The listener")
         self._listeners[topic] = listener
         if directory is not None:
             self._known[topic] = await _queues(directory, topic)
@@ -59,7 +59,7 @@ class TopicWatch:
         before, self._known[topic] = self._known.get(topic), queues
         if tell and queues != before:
             try:
-                await calling.call(self._listeners[topic], topic, queues)
+                await callbacks.call(self._listeners[topic], topic, queues)
             except Exception:
                 log.exception("the listener for changes of %s failed", topic)
 

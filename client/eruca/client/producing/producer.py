@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 from threading import get_ident
 
-from eruca.client.asking import Asking
+from eruca.client.admin_calls import AdminCalls
 from eruca.client.bounds import within
 from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM, compressor
@@ -38,7 +38,7 @@ from eruca.protocol.queues import MessageQueue
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
-class Producer(Asking):
+class Producer(AdminCalls):
     """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eruca.client.calling import is_coroutine_function
+from eruca.client.callbacks import is_coroutine_function
 from eruca.client.checks import check_queue
 from eruca.client.errors import (
     RETRIABLE_CODES,

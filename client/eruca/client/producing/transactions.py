@@ -13,7 +13,7 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.compression import COMPRESS_FROM
 from eruca.client.config import ClientSettings
 from eruca.client.errors import BadConfig, BadMessage, ClientError, UsageError
@@ -124,7 +124,7 @@ class TransactionProducer(Producer):
             trace=trace,
             settings=settings,
         )
-        calling.check_callable(check, "check")
+        callbacks.check_callable(check, "check")
         if check_concurrency < 1:
             raise BadConfig(f"check_concurrency={check_concurrency} is not allowed: a number above 0 is expected")
         self._check = check
@@ -184,7 +184,7 @@ class TransactionProducer(Producer):
 
         Raises as ``send``; then ``local`` did not run.
         """
-        calling.check_callable(local, "local")
+        callbacks.check_callable(local, "local")
         if message.delay_level:
             raise BadMessage("A message in a transaction cannot be delayed: leave delay_level out.")
         under_way = self.session.loop.create_future()
@@ -242,7 +242,7 @@ class TransactionProducer(Producer):
 async def decide(function: Any, *args: object) -> tuple[TransactionState, Exception | None]:
     """What a user's function says of a transaction; UNKNOWN with the error when it fails or says something else."""
     try:
-        answer = await calling.call(function, *args)
+        answer = await callbacks.call(function, *args)
     except Exception as error:
         return TransactionState.UNKNOWN, error
     if answer is None:

@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pace:
+class TopicStats:
     """The sums of one topic since the start."""
 
     began: float
@@ -94,15 +94,15 @@ def _average_ms(seconds: float, count: int) -> float:
     return seconds * 1000 / count if count else 0.0
 
 
-class Paces(dict[str, Pace]):
+class ConsumerStats(dict[str, TopicStats]):
     """The pace of each topic; a topic that is asked for begins at ``now()``."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
         self._began = now
 
-    def __missing__(self, topic: str) -> Pace:
-        pace = self[topic] = Pace(self._began)
+    def __missing__(self, topic: str) -> TopicStats:
+        pace = self[topic] = TopicStats(self._began)
         return pace
 
     @property
@@ -116,6 +116,6 @@ class Paces(dict[str, Pace]):
         return sum(each.failed for each in self.values())
 
     def sample(self, now: float) -> None:
-        """As ``Pace.sample``, for all."""
+        """As ``TopicStats.sample``, for all."""
         for each in self.values():
             each.sample(now)

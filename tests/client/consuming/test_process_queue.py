@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eruca.client.consuming.inflight import InFlight, Limits
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, encode_record
 
@@ -34,8 +34,8 @@ def record(offset: int, body: bytes = b"x") -> Record:
     )
 
 
-def run_from(start: int, offsets: Sequence[int] = (), next_offset: int | None = None) -> InFlight:
-    run = InFlight(QUEUE, start)
+def run_from(start: int, offsets: Sequence[int] = (), next_offset: int | None = None) -> ProcessQueue:
+    run = ProcessQueue(QUEUE, start)
     run.put(dict.fromkeys(offsets, 100), next_offset if next_offset is not None else start + len(offsets))
     return run
 
@@ -74,7 +74,7 @@ def test_room_ends_with_the_count() -> None:
 
 
 def test_room_ends_with_the_bytes() -> None:
-    run = InFlight(QUEUE, 0)
+    run = ProcessQueue(QUEUE, 0)
     run.put({0: 2000}, 1)
     assert not run.has_room(LIMITS)
     run.done(0)
@@ -94,7 +94,7 @@ def test_room_ends_with_the_span_that_one_slow_message_holds_open() -> None:
 def test_who_ends_late_for_a_dropped_run_changes_nothing() -> None:
     old = run_from(0, [0, 1, 2])
     old.drop()
-    new = InFlight(QUEUE, 0)
+    new = ProcessQueue(QUEUE, 0)
     new.put({0: 100}, 1)
     old.done(0)
     old.done(1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eruca.client import Later, Message, PushConsumer
-from eruca.client.consuming.inflight import InFlight
 from eruca.client.consuming.listeners import Work
-from eruca.client.consuming.mailbox import Delivery
+from eruca.client.consuming.message_stream import Delivery
+from eruca.client.consuming.process_queue import ProcessQueue
 from tests.client.conftest import Lab
 from tests.client.test_message import received
 
@@ -21,7 +21,7 @@ def delivery() -> tuple[Delivery, list[object]]:
     def finished(work: Work) -> None:
         outcomes.append(work.outcome)
 
-    message.hand_out(Work(InFlight(message.queue, 7)), finished)
+    message.hand_out(Work(ProcessQueue(message.queue, 7)), finished)
     return message, outcomes
 
 

@@ -54,7 +54,7 @@ class Limits:
         return Limits(count=count, size=size, span=self.span)
 
 
-class InFlight:
+class ProcessQueue:
     """The messages of ``queue`` under way; reading went up to ``next_offset``."""
 
     __slots__ = (

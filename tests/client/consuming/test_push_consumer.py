@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eruca.client import Later, Limits, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, assign
-from eruca.client.consuming import reading, returns
+from eruca.client.consuming import queue_puller, send_back
 from eruca.client.consuming import upkeep as upkeep_module
 from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
@@ -107,13 +107,13 @@ async def test_lists_on_demand(lab: Lab) -> None:
 
 @pytest.fixture
 def kept_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker takes a message back; it comes again here, soon. (How brokers take it is in test_ownership.)"""
+    """No broker takes a message back; it comes again here, soon. (How brokers take it is in test_rebalance.)"""
 
     async def nobody(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(returns.Returns, "_return", nobody)
-    monkeypatch.setattr(returns, "TRY_AGAIN_AFTER", 0.02)
+    monkeypatch.setattr(send_back.SendBack, "_return", nobody)
+    monkeypatch.setattr(send_back, "TRY_AGAIN_AFTER", 0.02)
 
 
 @pytest.mark.usefixtures("kept_here")
@@ -257,7 +257,7 @@ async def test_positions_of_queues_at_rest_are_stored_while_it_runs(lab: Lab, se
 
 
 async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "AFTER_ERROR", 0.02)
+    monkeypatch.setattr(queue_puller, "AFTER_ERROR", 0.02)
     await lab.send("T", b"before")
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
         await seen.reaches(1)

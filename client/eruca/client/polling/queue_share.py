@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 
 from eruca.client.assign import Strategy
 from eruca.client.config import ClientSettings
-from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.positions import Positions
+from eruca.client.consuming.offset_store import OffsetStore
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
+from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.polling.active_member import ActiveMember
 from eruca.client.polling.assigned import MessageQueueListener, Telling
-from eruca.client.polling.polled import PolledRun
+from eruca.client.polling.polled import PolledQueue
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, build_subscription
@@ -30,13 +30,13 @@ class _Share:
     told = -1
 
     def __init__(self, queue: MessageQueue) -> None:
-        self.run: InFlight = PolledRun(queue, 0, auto=False)
+        self.run: ProcessQueue = PolledQueue(queue, 0, auto=False)
 
     def stop(self) -> None:
         """There is nothing to stop."""
 
 
-class _Shares(Ownership):
+class _Shares(Rebalance):
     """The queues that are this member's."""
 
     def __init__(
@@ -45,7 +45,7 @@ class _Shares(Ownership):
         group: str,
         subscriptions: Mapping[str, SubscriptionData],
         reading: Reading,
-        positions: Positions,
+        positions: OffsetStore,
         listeners: Mapping[str, MessageQueueListener],
     ) -> None:
         super().__init__(session, group, subscriptions, reading, positions, _nothing)
@@ -64,11 +64,11 @@ class _Shares(Ownership):
         self._telling.tell(topic, sorted(queues), mine)
 
 
-def _nothing(run: InFlight, messages: list[ReceivedMessage]) -> None:
+def _nothing(run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
     """Nobody reads here."""
 
 
-class Registered(ActiveMember):
+class QueueShare(ActiveMember):
     """The member that a pull consumer is once it has listeners, by topic; they may become more."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Registered(ActiveMember):
         rebalance_interval: float,
         settings: ClientSettings,
         listeners: Mapping[str, MessageQueueListener],
-        positions: Positions,
+        positions: OffsetStore,
         *,
         broadcast: bool,
     ) -> None:

@@ -26,7 +26,7 @@ OFFSET_FOLDER = ".rocketmq_offsets"
 """The folder of the files in the home directory (rocketmq.client.localOffsetStoreDir)."""
 
 
-class Positions(Protocol):
+class OffsetStore(Protocol):
     """A place for positions. ``with_pulls``: whether pulls carry them there, too."""
 
     with_pulls: bool
@@ -47,7 +47,7 @@ class Positions(Protocol):
         """All that was told is to be stored now."""
 
 
-class BrokerPositions:
+class RemoteBrokerOffsetStore:
     """At the brokers: the members of a group share them."""
 
     with_pulls = True
@@ -84,7 +84,7 @@ class BrokerPositions:
         """They are on their way already."""
 
 
-class LocalPositions:
+class LocalFileOffsetStore:
     """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own.
 
     Groups and topics have the names that brokers know. The folder is ``.rocketmq_offsets`` in the home directory unless

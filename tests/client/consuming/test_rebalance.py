@@ -11,15 +11,15 @@ from typing import Literal
 import pytest
 
 from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
-from eruca.client.consuming.inflight import InFlight
-from eruca.client.consuming.returns import Returns, retry_header
+from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.send_back import SendBack, retry_header
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from tests.client.conftest import eventually
-from tests.client.consuming.test_inflight import record
+from tests.client.consuming.test_process_queue import record
 from tests.support.scripted import Scripted
 
 
@@ -123,10 +123,10 @@ class Case:
     """One message at offset 5 on its way back."""
 
     def __init__(self, server: Scripted, session: Session) -> None:
-        self.run = InFlight(MessageQueue("T", "broker-a", 0), 5)
+        self.run = ProcessQueue(MessageQueue("T", "broker-a", 0), 5)
         self.run.put({5: 100}, 6)
         self.again: list[ReceivedMessage] = []
-        self.returns = Returns(session, "g", 16)
+        self.returns = SendBack(session, "g", 16)
         self.returns.again = lambda run, message: self.again.append(message)
         self.message = ReceivedMessage(record(5), self.run.queue)
 
@@ -161,7 +161,7 @@ async def test_otherwise_it_is_sent_anew(server: Scripted, case: Case) -> None:
 async def test_otherwise_it_is_kept_and_its_offset_waits(
     server: Scripted, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eruca.client.consuming.returns.TRY_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("eruca.client.consuming.send_back.TRY_AGAIN_AFTER", 0.0)
     server.refused_codes.add(36)
     server.answers.append(1)
     await case.go(Later())

@@ -37,7 +37,7 @@ READ_AND_WRITE: Final = 6
 LATEST: Final = 2**63 - 1
 
 
-class Asking(Startable):
+class AdminCalls(Startable):
     """The administrative calls of producers and consumers. All raise ClientError.
 
     ``timeout`` is in seconds, for the whole call, which raises CallTimeout then. None: each request that it makes has

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eruca.client.bounds import unbounded
-from eruca.client.consuming.inflight import InFlight, Limits
-from eruca.client.consuming.pace import Pace
+from eruca.client.consuming.consumer_stats import TopicStats
+from eruca.client.consuming.process_queue import Limits, ProcessQueue
 from eruca.client.consuming.suspension import Gate
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from eruca.client.log import Trouble, log
@@ -52,7 +52,7 @@ _UNKNOWN_HERE = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class PullOptions:
     """How pulls are made; times in seconds.
 
     Args:
@@ -73,7 +73,7 @@ class Manner:
 class Reads(Protocol):
     """A run of a queue and who reads it. ``last_pull`` is in ms since 1970, ``told`` the position told last."""
 
-    run: InFlight
+    run: ProcessQueue
     last_pull: int
     told: int
 
@@ -81,7 +81,7 @@ class Reads(Protocol):
         """Read no more; what was read is not touched."""
 
 
-class Reader:
+class QueuePuller:
     """Reads ``run`` until it is dropped, by pulls of up to ``pull_batch`` messages.
 
     ``deliver`` gets the messages, which are of that ``kind``, as soon as the next pull is on its way; ``moved`` the
@@ -94,18 +94,18 @@ class Reader:
         self,
         session: Session,
         group: str,
-        run: InFlight,
+        run: ProcessQueue,
         subscription: SubscriptionData,
         limits: Limits,
         pull_batch: int,
-        deliver: Callable[[InFlight, list[ReceivedMessage]], None],
-        moved: Callable[[InFlight, int], None],
+        deliver: Callable[[ProcessQueue, list[ReceivedMessage]], None],
+        moved: Callable[[ProcessQueue, int], None],
         *,
         commit: bool = True,
         may_read: Callable[[MessageQueue], bool] | None = None,
-        manner: Manner = Manner(),
+        manner: PullOptions = PullOptions(),
         sift: Callable[[MessageQueue, list[ReceivedMessage]], list[ReceivedMessage]] | None = None,
-        pace: Pace | None = None,
+        pace: TopicStats | None = None,
         kind: type[ReceivedMessage] = ReceivedMessage,
         gate: Gate | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.client import Later, PushConsumer, ReceivedMessage
-from eruca.client.consuming.pace import Pace, Paces
+from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.headers.clients import ConsumerRunningInfoOf
@@ -13,7 +13,7 @@ from tests.client.conftest import Lab, eventually
 
 
 def test_a_pace_is_that_of_the_last_minute() -> None:
-    pace = Pace(1000.0)
+    pace = TopicStats(1000.0)
     for second in range(1000, 1300):
         pace.consumed += 5
         pace.failed += 1
@@ -29,7 +29,7 @@ def test_a_pace_is_that_of_the_last_minute() -> None:
 
 
 def test_the_time_of_a_listener_is_that_of_the_last_hour_when_nothing_came_for_a_minute() -> None:
-    pace = Pace(0.0)
+    pace = TopicStats(0.0)
     pace.runs, pace.run_seconds, pace.failed = 2, 3.0, 1
     for second in range(1, 5000):
         pace.sample(float(second))
@@ -39,7 +39,7 @@ def test_the_time_of_a_listener_is_that_of_the_last_hour_when_nothing_came_for_a
 
 
 def test_all_topics_together() -> None:
-    paces = Paces(0.0)
+    paces = ConsumerStats(0.0)
     paces["a"].consumed, paces["b"].consumed, paces["b"].failed = 1, 2, 3
     assert (paces.consumed, paces.failed) == (3, 3)
 

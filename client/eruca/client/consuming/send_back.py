@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from eruca.client.consuming.inflight import InFlight
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -27,10 +27,10 @@ TRY_AGAIN_AFTER = 5.0
 """Seconds after which a message that could not be given back is consumed here again."""
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
-Again = Callable[[InFlight, ReceivedMessage], None]
+Again = Callable[[ProcessQueue, ReceivedMessage], None]
 
 
-class Returns:
+class SendBack:
     """The way back for the messages of one group; ``again`` is to give one to the listener once more."""
 
     def __init__(self, session: Session, group: str, max_reconsume_times: int) -> None:
@@ -40,7 +40,7 @@ class Returns:
         self._max = max_reconsume_times
         self._under_way: set[asyncio.Task[None]] = set()
 
-    def start(self, run: InFlight, messages: list[ReceivedMessage], delay_level: int) -> None:
+    def start(self, run: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
         """Give messages back; each is done for its run as soon as it is safe elsewhere."""
         task = self._session.spawn(self._return_all(run, messages, delay_level))
         self._under_way.add(task)
@@ -51,7 +51,7 @@ class Returns:
         if self._under_way:
             await asyncio.wait(tuple(self._under_way), timeout=timeout)
 
-    async def _return_all(self, run: InFlight, messages: list[ReceivedMessage], delay_level: int) -> None:
+    async def _return_all(self, run: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
         for message in messages:
             if run.dropped:
                 return

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from eruca.client.consuming.listeners import Later, Listener, Lot, Work, clock
+from eruca.client.consuming.listeners import Lot, Work, clock
 from eruca.client.consuming.runners import Runner, awaiting, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
+from eruca.client.outcomes import Later, Listener
 
 Settle = Callable[[Work], float | None]
 """Ends a message's work; the time by ``clock`` when it did, None when another thread will."""
@@ -81,7 +82,7 @@ class Delivery(ReceivedMessage):
         return self._finished(work)
 
 
-class Mailbox:
+class MessageStream:
     """Keeps what was pulled until somebody asks for it; hooks see a message until it is settled."""
 
     def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
@@ -185,7 +186,7 @@ def runner_maker(
 
     def make(finished: Callable[[Work], None]) -> Runner:
         if listener is None:
-            return Mailbox(finished, hooks)
+            return MessageStream(finished, hooks)
         chosen = listener if hooks is None else hooks.around(awaiting(listener), clock)
         return run_listener(chosen, concurrency=concurrency, finished=finished)
 
@@ -195,7 +196,7 @@ def runner_maker(
 class Messages(AsyncIterator[Delivery]):
     """One iteration over the messages of a consumer; each task that iterates has its own."""
 
-    def __init__(self, mailbox: Mailbox, auto_ack: bool) -> None:
+    def __init__(self, mailbox: MessageStream, auto_ack: bool) -> None:
         self._mailbox = mailbox
         self._auto_ack = auto_ack
         self._last: Delivery | None = None

@@ -17,25 +17,25 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
-from eruca.client import calling
+from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.config import ClientSettings, check_group, check_start, check_topic
 from eruca.client.consuming import orderly as ordered
 from eruca.client.consuming.concurrent import Concurrent, Handling
+from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.executors import ListenerElsewhere
 from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.inflight import Limits
 from eruca.client.consuming.leaving import Leaving
-from eruca.client.consuming.listeners import Listener, clock
+from eruca.client.consuming.listeners import clock
 from eruca.client.consuming.locks import QueueLocks
-from eruca.client.consuming.mailbox import Delivery, Mailbox, Messages, runner_maker
 from eruca.client.consuming.member import PushMember
+from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_maker
+from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from eruca.client.consuming.options import check_options
-from eruca.client.consuming.ownership import Ownership, Reading
-from eruca.client.consuming.pace import Paces
-from eruca.client.consuming.positions import BrokerPositions, LocalPositions, Positions
-from eruca.client.consuming.reading import PULL_BATCH, Manner
-from eruca.client.consuming.returns import DEFAULT_MAX_RECONSUME_TIMES, Returns
+from eruca.client.consuming.process_queue import Limits
+from eruca.client.consuming.queue_puller import PULL_BATCH, PullOptions
+from eruca.client.consuming.rebalance import Reading, Rebalance
+from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack
 from eruca.client.consuming.suspension import Gate
 from eruca.client.consuming.upkeep import Intervals, Upkeep
 from eruca.client.errors import StateError, TopicNotFound, UsageError
@@ -44,6 +44,7 @@ from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session, now_ms
+from eruca.client.outcomes import Listener
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -122,7 +123,7 @@ class PushConsumer(PushMember):
     ) -> None:
         check_group(group, "consumer")
         if listener is not None:
-            calling.check_callable(listener, "The listener")
+            callbacks.check_callable(listener, "The listener")
         check_options(
             pull_interval=pull_interval,
             stop_timeout=stop_timeout,
@@ -148,7 +149,7 @@ class PushConsumer(PushMember):
         self.concurrency = concurrency
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.started_at = 0
-        self.paces = Paces(clock())
+        self.paces = ConsumerStats(clock())
         self._elsewhere = None if listener is None or executor is None else ListenerElsewhere(executor, listener)
         self._listener = listener if self._elsewhere is None else self._elsewhere.run
         self._intervals = Intervals(
@@ -165,7 +166,7 @@ class PushConsumer(PushMember):
             paces=self.paces,
             kind=Delivery if listener is None else ReceivedMessage,
             gate=self._gate,
-            manner=Manner(interval=pull_interval),
+            manner=PullOptions(interval=pull_interval),
         )
         if max_reconsume_times is None:
             max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
@@ -177,7 +178,7 @@ class PushConsumer(PushMember):
         self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._session: Session | None = None
-        self._ownership: Ownership | None = None
+        self._ownership: Rebalance | None = None
         self._processing: Concurrent | ordered.Orderly | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -278,7 +279,7 @@ class PushConsumer(PushMember):
                 timeout=self._intervals.consume_timeout,
             )
         make_runner = runner_maker(self._listener, concurrency=self.concurrency, hooks=hooks)
-        returns = None if self.broadcast else Returns(session, group, most)
+        returns = None if self.broadcast else SendBack(session, group, most)
         handling = Handling(
             group=group,
             batch=self._batch,
@@ -300,10 +301,10 @@ class PushConsumer(PushMember):
             )
         else:
             self._processing = Concurrent(handling, make_runner)
-        positions: Positions = BrokerPositions(session, group)
+        positions: OffsetStore = RemoteBrokerOffsetStore(session, group)
         if self.broadcast:
-            positions = LocalPositions(self._offset_folder, session, group)
-        self._ownership = Ownership(
+            positions = LocalFileOffsetStore(self._offset_folder, session, group)
+        self._ownership = Rebalance(
             session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
         )
 
@@ -345,7 +346,7 @@ class PushConsumer(PushMember):
         ``ack()`` was called. Several tasks may iterate at once, each over its own ``messages()``.
         """
         runner = self._processing.runner if self._processing is not None else None
-        if not isinstance(runner, Mailbox):
+        if not isinstance(runner, MessageStream):
             raise StateError("Messages can be iterated only after start, and of a consumer made without a listener.")
         return Messages(runner, auto_ack)
 
