@@ -164,9 +164,9 @@ async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:
 async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", "full")
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
     assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", None)
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
     desk.deliver(2000)
     assert [record.body for record in desk.records()] == [b"x"]
 

@@ -103,7 +103,7 @@ def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.
         return store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
 
     put()  # which made the file
-    monkeypatch.setattr("eruca.broker.store.appending.decode_batch", None)
+    monkeypatch.setattr("eruca.broker.store.appender.decode_batch", None)
     assert put().queue_offset == 2
     store.close()
 
@@ -123,7 +123,7 @@ def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
 
     put()  # which made the file
     with monkeypatch.context() as patch:
-        patch.setattr("eruca.broker.store.appending.decode_batch", None)
+        patch.setattr("eruca.broker.store.appender.decode_batch", None)
         assert [put().queue_offset for _ in range(24)] == [300 * number for number in range(1, 25)]
     put()  # which is too much for the file
     assert sorted(path.name for path in (tmp_path / "commitlog").iterdir()) == [f"{0:020d}", f"{8 << 20:020d}"]
@@ -335,7 +335,7 @@ async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch
         two.heard(one)  # dispatched, and room is there
         before = two.desks[0].broker.store.figures().puts
         with monkeypatch.context() as patch:
-            patch.setattr(two.desks[0].broker.store._appending, "_clock", lambda: START + 5)
+            patch.setattr(two.desks[0].broker.store._appender, "_clock", lambda: START + 5)
             patch.setattr("eruca.protocol.cuts.Json.take", None)
             patch.setattr("eruca.protocol.cuts.Binary.take", None)
             two.lines[0]._flushing = True

@@ -205,10 +205,10 @@ async def test_properties_that_grew_too_long(desk: Desk) -> None:
 
 async def test_a_store_that_takes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     put = sent(desk)
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", "full")
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", None)
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
     monkeypatch.setattr(desk.broker, "accepting", False)
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")

@@ -162,9 +162,9 @@ async def test_a_turn_delivers_a_part(desk: Desk, monkeypatch: pytest.MonkeyPatc
 async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.topic("T")
     await send(desk, 1000)
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", "full")
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
     assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
-    monkeypatch.setattr(desk.broker.store._appending, "refusal", None)
+    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
     desk.deliver(2000)
     desk.deliver(2001)
     assert bodies(desk) == [b"x"]

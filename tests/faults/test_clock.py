@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store.appending import Appending
+from eruca.broker.store.appender import Appender
 from tests.support.desk import Desk
 from tests.support.history import History, judge
 from tests.support.load import QUEUES, Load, read
@@ -48,6 +48,6 @@ async def test_the_clock_jumps_under_load(tmp_path: Path) -> None:
 
 async def test_a_store_that_believes_the_clock_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: store times go back with the clock."""
-    monkeypatch.setattr(Appending, "last_time", property(lambda self: 0, lambda self, value: None), raising=False)
+    monkeypatch.setattr(Appender, "last_time", property(lambda self: 0, lambda self, value: None), raising=False)
     with pytest.raises(AssertionError):
         await jump(tmp_path, 1)

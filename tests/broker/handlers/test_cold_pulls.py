@@ -11,7 +11,7 @@ import pytest
 
 from eruca.broker.broker import COLD_PULLS
 from eruca.broker.store import Store
-from eruca.broker.store.reading import Reading
+from eruca.broker.store.reader import Reader
 from eruca.broker.store.results import Got
 from eruca.broker.store.segment import NotInMemory
 from eruca.remoting.sending import WRITE_HIGH_WATER
@@ -28,15 +28,15 @@ ASK |= {"sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVe
 async def test_a_peer_that_reads_nothing_has_little_read_for_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.topic("T")
     desk.store("T", 0, 1, body=bytes(SIZE))
-    get, reads, under_way = Reading.get, [0], [0, 0]
+    get, reads, under_way = Reader.get, [0], [0, 0]
     lock = threading.Lock()
 
-    def cold(reading: Reading, *asked: object, wait: bool = False) -> Got:
+    def cold(reader: Reader, *asked: object, wait: bool = False) -> Got:
         if not wait:
             raise NotInMemory
         with lock:
             reads[0] += 1
-        got = get(reading, *asked, wait=True)  # type: ignore[arg-type]
+        got = get(reader, *asked, wait=True)  # type: ignore[arg-type]
         got.buffers[:] = [bytes(one) for one in got.buffers]
         return got
 
@@ -46,7 +46,7 @@ async def test_a_peer_that_reads_nothing_has_little_read_for_it(desk: Desk, monk
         under_way[0] += 1
         return begun(store, *asked)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Reading, "get", cold)
+    monkeypatch.setattr(Reader, "get", cold)
     monkeypatch.setattr(desk.broker.store, "get", lambda *asked: counted(desk.broker.store, *asked))
     host, _, port = desk.app.address.rpartition(":")
     with socket.create_connection((host, int(port))) as peer:

@@ -124,7 +124,7 @@ async def test_rates_over_ten_sixty_and_six_hundred_seconds(desk: Desk) -> None:
 
 async def test_a_store_that_takes_nothing_says_why(desk: Desk) -> None:
     assert "storeRefusal" not in await figures(desk)
-    desk.broker.store._appending.refusal = "the disk is full"
+    desk.broker.store._appender.refusal = "the disk is full"
     assert (await figures(desk))["storeRefusal"] == "the disk is full"
 
 

@@ -230,7 +230,7 @@ async def test_with_a_synchronous_disk_an_end_is_answered_when_it_is_safe(prepar
 async def test_a_full_disk_leaves_it_undecided(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     where = await send(desk)
     with monkeypatch.context() as patch:
-        patch.setattr(desk.broker.store._appending, "refusal", "the disk is full")
+        patch.setattr(desk.broker.store._appender, "refusal", "the disk is full")
         answer = await end(desk, where, COMMIT)
         assert (answer.code, answer.remark) == (14, "Service not available now.")
 

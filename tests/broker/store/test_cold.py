@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Store, segment
-from eruca.broker.store.looking import Looking
+from eruca.broker.store.lookup import Lookup
 from eruca.broker.store.segment import NotInMemory
 from tests.support.stores import Clock, put, small_config
 
 KEY = b"UNIQ_KEY\x01key"
-QUESTIONS: dict[str, Callable[[Looking], object]] = {
+QUESTIONS: dict[str, Callable[[Lookup], object]] = {
     "record": lambda there: there.record(0),
     "query": lambda there: there.query("T", "key", 1, 0, 2**62).records,
     "units": lambda there: there.units("T", 0, range(2)),
@@ -67,11 +67,11 @@ async def test_the_loop_never_waits_for_the_disk(
     tmp_path: Path, nothing_cached: list[threading.Thread], question: str
 ) -> None:
     store = await opened_again(tmp_path)
-    expected = QUESTIONS[question](store._looking)
+    expected = QUESTIONS[question](store._disk_lookup)
     nothing_cached.clear()
     for queue in store._queues.queues.values():
         queue.cache = (0, b"")
-    assert await store.look(QUESTIONS[question]) == expected
+    assert await store.lookup(QUESTIONS[question]) == expected
     assert expected not in (None, [], -1, 0)
     assert nothing_cached and threading.main_thread() not in nothing_cached
     await ended(store)
@@ -80,9 +80,9 @@ async def test_the_loop_never_waits_for_the_disk(
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_what_is_in_memory_is_answered_at_once(tmp_path: Path, question: str) -> None:
     store = await opened_again(tmp_path)
-    expected = QUESTIONS[question](store._looking)  # now it is in the page cache
+    expected = QUESTIONS[question](store._disk_lookup)  # now it is in the page cache
     try:
-        store.look(QUESTIONS[question]).send(None)
+        store.lookup(QUESTIONS[question]).send(None)
     except StopIteration as answer:
         assert answer.value == expected
     else:
@@ -109,7 +109,7 @@ async def test_a_disk_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("eruca.broker.store.segment.read_at", broken)
     with pytest.raises(OSError, match="Input/output error"):
-        await store.look(lambda there: there.record(0))
+        await store.lookup(lambda there: there.record(0))
     monkeypatch.undo()
-    assert await store.look(lambda there: there.record(0)) is not None
+    assert await store.lookup(lambda there: there.record(0)) is not None
     await ended(store)

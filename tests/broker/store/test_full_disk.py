@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from eruca.broker.store import PutStatus, Store, appending
+from eruca.broker.store import PutStatus, Store, appender
 from eruca.broker.store.index_file import IndexFile
 from tests.support.stores import HOST, Clock, bodies, small_config
 
@@ -23,7 +23,7 @@ def full(*_: int) -> None:
 
 
 def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appending, "_RETRY_AFTER", 0.0)
+    monkeypatch.setattr(appender, "_RETRY_AFTER", 0.0)
     store = Store(small_config(tmp_path), Clock())
     store.open()
     stored = [b"%04d" % number + bytes(1000) for number in range(3)]
@@ -59,7 +59,7 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, mo
         store.drain()
 
     def found() -> list[bool]:
-        return [bool(store._looking.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
+        return [bool(store._disk_lookup.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
 
     with capture_logs() as said:
         with monkeypatch.context() as disk:

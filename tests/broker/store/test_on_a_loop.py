@@ -239,7 +239,7 @@ async def test_senders_do_not_wait_while_many_queues_are_flushed(
         flush_interval_consume_queue=1,
         flush_consume_queue_thorough_interval=1,
     )
-    monkeypatch.setattr("eruca.broker.store.rhythm.flush_files", slow)
+    monkeypatch.setattr("eruca.broker.store.scheduler.flush_files", slow)
     put(store, "T", 0, b"first")
     assert await asyncio.to_thread(flushing.wait, 20)
     put(store, "T", 0, b"second")

@@ -113,7 +113,7 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store.drain()
     assert store.drop_expired_queues() == 0
     store._log.forget_oldest(1)
-    store._upkeep.move_min_offsets()
+    store._housekeeping.move_min_offsets()
     assert store.drop_expired_queues() == 1
     assert store.topics() == {"T"}
     store.close()
@@ -189,8 +189,8 @@ async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(
         for number in range(30):
             put(store, topic, number % 3, b"x")
     store.drain()
-    monkeypatch.setattr("eruca.broker.store.rhythm.flush_files", slow)
-    write_out = asyncio.ensure_future(store._rhythm._write_out(sync=True))
+    monkeypatch.setattr("eruca.broker.store.scheduler.flush_files", slow)
+    write_out = asyncio.ensure_future(store._scheduler._write_out(sync=True))
     await asyncio.wait_for(reached.wait(), 20)
     assert store.drop_topic("T") == 3
     go_on.set()
@@ -236,7 +236,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.broker.store.appending._RETRY_AFTER", 0.0)
+    monkeypatch.setattr("eruca.broker.store.appender._RETRY_AFTER", 0.0)
     config = small_config(small_disk / "store", mapped_file_size_commit_log=1 << 20, disk_space_warning_level_ratio=2)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))

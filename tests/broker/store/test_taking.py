@@ -47,13 +47,13 @@ def test_what_is_found_is_the_same_however_it_is_read(
         chosen = chance.choice([None, frozenset(codes[:1]), frozenset(codes[1:]), frozenset(codes[3:]), frozenset()])
         ask = "T", chance.randrange(3), chance.choice([0, 5, 50, 120]), chance.choice([1, 3, 32, 64]), Matcher(chosen)
         store._log.hot_bytes = chance.choice([0, 9000, 1 << 30])
-        store._reading.limits.memory_bytes = chance.choice([300, 2000, 262144])
-        store._reading.limits.memory = chance.choice([5000, 1 << 30])
+        store._reader.limits.memory_bytes = chance.choice([300, 2000, 262144])
+        store._reader.limits.memory = chance.choice([5000, 1 << 30])
         found = []
         for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(native, "on", on)
-                patch.setattr("eruca.broker.store.reading._TOGETHER", together)
+                patch.setattr("eruca.broker.store.reader._TOGETHER", together)
                 found.append(taken(store.get(*ask)))
         assert found[0] == found[1] == found[2] == found[3], ask
     store.close()
@@ -108,13 +108,13 @@ def test_reads_really_go_the_native_way(tmp_path: Path, monkeypatch: pytest.Monk
     for number in range(20):
         put(store, "T", number % 2, b"%d" % number, b"TAGS\x01a")
     store.drain()
-    monkeypatch.setattr("eruca.broker.store.reading.Reading._gather", None)
-    monkeypatch.setattr("eruca.broker.store.reading.Reading._collect", None)
+    monkeypatch.setattr("eruca.broker.store.reader.Reader._gather", None)
+    monkeypatch.setattr("eruca.broker.store.reader.Reader._collect", None)
     for _ in ("of this run", "of an earlier run"):
         for match in (None, Matcher(frozenset([java_hash("a")]))):
             for hot in (1 << 30, 0):
                 for memory in (1 << 30, 0):
-                    store._log.hot_bytes, store._reading.limits.memory = hot, memory
+                    store._log.hot_bytes, store._reader.limits.memory = hot, memory
                     assert len(bodies(store, "T", 1, match)) == 10
         store.close()
         store = Store(small_config(tmp_path), Clock())

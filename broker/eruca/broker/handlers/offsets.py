@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, kept, legal_group, legal_topic
-from eruca.broker.store.queries import is_cold
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -38,8 +37,8 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     ask = call.header
     offset = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
     if offset < 0:
-        if broker.store.min_offset(ask.topic, ask.queue_id) > 0 or await is_cold(
-            broker.store, ask.topic, ask.queue_id, 0
+        if broker.store.min_offset(ask.topic, ask.queue_id) > 0 or await broker.store.lookup(
+            lambda there: there.is_cold(ask.topic, ask.queue_id, 0)
         ):
             raise Refused(
                 ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
@@ -62,7 +61,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
 async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
     """The offset at a time: of the message nearest to it."""
     ask = call.header
-    offset = await broker.store.look(lambda there: there.offset_by_time(ask.topic, ask.queue_id, ask.timestamp))
+    offset = await broker.store.lookup(lambda there: there.offset_by_time(ask.topic, ask.queue_id, ask.timestamp))
     return Reply(header=OffsetReply(offset=offset))
 
 
@@ -82,7 +81,7 @@ def least(broker: Broker, call: Call[QueueOf]) -> Reply:
 async def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
     """When the oldest message of a queue was stored; -1 where there is none."""
     ask = call.header
-    stored = await broker.store.look(lambda there: there.earliest_store_time(ask.topic, ask.queue_id))
+    stored = await broker.store.lookup(lambda there: there.earliest_store_time(ask.topic, ask.queue_id))
     return Reply(header=TimestampReply(timestamp=stored))
 
 

@@ -74,7 +74,7 @@ def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[Top
 async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> None:
     topic = config.topic_name
     offsets = [max(broker.offsets.query(group, topic, queue_id), 0) for queue_id in range(queues)]
-    times = await broker.store.look(
+    times = await broker.store.lookup(
         lambda there: [there.store_time(topic, queue, end - 1) if end > 0 else 0 for queue, end in enumerate(offsets)]
     )
     for queue_id, (consumed, last) in enumerate(zip(offsets, times, strict=True)):
@@ -102,7 +102,7 @@ async def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueT
     consumed = broker.offsets.query(group, topic, queue_id)
     waiting = max(consumed, first)
     places = (first, end - 1, consumed - 1 if consumed > 0 else first, waiting)
-    oldest, newest, last, due = await store.look(
+    oldest, newest, last, due = await store.lookup(
         lambda there: [there.store_time(topic, queue_id, place) for place in places]
     )
     late = broker.clock() - due if waiting < end else 0

@@ -22,7 +22,7 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     """The newest messages of a topic with a key, stored between two times."""
     ask = call.header
     wanted = broker.config.store.default_query_max_num if ask.unique_key_query else ask.max_num
-    found = await broker.store.look(
+    found = await broker.store.lookup(
         lambda there: there.query(ask.topic, ask.key, wanted, ask.begin_timestamp, ask.end_timestamp)
     )
     if not found.records:
@@ -55,7 +55,7 @@ async def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     if not 0 <= ask.index < end:
         return Reply(remark=f"Index {ask.index} of {queue} is not exist!")
     indexes = range(ask.index, min(end, ask.index + _bounded(ask.count)))
-    units = await broker.store.look(lambda there: there.units(ask.topic, ask.queue_id, indexes))
+    units = await broker.store.lookup(lambda there: there.units(ask.topic, ask.queue_id, indexes))
     body = QueryConsumeQueueResponseBody(
         min_queue_index=first,
         max_queue_index=end,

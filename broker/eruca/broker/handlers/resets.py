@@ -90,7 +90,7 @@ async def _new_offset(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, in
     elif ask.timestamp == END:
         offset = end
     else:
-        offset = await store.look(lambda there: there.offset_by_time(topic, queue_id, ask.timestamp))
+        offset = await store.lookup(lambda there: there.offset_by_time(topic, queue_id, ask.timestamp))
     return {MessageQueue(topic, broker.name, queue_id): offset}
 
 
@@ -99,7 +99,7 @@ async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, i
     if ask.timestamp == END:
         found = [broker.store.max_offset(ask.topic, queue_id) for queue_id in queues]
     else:
-        found = await broker.store.look(
+        found = await broker.store.lookup(
             lambda there: [there.offset_by_time(ask.topic, queue_id, ask.timestamp) for queue_id in queues]
         )
     places = [

@@ -6,7 +6,6 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, kept
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
-from eruca.broker.store.queries import earliest_time
 from eruca.protocol import api
 from eruca.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
 from eruca.protocol.codes import ResponseCode
@@ -31,7 +30,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.broker_figures(broker.config, broker.pulse.waited, broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
-        "earliestMessageTimeStamp": str(await earliest_time(broker.store)),
+        "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
 

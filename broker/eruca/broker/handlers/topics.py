@@ -116,7 +116,7 @@ async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
     config = known_topic(broker, topic)
     table = TopicStatsTable()
     ends = [broker.store.max_offset(topic, queue_id) for queue_id in range(config.write_queue_nums)]
-    times = await broker.store.look(
+    times = await broker.store.lookup(
         lambda there: [there.store_time(topic, number, end - 1) if end > 0 else 0 for number, end in enumerate(ends)]
     )
     for queue_id, (last, written) in enumerate(zip(ends, times, strict=True)):

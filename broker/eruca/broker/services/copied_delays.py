@@ -46,17 +46,17 @@ class CopiedDelays:
     @property
     def position(self) -> int:
         """Up to where the log's records were copied whole."""
-        return self._store.copying.whole_offset
+        return self._store.replicator.whole_offset
 
     def begin(self) -> None:
         """Find out what was delivered so far; after the store was opened. Raises OSError."""
         kept = self._mark.kept
-        if kept is None or not self._store.copying.begin_offset <= kept.position <= self.position:
+        if kept is None or not self._store.replicator.begin_offset <= kept.position <= self.position:
             self._mark.forget()
         found = delivered(self._store, self._mark.kept, self._offsets.table, self._levels)
         self._offsets.table = found.levels
         self._settled = found.settled
-        self._store.copying.on_record = self._copied
+        self._store.replicator.on_record = self._copied
 
     def _copied(self, properties: bytes) -> None:
         if b"TIMER_ORIGIN\x01" in properties:

@@ -2,8 +2,8 @@
 
 from eruca.broker.store.commit_log import StoreDamaged
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
-from eruca.broker.store.copying import CopyRefused
 from eruca.broker.store.marks import StoreLocked
+from eruca.broker.store.replicator import CopyRefused
 from eruca.broker.store.results import (
     Damage,
     Figures,

@@ -26,7 +26,7 @@ def batch(
 ) -> tuple[tuple[int, ...], list[Request]] | None:
     """Write the messages of a batch body into the log's memory; their offsets, and what dispatch has to do.
 
-    None, with nothing written, for a batch that has a fault or no room. As ``Appending._write_batch``.
+    None, with nothing written, for a batch that has a fault or no room. As ``Appender._write_batch``.
     """
 
 def sends(
@@ -71,7 +71,7 @@ def take(
 
     ``codes`` are the hashes of the tags that are wanted, 8 bytes each, None for all; ``memory`` holds the log from
     ``start`` on, of which what lies from ``low`` to ``high`` may be read. Returns the records, how many they are, and
-    how many units were looked at; None where a record lies elsewhere, or for much data. As ``Reading._collect``.
+    how many units were looked at; None where a record lies elsewhere, or for much data. As ``Reader._collect``.
     """
 
 def fetch(

@@ -2,7 +2,7 @@
 
 The face of the package: puts its parts together and keeps their order in time (append, flush,
 dispatch, write-out, mark). Knows records and queues, not requests. All methods belong to one
-thread; ``start`` gives the rhythm to an event loop, and without it ``drain``, ``flush`` and
+thread; ``start`` runs the scheduler on the event loop; without it ``drain``, ``flush`` and
 ``persist`` are called by hand. Invariant: readers see only what is dispatched, and under
 SYNC_FLUSH only what is durable is dispatched.
 """
@@ -18,24 +18,24 @@ from typing import Any, TypeVar
 
 import structlog
 
-from eruca.broker.store.appending import Appending
+from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import UNIT_FORM
-from eruca.broker.store.copying import Copying
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.flush import Flush
+from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.index import Index
-from eruca.broker.store.looking import Looking
+from eruca.broker.store.lookup import Lookup
 from eruca.broker.store.marks import Lock, clear_abort, read_checkpoint, read_mark, set_abort, was_aborted
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.reading import Limits, Reading
+from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
+from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.results import Figures, Got, Matcher, RecoveryReport
-from eruca.broker.store.rhythm import Rhythm
 from eruca.broker.store.scan import Scan, Scanned
+from eruca.broker.store.scheduler import Scheduler
 from eruca.broker.store.segment import NotInMemory
-from eruca.broker.store.upkeep import Upkeep
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
@@ -49,10 +49,10 @@ def now_ms() -> int:
 class Store:
     """A broker's messages on disk.
 
-    ``put``, ``put_batch``, ``tip`` and ``wrote`` are those of ``Appending``; ``record``, ``query``, ``store_time``,
-    ``earliest_store_time`` and ``offset_by_time`` those of a ``Looking`` that waits for the disk;
-    ``persist`` and ``check_disk`` those of ``Upkeep``; ``clean``, which is awaited, that of ``Rhythm``. ``copying``
-    hands out the log's bytes; a store that ``follows`` another one takes them in there, and accepts no message.
+    ``put``, ``put_batch``, ``tip`` and ``wrote`` are those of ``Appender``; ``record``, ``query``, ``store_time``,
+    ``earliest_store_time`` and ``offset_by_time`` those of a ``Lookup`` that waits for the disk;
+    ``persist`` and ``check_disk`` those of ``Housekeeping``; ``clean``, which is awaited, that of ``Scheduler``.
+    ``replicator`` reads and appends the raw log; a store that ``follows`` another one accepts no message.
     """
 
     def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
@@ -71,19 +71,19 @@ class Store:
         self._dispatch = Dispatch(self._queues, self._index, parse_delay_levels(config.message_delay_level))
         self._flush = Flush(self._log, config.sync_flush_timeout, eager=config.sync_flush)
         self._flush.on_flushed = self._flushed
-        self._appending = Appending(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
+        self._appender = Appender(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
         if follows:
-            self._appending.standing = "this store is the copy of a master's: send to the master"
-        self.copying = Copying(
-            self._log, self._queues, self._dispatch, self._appending, self._flush, sync=config.sync_flush
+            self._appender.standing = "this store is the copy of a master's: send to the master"
+        self.replicator = Replicator(
+            self._log, self._queues, self._dispatch, self._appender, self._flush, sync=config.sync_flush
         )
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._reading = Reading(self._log, self._queues, Limits(config, self._memory))
-        self._reading.on_damage = _log_damage
-        self._upkeep = Upkeep(
-            config, self._log, self._queues, self._index, self._dispatch, self._flush, self._appending, clock
+        self._reader = Reader(self._log, self._queues, ReadLimits(config, self._memory))
+        self._reader.on_damage = _log_damage
+        self._housekeeping = Housekeeping(
+            config, self._log, self._queues, self._index, self._dispatch, self._flush, self._appender, clock
         )
-        self._rhythm = Rhythm(config, self._upkeep, self._queues, self._flush, self._appending, self.drain)
+        self._scheduler = Scheduler(config, self._housekeeping, self._queues, self._flush, self._appender, self.drain)
         self._lock: Lock | None = None
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
@@ -93,23 +93,23 @@ class Store:
         SYNC_FLUSH after flushes."""
         self.recovery = RecoveryReport(end_offset=0)
         """What the last ``open`` found."""
-        self.put = self._appending.put
-        self.put_batch = self._appending.put_batch
-        self.tip, self.wrote = self._appending.tip, self._appending.wrote
-        self._looking = Looking(config, self._log, self._queues, self._index, wait=True)
-        self._glancing = Looking(config, self._log, self._queues, self._index, wait=False)
-        self.record = self._looking.record
-        self.query = self._looking.query
-        self.store_time = self._looking.store_time
-        self.earliest_store_time = self._looking.earliest_store_time
-        self.offset_by_time = self._looking.offset_by_time
-        self.persist = self._upkeep.persist
-        self.check_disk = self._upkeep.check_disk
-        self.clean = self._rhythm.clean
+        self.put = self._appender.put
+        self.put_batch = self._appender.put_batch
+        self.tip, self.wrote = self._appender.tip, self._appender.wrote
+        self._disk_lookup = Lookup(config, self._log, self._queues, self._index, wait=True)
+        self._cached_lookup = Lookup(config, self._log, self._queues, self._index, wait=False)
+        self.record = self._disk_lookup.record
+        self.query = self._disk_lookup.query
+        self.store_time = self._disk_lookup.store_time
+        self.earliest_store_time = self._disk_lookup.earliest_store_time
+        self.offset_by_time = self._disk_lookup.offset_by_time
+        self.persist = self._housekeeping.persist
+        self.check_disk = self._housekeeping.check_disk
+        self.clean = self._scheduler.clean
 
     def reconfigured(self) -> None:
         """To be called after ``config`` was changed while the store is open: reads keep to the new limits."""
-        self._reading.limits = Limits(self.config, self._memory)
+        self._reader.limits = ReadLimits(self.config, self._memory)
 
     # ---- opening and closing
 
@@ -135,7 +135,7 @@ class Store:
         return self.recovery
 
     def _recover(self, root: Path) -> None:
-        checkpoint = self._upkeep.checkpoint = read_checkpoint(root)
+        checkpoint = self._housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
         self._log.load()
@@ -144,26 +144,26 @@ class Store:
         recovery = Recovery(self.config, self._log, self._queues, self._index, self._dispatch, self._clock)
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
-        self._appending.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
-        self._upkeep.move_min_offsets()
-        self.copying.begin()
+        self._appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
+        self._housekeeping.move_min_offsets()
+        self.replicator.begin()
         set_abort(root)
         self._flush.flush()
         try:
             self.persist()
         except OSError as fault:  # a full disk must not keep anybody from reading
             self.recovery.notes.append(f"consume queues could not be written out: {fault}")
-        self._appending.refusal = None
+        self._appender.refusal = None
         self.check_disk()
 
     def start(self) -> None:
         """Flush, dispatch, write out and clean by the running event loop from now on."""
         self._cold = ThreadPoolExecutor(4, thread_name_prefix="store-read")
-        self._rhythm.start()
+        self._scheduler.start()
 
     async def stop(self) -> None:
         """End what ``start`` began (work in threads is waited for); the store stays open."""
-        await self._rhythm.stop()
+        await self._scheduler.stop()
         if self._cold is not None:
             self._cold.shutdown(wait=True)
             self._cold = None
@@ -175,7 +175,7 @@ class Store:
         """
         if self._lock is None:
             return
-        self._appending.refusal = "the store is closed"
+        self._appender.refusal = "the store is closed"
         root = self.config.store_path_root_dir
         try:
             self._flush.flush()
@@ -202,16 +202,16 @@ class Store:
     @property
     def refusal(self) -> str | None:
         """Why nothing can be stored at present, None when it can."""
-        return self._appending.refusal or self._appending.no_room
+        return self._appender.refusal or self._appender.no_room
 
     @property
     def held_back(self) -> int:
         """Commit log offset below which retention would delete files, did ``hold`` not keep them; 0 without any."""
-        return self._upkeep.held_back
+        return self._housekeeping.held_back
 
     def hold(self, needed: Callable[[bool], int]) -> None:
         """Let retention ask from which commit log offset on to keep all; with True when the disk is too full."""
-        self._upkeep.needed = needed
+        self._housekeeping.needed = needed
 
     @property
     def on_arrival(self) -> Arrival | None:
@@ -249,9 +249,9 @@ class Store:
             self._flushed()
 
     def _flushed(self) -> None:
-        if self._flush.fault is not None and not (self._appending.refusal or "").startswith("the commit log could"):
+        if self._flush.fault is not None and not (self._appender.refusal or "").startswith("the commit log could"):
             log.error("flush_failed", fault=str(self._flush.fault))
-            self._appending.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
+            self._appender.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
         if self.config.sync_flush:
             self.drain()
 
@@ -276,26 +276,26 @@ class Store:
         """
         cold = self._cold
         if cold is None:
-            return self._reading.get(topic, queue_id, offset, max_messages, match, wait=True)
+            return self._reader.get(topic, queue_id, offset, max_messages, match, wait=True)
         try:
-            return self._reading.get(topic, queue_id, offset, max_messages, match)
+            return self._reader.get(topic, queue_id, offset, max_messages, match)
         except NotInMemory:
             return self._get_cold(topic, queue_id, offset, max_messages, match)
 
     async def _get_cold(self, *asked: Any) -> Got:
-        return await self._rhythm.in_thread(self._cold, lambda: self._reading.get(*asked, wait=True))
+        return await self._scheduler.in_thread(self._cold, lambda: self._reader.get(*asked, wait=True))
 
-    async def look(self, work: Callable[[Looking], T]) -> T:
-        """What ``work`` finds out with the questions of a ``Looking``; in a thread when the disk must be waited for.
+    async def lookup(self, work: Callable[[Lookup], T]) -> T:
+        """What ``work`` finds out with the questions of a ``Lookup``; in a thread when the disk must be waited for.
 
         It may be begun twice, and in a thread while the store changes: it only asks.
         """
         if self._cold is None:
-            return work(self._looking)
+            return work(self._disk_lookup)
         try:
-            return work(self._glancing)
+            return work(self._cached_lookup)
         except NotInMemory:
-            return await self._rhythm.in_thread(self._cold, lambda: work(self._looking))
+            return await self._scheduler.in_thread(self._cold, lambda: work(self._disk_lookup))
 
     def hot(self, physical_offset: int, size: int) -> memoryview | None:
         """Bytes of the log where they need no reading from the disk, else None."""
@@ -305,7 +305,7 @@ class Store:
         """As ``record``, for a peer that names the place: None also for what readers may not see yet."""
         if physical_offset >= self._dispatch.position:
             return None
-        return await self.look(lambda there: there.record(physical_offset))
+        return await self.lookup(lambda there: there.record(physical_offset))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Offset of a queue's oldest message; 0 for a queue that is not there."""
@@ -350,37 +350,37 @@ class Store:
             OSError: the disk is full or fails.
         """
         self.drain()
-        return self._upkeep.drop_topic(topic)
+        return self._housekeeping.drop_topic(topic)
 
     def drop_unused(self, used: set[str]) -> list[str]:
         """Delete the queues of topics that are not in ``used``; returns those topics."""
         self.drain()
-        return self._upkeep.drop_unused(used)
+        return self._housekeeping.drop_unused(used)
 
     def drop_expired_queues(self) -> int:
         """Delete the queues whose newest message is older than the log; returns how many."""
         self.drain()
-        return self._upkeep.drop_expired_queues()
+        return self._housekeeping.drop_expired_queues()
 
     # ---- figures
 
     def figures(self) -> Figures:
         """The store's state in numbers."""
-        log, flush, reading = self._log, self._flush, self._reading
+        log, flush, reader = self._log, self._flush, self._reader
         return Figures(
             min_offset=log.min_offset,
             max_offset=log.position,
             flushed_offset=flush.flushed,
             dispatch_behind_bytes=log.position - self._dispatch.position if self._dispatch.pending else 0,
             flush_behind_bytes=max(log.position - flush.flushed, 0),
-            disk_ratio=self._upkeep.disk.ratio if self._upkeep.disk is not None else -1.0,
-            puts=self._appending.puts,
-            put_bytes=self._appending.put_bytes,
-            put_failed=self._appending.failed,
-            gets_found=reading.found,
-            gets_missed=reading.missed,
-            gets_messages=reading.messages,
-            damaged_records=reading.damaged + len(self.recovery.damages) + len(self.copying.damages),
+            disk_ratio=self._housekeeping.disk.ratio if self._housekeeping.disk is not None else -1.0,
+            puts=self._appender.puts,
+            put_bytes=self._appender.put_bytes,
+            put_failed=self._appender.failed,
+            gets_found=reader.found,
+            gets_missed=reader.missed,
+            gets_messages=reader.messages,
+            damaged_records=reader.damaged + len(self.recovery.damages) + len(self.replicator.damages),
             skipped_bytes=self.recovery.skipped_bytes,
             flushes=flush.count,
             refusal=self.refusal,

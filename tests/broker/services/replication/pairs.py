@@ -51,7 +51,7 @@ async def until(true: Callable[[], bool], *, within: float = 8.0) -> None:
 
 def end(desk: Desk) -> int:
     """Where a broker's log ends."""
-    return desk.broker.store.copying.end_offset
+    return desk.broker.store.replicator.end_offset
 
 
 async def caught_up(master: Desk, slave: Desk) -> None:

@@ -141,7 +141,7 @@ async def test_a_slave_that_reports_more_than_there_is_is_closed(master: Desk, s
 async def test_a_slave_that_asks_for_what_was_deleted_is_closed(master: Desk, slave: HandSlave) -> None:
     filled(master, 200)
     master.broker.store._log.forget_oldest(1)
-    assert master.broker.store.copying.begin_offset > 0
+    assert master.broker.store.replicator.begin_offset > 0
     slave.report(100)
     assert await slave.closed()
 
@@ -177,14 +177,14 @@ async def test_under_sync_flush_only_what_is_on_the_disk_goes_out(tmp_path: Path
     await master.start()
     slave = await HandSlave().connect(master.broker.ha_address)
     filled(master, 3)
-    copying = master.broker.store.copying
-    await until(lambda: copying.safe_offset == copying.end_offset)
+    replicator = master.broker.store.replicator
+    await until(lambda: replicator.safe_offset == replicator.end_offset)
     slave.report(0)
     await slave.log_to(end(master))
     before = end(master)
     filled(master, 1)
-    assert (copying.safe_offset, copying.take(before, 100)) == (before, None)
+    assert (replicator.safe_offset, replicator.take(before, 100)) == (before, None)
     await slave.log_to(end(master))
-    assert copying.safe_offset == end(master)
+    assert replicator.safe_offset == end(master)
     await slave.close()
     await master.stop()

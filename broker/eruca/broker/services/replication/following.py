@@ -50,7 +50,7 @@ class Following:
     def status(self, now: int) -> HARuntimeInfo:
         """How this slave stands at ``now``, in ms since 1970 (907); what its master has flushed it does not know."""
         info = HAClientRuntimeInfo(
-            master_addr=self._address or "", max_offset=self._store.copying.end_offset, activated=self.connected
+            master_addr=self._address or "", max_offset=self._store.replicator.end_offset, activated=self.connected
         )
         link, passed = self._link, asyncio.get_running_loop().time()
         if link is not None:
@@ -104,7 +104,7 @@ class Following:
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         try:
-            waiter = self._store.durable(self._store.copying.end_offset)
+            waiter = self._store.durable(self._store.replicator.end_offset)
             if waiter is not None:
                 await waiter
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -114,7 +114,7 @@ class Following:
                 log.warning("master_not_reached", address=address, fault=str(fault) or "timeout")
             self._failing = True
             return False
-        log.info("following", master=address, end=self._store.copying.end_offset)
+        log.info("following", master=address, end=self._store.replicator.end_offset)
         self._failing = False
         self._link = link
         try:
@@ -122,7 +122,7 @@ class Following:
         finally:
             self._link = None
             link.close()
-        log.info("master_lost", master=address, reason=link.reason, end=self._store.copying.end_offset)
+        log.info("master_lost", master=address, reason=link.reason, end=self._store.replicator.end_offset)
         return link.received > 0
 
 
@@ -136,7 +136,7 @@ class Link(asyncio.Protocol):
         self.pace = Pace()
         self.reason = "closed by the master"
         self._store = store
-        self._copying = store.copying
+        self._replicator = store.replicator
         self._heartbeat = settings.ha_send_heartbeat_interval / 1000
         self._silence = settings.ha_housekeeping_interval / 1000
         self._frames = FrameReader()
@@ -148,7 +148,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell the master where to begin."""
         self._transport = cast(asyncio.Transport, transport)
-        self._report(self._copying.end_offset)
+        self._report(self._replicator.end_offset)
         self._beat()
 
     def connection_lost(self, fault: Exception | None) -> None:
@@ -183,11 +183,11 @@ class Link(asyncio.Protocol):
         self.report_if_advanced()
 
     def _take(self, frame: Frame) -> None:
-        end = self._copying.end_offset
+        end = self._replicator.end_offset
         if end and frame.offset != end:
             raise CopyRefused(f"the log here ends at {end}, but the master goes on at {frame.offset}")
         if frame.data:
-            self._copying.append(frame.offset, frame.data)
+            self._replicator.append(frame.offset, frame.data)
             self.received += len(frame.data)
             self.pace.add(len(frame.data), self.heard_at)
 
@@ -195,8 +195,8 @@ class Link(asyncio.Protocol):
 
     def report_if_advanced(self) -> None:
         """Report what the master has not been told."""
-        if self._copying.safe_offset > self._reported:
-            self._report(self._copying.safe_offset)
+        if self._replicator.safe_offset > self._reported:
+            self._report(self._replicator.safe_offset)
 
     def _report(self, offset: int) -> None:
         if self._transport is not None and not self._transport.is_closing():

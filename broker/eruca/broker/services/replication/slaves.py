@@ -64,19 +64,19 @@ class Slaves:
         for supply in tuple(self.connected):
             supply.close()
         await asyncio.gather(*ends)
-        self._release(self._store.copying.end_offset, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._release(self._store.replicator.end_offset, ResponseCode.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
 
     async def _caught_up(self) -> None:
         """Wait until the slaves in reach have the whole log: they serve what this master leaves behind."""
-        end = self._store.copying.end_offset
+        end = self._store.replicator.end_offset
         least = end - self._settings.ha_slave_fallbehind_max
         while any(max(least, 0) <= supply.acknowledged < end for supply in self.connected):
             self._news.clear()
             await self._news.wait()
 
     def _connection(self) -> Supply:
-        supply = Supply(self._store.copying, self._settings, self._heard, self._ended)
+        supply = Supply(self._store.replicator, self._settings, self._heard, self._ended)
         self.connected.add(supply)
         return supply
 
@@ -90,12 +90,12 @@ class Slaves:
     @property
     def in_reach(self) -> bool:
         """Whether a slave lacks less than haSlaveFallbehindMax."""
-        least = self._store.copying.end_offset - self._settings.ha_slave_fallbehind_max
+        least = self._store.replicator.end_offset - self._settings.ha_slave_fallbehind_max
         return any(supply.acknowledged >= 0 and supply.acknowledged > least for supply in self.connected)
 
     def status(self) -> HARuntimeInfo:
         """How the slaves stand (907)."""
-        end, now = self._store.copying.end_offset, asyncio.get_running_loop().time()
+        end, now = self._store.replicator.end_offset, asyncio.get_running_loop().time()
         least = end - self._settings.ha_slave_fallbehind_max
         slaves = [
             HAConnectionRuntimeInfo(

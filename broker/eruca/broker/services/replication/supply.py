@@ -17,7 +17,7 @@ import structlog
 from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.frames import ReportReader, frame_head
 from eruca.broker.services.replication.pace import Pace
-from eruca.broker.store.copying import Copying
+from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.segment import NotInMemory
 
 FRAMES_A_TURN = 16
@@ -38,7 +38,7 @@ class Supply(asyncio.Protocol):
 
     def __init__(
         self,
-        copying: Copying,
+        replicator: Replicator,
         settings: StoreSettings,
         heard: Callable[[Supply], None],
         ended: Callable[[Supply], None],
@@ -50,7 +50,7 @@ class Supply(asyncio.Protocol):
         """Of a slave that was empty: where what it gets begins; of what is before, it has nothing."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is over."""
-        self._copying = copying
+        self._replicator = replicator
         self._heard = heard
         self._ended = ended
         self._batch = settings.ha_transfer_batch_size
@@ -120,12 +120,12 @@ class Supply(asyncio.Protocol):
         reported = self._reports.feed(data)
         if reported is None:
             return
-        if not 0 <= reported <= self._copying.end_offset:
+        if not 0 <= reported <= self._replicator.end_offset:
             self._give_up(
                 "its log is ahead of this master's, which has lost messages that the slave has: "
                 "make that slave the master, or empty its store",
                 reported=reported,
-                end=self._copying.end_offset,
+                end=self._replicator.end_offset,
             )
             return
         if self.next < 0 and not self._begin(reported):
@@ -135,8 +135,8 @@ class Supply(asyncio.Protocol):
 
     def _begin(self, reported: int) -> bool:
         """Send from where the slave's log ends; an empty one gets the newest file and what follows."""
-        start = reported or max(self._copying.last_file, self._copying.begin_offset)
-        if start < self._copying.begin_offset:
+        start = reported or max(self._replicator.last_file, self._replicator.begin_offset)
+        if start < self._replicator.begin_offset:
             self._give_up(
                 "it asks for messages that were deleted here: empty its store", reported=reported, begin=start
             )
@@ -163,7 +163,7 @@ class Supply(asyncio.Protocol):
             if self.next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
                 return
             try:
-                data = self._copying.take(self.next, self._batch)
+                data = self._replicator.take(self.next, self._batch)
             except NotInMemory:
                 self._read_cold()
                 return
@@ -179,7 +179,7 @@ class Supply(asyncio.Protocol):
         self.pump()
 
     def _check_there(self) -> None:
-        if self.next < self._copying.begin_offset:
+        if self.next < self._replicator.begin_offset:
             self._give_up("it was so slow that what it must get next was deleted: empty its store", next=self.next)
 
     def _send(self, data: memoryview | bytes) -> None:
@@ -191,7 +191,7 @@ class Supply(asyncio.Protocol):
 
     def _read_cold(self) -> None:
         loop = asyncio.get_running_loop()
-        work = partial(self._copying.take, self.next, COLD_READ, wait=True)
+        work = partial(self._replicator.take, self.next, COLD_READ, wait=True)
         self._reading = loop.run_in_executor(None, work)
         self._reading.add_done_callback(self._came)
 

@@ -1,8 +1,8 @@
-"""Appending: the checks of a put and the bytes of its record in the log.
+"""The appender: checks a message and writes its record into the log (CommitLog.putMessage in RocketMQ).
 
-Owns the hot path of a send. Knows the log's memory, queue counters and the record's layout.
-Invariant: a record is written whole or not at all, and its queue offset is taken only then; every
-record leaves one dispatch request.
+Owns the hot path of a send. Knows the log's memory and the queue counters.
+Invariant: a record is written whole or not at all, and takes its queue offset only when it is written; each
+record adds one dispatch request.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tip(NamedTuple):
     max_record: int
 
 
-class Appending:
+class Appender:
     """Appends messages to the log."""
 
     def __init__(

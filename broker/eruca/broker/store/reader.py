@@ -1,8 +1,7 @@
-"""Reading: the messages of a queue from an offset on, by filter.
+"""The reader: the messages of a queue from an offset on, by filter (DefaultMessageStore.getMessage in RocketMQ).
 
-Owns the rules of getMessage. Knows units and the log's bytes; records
-from an earlier run are checked before they go out. Invariant: a buffer that goes out holds whole
-records of the queue asked for, in order, each slot at most once.
+Owns the rules of getMessage. Knows units and the log's bytes; checks records of an earlier run before it returns them.
+Invariant: a returned buffer holds whole records of the queue asked for, in order, each slot at most once.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class _Near(NamedTuple):
 _NOWHERE = _Near(0, 0, b"")
 
 
-class Limits:
+class ReadLimits:
     """When a reply is full: bytes and messages in memory and on the disk, and where memory ends."""
 
     __slots__ = ("disk_bytes", "disk_count", "memory", "memory_bytes", "memory_count")
@@ -66,10 +65,10 @@ class Limits:
         self.memory = physical_memory * config.access_message_in_memory_max_ratio // 100
 
 
-class Reading:
+class Reader:
     """Reads queues."""
 
-    def __init__(self, log: CommitLog, queues: QueueTable, limits: Limits) -> None:
+    def __init__(self, log: CommitLog, queues: QueueTable, limits: ReadLimits) -> None:
         self.damaged = 0
         """Slots met whose record cannot be read or is not the one that belongs there."""
         self.on_damage: Callable[[str, int, int, int], None] | None = None

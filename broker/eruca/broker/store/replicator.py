@@ -1,8 +1,9 @@
-"""The log as bytes: what a master hands out to its slaves, and what a slave takes in.
+"""The replicator: a master reads raw bytes of the log for its slaves, and a slave appends them.
 
-Owns the way between raw bytes of the log and its files, and on a slave the place up to which they were read as
-records. Knows no socket. Invariant: the bytes taken in are those of the master's log at the same offsets; each whole
-record among them is dispatched once, in order; a slave's log never goes on behind bytes of another file size.
+The store's side of RocketMQ's HAService (getCommitLogData and appendToCommitLog). Owns on a slave the offset up to
+which the bytes were read as records. Knows no socket. Invariant: the bytes of a slave's log are those of the master's
+at the same offsets; each whole record among them is dispatched once, in order; a slave's log never continues after
+bytes of another file size.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from eruca.broker.store.appending import Appending
+from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.flush import Flush
@@ -32,7 +33,7 @@ class CopyRefused(Exception):
     """Bytes that do not continue this log; the text says why and what to do."""
 
 
-class Copying:
+class Replicator:
     """Raw bytes out of the log and into it; ``sync`` counts only what is on the disk as here."""
 
     def __init__(
@@ -40,7 +41,7 @@ class Copying:
         log: CommitLog,
         queues: QueueTable,
         dispatch: Dispatch,
-        appending: Appending,
+        appender: Appender,
         flush: Flush,
         *,
         sync: bool,
@@ -52,7 +53,7 @@ class Copying:
         self._log = log
         self._queues = queues
         self._dispatch = dispatch
-        self._appending = appending
+        self._appender = appender
         self._flush = flush
         self._sync = sync
         self._scanned = 0
@@ -180,10 +181,10 @@ class Copying:
 
     def _add(self, record: Scanned) -> None:
         offset, size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = record
-        appending = self._appending
-        appending.last_time = max(appending.last_time, store_timestamp)
-        appending.puts += 1
-        appending.put_bytes += size
+        appender = self._appender
+        appender.last_time = max(appender.last_time, store_timestamp)
+        appender.puts += 1
+        appender.put_bytes += size
         if self.on_record is not None:
             self.on_record(properties)
         if sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
@@ -194,5 +195,5 @@ class Copying:
             log.error("copied_record_left_out", offset=offset, reason=str(fault))
             return
         if not self._dispatch.pending:
-            appending.wake()
+            appender.wake()
         self._dispatch.pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))

@@ -1,11 +1,14 @@
-"""Looking things up: a record by its place, messages by key, offsets and times.
+"""Lookups: a record by its offset, messages by key, offsets and times (QueryMessageService and getOffsetInQueueByTime
+in RocketMQ).
 
-Owns what operators and consumers ask besides reading on in a queue. Each question is asked of a ``Looking`` that either
-waits for the disk or raises NotInMemory, so that the event loop can try at once and leave the rest to a thread.
-Knows log, queues and index; changes none of them. Any thread may ask one that waits.
+Owns the queries of operators and consumers besides reading a queue. A ``Lookup`` either waits for the disk or raises
+NotInMemory, so that the event loop tries it first and leaves the rest to a thread. Knows log, queues and index; changes
+none of them. Any thread may use a ``Lookup`` that waits.
 """
 
 from __future__ import annotations
+
+import os
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
@@ -17,9 +20,12 @@ from eruca.broker.store.scan import sound_record
 from eruca.protocol.message import java_hash, property_bytes
 
 
-class Looking:
-    """Questions about a store. All of them raise NotInMemory when data has to come from the disk and ``wait`` is False,
-    and OSError when the disk fails."""
+class Lookup:
+    """Queries of a store.
+
+    All methods raise NotInMemory when data must be read from the disk and ``wait`` is False, and OSError when the disk
+    fails.
+    """
 
     def __init__(
         self, config: StoreConfig, log: CommitLog, queues: QueueTable, index: Index | None, *, wait: bool
@@ -69,7 +75,24 @@ class Looking:
         found = (self._queues.unit(queue, index, wait=self._wait) for index in indexes)
         return [unit for unit in found if unit is not None]
 
+    def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a message lies further behind the log's end than accessMessageInMemoryMaxRatio of the memory.
+
+        False for a message that does not exist (checkInDiskByConsumeOffset in 4.9.7).
+        """
+        units = self.units(topic, queue_id, range(offset, offset + 1))
+        if not units:
+            return False
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return self._log.position - units[0][0] > memory * self._config.access_message_in_memory_max_ratio // 100
+
     # ---- by time
+
+    def earliest_time(self) -> int:
+        """Store time in ms of the log's oldest record; -1 when there is none or it cannot be read."""
+        data = self.record(self._log.min_offset)
+        record = sound_record(data, 0, self._log.min_offset) if data is not None else None
+        return record.store_timestamp if record is not None else -1
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time in ms of a queue's message; -1 when there is none or it cannot be read."""

@@ -43,9 +43,9 @@ def copy_of(tmp_path: Path, name: str = "slave", **changes: object) -> Store:
 
 
 def whole_log(store: Store) -> bytes:
-    copying = store.copying
+    replicator = store.replicator
     found = b""
-    while data := copying.take(copying.begin_offset + len(found), FILE):
+    while data := replicator.take(replicator.begin_offset + len(found), FILE):
         found += data
     return found
 
@@ -54,20 +54,20 @@ def whole_log(store: Store) -> bytes:
 def test_any_pieces_make_the_same_store(tmp_path: Path, master: Store, seed: int) -> None:
     chance = random.Random(seed)
     log = whole_log(master)
-    assert len(log) == master.copying.end_offset > 3 * FILE
+    assert len(log) == master.replicator.end_offset > 3 * FILE
     slave = copy_of(tmp_path)
     at = 0
     while at < len(log):
         size = chance.choice([1, 3, 50, 700, 3000, 3 * FILE])
-        slave.copying.append(at, log[at : at + size])
-        at = slave.copying.end_offset
+        slave.replicator.append(at, log[at : at + size])
+        at = slave.replicator.end_offset
         if chance.random() < 0.1:
             slave.close()
             if chance.random() < 0.5:
                 (tmp_path / "slave" / "abort").touch()
             slave = copy_of(tmp_path)
-            assert slave.recovery.lost_slots == [] and slave.copying.end_offset <= at
-            at = slave.copying.end_offset
+            assert slave.recovery.lost_slots == [] and slave.replicator.end_offset <= at
+            at = slave.replicator.end_offset
     slave.drain()
     assert whole_log(slave) == log
     for topic, queue in (("T", 0), ("T", 1), ("U", 0), ("U", 1)):
@@ -97,7 +97,7 @@ def test_damage_that_comes_is_copied_passed_over_and_counted(tmp_path: Path, mas
     log[unit[0] + 90 : unit[0] + unit[1]] = b"\xa5" * (unit[1] - 90)
     slave = copy_of(tmp_path)
     for at in range(0, len(log), 500):
-        slave.copying.append(at, bytes(log[at : at + 500]))
+        slave.replicator.append(at, bytes(log[at : at + 500]))
     slave.drain()
     assert whole_log(slave) == log
     assert slave.figures().damaged_records == 1
@@ -111,12 +111,12 @@ def test_bytes_that_do_not_continue_the_log_are_refused(tmp_path: Path, master: 
     log = whole_log(master)
     slave = copy_of(tmp_path)
     with pytest.raises(CopyRefused, match="no multiple of mappedFileSizeCommitLog"):
-        slave.copying.append(100, log[100:200])
-    slave.copying.append(0, log[:100])
+        slave.replicator.append(100, log[100:200])
+    slave.replicator.append(0, log[:100])
     for offset in (0, 99, 101):
         with pytest.raises(CopyRefused, match="the log ends at 100"):
-            slave.copying.append(offset, log[offset : offset + 50])
-    slave.copying.append(100, log[100:])
+            slave.replicator.append(offset, log[offset : offset + 50])
+    slave.replicator.append(100, log[100:])
     assert whole_log(slave) == log
     slave.close()
     master.close()
@@ -127,7 +127,7 @@ def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(
 ) -> None:
     log = whole_log(master)
     slave = copy_of(tmp_path)
-    slave.copying.append(0, log[:FILE])
+    slave.replicator.append(0, log[:FILE])
     with monkeypatch.context() as patch:
 
         def full(*_: object) -> int:
@@ -135,8 +135,8 @@ def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(
 
         patch.setattr(Segment, "allocate", full)
         with pytest.raises(OSError, match="No space"):
-            slave.copying.append(FILE, log[FILE : FILE + 100])
-    slave.copying.append(slave.copying.end_offset, log[slave.copying.end_offset :])
+            slave.replicator.append(FILE, log[FILE : FILE + 100])
+    slave.replicator.append(slave.replicator.end_offset, log[slave.replicator.end_offset :])
     slave.drain()
     assert whole_log(slave) == log and bodies(slave, "U", 0) == bodies(master, "U", 0)
     slave.close()
@@ -146,9 +146,9 @@ def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(
 def test_only_flushed_bytes_are_safe_under_sync_flush(tmp_path: Path, master: Store) -> None:
     log = whole_log(master)
     slave = copy_of(tmp_path, flush_disk_type="SYNC_FLUSH")
-    slave.copying.append(0, log)
-    assert (slave.copying.safe_offset, slave.drain(), slave.max_offset("T", 0)) == (0, 0, 0)
+    slave.replicator.append(0, log)
+    assert (slave.replicator.safe_offset, slave.drain(), slave.max_offset("T", 0)) == (0, 0, 0)
     slave.flush()
-    assert slave.copying.safe_offset == len(log) and slave.max_offset("T", 0) == master.max_offset("T", 0)
+    assert slave.replicator.safe_offset == len(log) and slave.max_offset("T", 0) == master.max_offset("T", 0)
     slave.close()
     master.close()

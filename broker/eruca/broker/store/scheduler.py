@@ -1,7 +1,8 @@
-"""The store's rhythm on an event loop: when to dispatch, flush, write out and clean.
+"""The store's scheduler: runs dispatch, flush, write-out and cleaning on an event loop.
 
-The only module of the store that knows time on a loop. Owns timers and threads, decides nothing
-about bytes. Invariant: after ``stop`` no timer, task or thread of it is left.
+Does the work of RocketMQ's FlushRealTimeService, FlushConsumeQueueService and CleanCommitLogService threads. The only
+module of the store that knows the event loop. Owns timers and threads; makes no decision about bytes. Invariant: after
+``stop`` none of its timers, tasks or threads is left.
 """
 
 from __future__ import annotations
@@ -15,44 +16,44 @@ from typing import TypeVar
 
 import structlog
 
-from eruca.broker.store.appending import Appending
+from eruca.broker.store.appender import Appender
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.flush import Flush
+from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.segment import Unflushed, flush_files
-from eruca.broker.store.upkeep import Upkeep
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
 _QUEUES_AT_ONCE = 256
 _LOOKED_AT_TOGETHER = 64
 _REST = 50
-"""Writing out takes one part in so many of the loop's time at most: with very many queues it comes more rarely."""
+"""Write-outs take at most 1/``_REST`` of the loop's time: with very many queues they run less often."""
 _PAGE = 4096
 
 
-class Rhythm:
-    """Calls the store's parts at their times."""
+class Scheduler:
+    """Runs the parts of the store at their intervals."""
 
     def __init__(
         self,
         config: StoreConfig,
-        upkeep: Upkeep,
+        housekeeping: Housekeeping,
         queues: QueueTable,
         flush: Flush,
-        appending: Appending,
+        appender: Appender,
         drain: Callable[[], int],
     ) -> None:
         self.fault: OSError | None = None
         """Why files could not be written out or deleted last time; it is tried again."""
         self._config = config
-        self._upkeep = upkeep
+        self._housekeeping = housekeeping
         self._queues = queues
         self._flush = flush
-        self._appending = appending
+        self._appender = appender
         self._drain = drain
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._upkeep_thread: ThreadPoolExecutor | None = None
+        self._housekeeping_thread: ThreadPoolExecutor | None = None
         self._cleaning = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._thorough_at = 0.0
@@ -60,9 +61,9 @@ class Rhythm:
     def start(self) -> None:
         """Begin, on the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._upkeep_thread = ThreadPoolExecutor(1, thread_name_prefix="store-upkeep")
+        self._housekeeping_thread = ThreadPoolExecutor(1, thread_name_prefix="store-housekeeping")
         self._flush.start(self._loop)
-        self._appending.wake = self._woken
+        self._appender.wake = self._woken
         self._tasks = [
             self._loop.create_task(self._every(self._config.flush_interval_commit_log, self._flush_log)),
             self._loop.create_task(self._keep_written()),
@@ -76,9 +77,9 @@ class Rhythm:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._appending.wake = bool
+        self._appender.wake = bool
         await self._flush.stop()
-        thread, self._upkeep_thread = self._upkeep_thread, None
+        thread, self._housekeeping_thread = self._housekeeping_thread, None
         if thread is not None:
             await asyncio.get_running_loop().run_in_executor(None, thread.shutdown)
             await asyncio.sleep(0)
@@ -130,13 +131,13 @@ class Rhythm:
         async with self._cleaning:
             count, fault = 0, None
             try:
-                for segment in self._upkeep.due(by_hand=by_hand):
-                    await self.in_thread(self._upkeep_thread, segment.unlink)
+                for segment in self._housekeeping.due(by_hand=by_hand):
+                    await self.in_thread(self._housekeeping_thread, segment.unlink)
                     count += 1
             except OSError as error:
                 fault = error
             finally:
-                self._upkeep.let_go(count)
+                self._housekeeping.let_go(count)
             if count:
                 await self._move_min_offsets()
             if fault is not None:
@@ -147,9 +148,9 @@ class Rhythm:
         queues = list(self._queues.queues.values())
         for first in range(0, len(queues), _LOOKED_AT_TOGETHER):
             some = queues[first : first + _LOOKED_AT_TOGETHER]
-            later = await self.in_thread(self._upkeep_thread, partial(self._upkeep.later_beginnings, some))
+            later = await self.in_thread(self._housekeeping_thread, partial(self._housekeeping.later_beginnings, some))
             for queue, beginning in later:
-                self._upkeep.begin_at(queue, beginning)
+                self._housekeeping.begin_at(queue, beginning)
 
     async def _keep_written(self) -> None:
         thorough = time.monotonic()
@@ -168,15 +169,15 @@ class Rhythm:
 
     def _failed(self, fault: OSError) -> None:
         if self.fault is None:
-            log.error("store_upkeep_failed", fault=str(fault))
+            log.error("store_housekeeping_failed", fault=str(fault))
         self.fault = fault
 
     async def _write_out(self, *, sync: bool) -> float:
         """Write out and mark; the seconds that the loop was busy with it."""
-        if self._upkeep.is_marked and not sync:
+        if self._housekeeping.is_marked and not sync:
             return 0.0
         begin = time.perf_counter()
-        position, moment = self._upkeep.begin()
+        position, moment = self._housekeeping.begin()
         took = time.perf_counter() - begin
         done, checkpoint = False, None
         while not done:
@@ -186,19 +187,21 @@ class Rhythm:
             await asyncio.sleep(0)
         if sync:
             self._flush.request()
-            files = self._upkeep.unflushed()
+            files = self._housekeeping.unflushed()
             durable = self._flush.durable(position)
             try:
-                await self.in_thread(self._upkeep_thread, partial(_flush_all, files))
+                await self.in_thread(self._housekeeping_thread, partial(_flush_all, files))
             except BaseException:
-                self._upkeep.give_back(files)
+                self._housekeeping.give_back(files)
                 raise
             if durable is not None:
                 await durable
-            checkpoint = self._upkeep.next_checkpoint(moment)
+            checkpoint = self._housekeeping.next_checkpoint(moment)
             if checkpoint is not None:
-                await self.in_thread(self._upkeep_thread, partial(self._upkeep.write_checkpoint, checkpoint))
-        self._upkeep.note(checkpoint)
+                await self.in_thread(
+                    self._housekeeping_thread, partial(self._housekeeping.write_checkpoint, checkpoint)
+                )
+        self._housekeeping.note(checkpoint)
         return took
 
 

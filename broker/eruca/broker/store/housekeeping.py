@@ -1,8 +1,9 @@
-"""Upkeep: what makes an open store last, writing out, marking, deleting what is due.
+"""Housekeeping: writes out queues and index, writes the checkpoint, deletes expired files.
 
-Owns checkpoint and mark, and how full the disk is. Knows log, queues and index as files, not
-requests. Invariant: the mark is written only after all units it counts are in their files, and
-claims to be on the disk only what was flushed.
+Does the work of RocketMQ's FlushConsumeQueueService (with StoreCheckpoint), CleanCommitLogService and
+CleanConsumeQueueService; ``scheduler`` says when. Owns checkpoint, mark and the state of the disk. Knows log, queues
+and index as files, not requests. Invariant: the mark is written only after all units it counts are in their files, and
+it claims as flushed only what was flushed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from datetime import datetime
 
 import structlog
 
-from eruca.broker.store.appending import Appending
+from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from eruca.broker.store.consume_queue import ConsumeQueue
@@ -28,8 +29,8 @@ from eruca.broker.store.segment import Segment, Unflushed, flush_files
 log = structlog.get_logger("eruca.broker")
 
 
-class Upkeep:
-    """Keeps an open store's files in order."""
+class Housekeeping:
+    """Writes out, marks and deletes the files of an open store."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Upkeep:
         index: Index | None,
         dispatch: Dispatch,
         flush: Flush,
-        appending: Appending,
+        appender: Appender,
         clock: Callable[[], int],
     ) -> None:
         self.checkpoint = Checkpoint()
@@ -56,7 +57,7 @@ class Upkeep:
         self._index = index
         self._dispatch = dispatch
         self._flush = flush
-        self._appending = appending
+        self._appender = appender
         self._clock = clock
         self._full: str | None = None
         self._covered = (0, 0)
@@ -73,7 +74,7 @@ class Upkeep:
         """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message."""
         units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in self._queues.queues.values())
         self._covered = (self._dispatch.position, units)
-        return self._dispatch.position, self._appending.last_time
+        return self._dispatch.position, self._appender.last_time
 
     def unflushed(self) -> list[Unflushed]:
         """The files of queues and index to flush; ``give_back`` takes them when that fails."""
@@ -137,7 +138,7 @@ class Upkeep:
         self.disk = disk_of(self._config.store_path_root_dir)
         if self._flush.fault is None:
             before, self._full = self._full, disk_refusal(self.disk, self._config)
-            self._appending.refusal = self._full or self._appending.standing
+            self._appender.refusal = self._full or self._appender.standing
             if before is None and self._full is not None:
                 log.error("disk_full", reason=self._full)
             elif before is not None and self._full is None:
