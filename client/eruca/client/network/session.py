@@ -32,9 +32,9 @@ from eruca.client.namespaces import Names
 from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory, forget_task
 from eruca.client.network.nameservers import Nameservers
+from eruca.client.network.requests import Requests
 from eruca.client.network.routes import vip_address
 from eruca.client.producing.quick import read_answers
-from eruca.client.producing.requests import Requests
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused

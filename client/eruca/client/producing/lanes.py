@@ -14,7 +14,7 @@ import msgspec
 
 from eruca.client.message import AFTER_ID, BEFORE_ID
 from eruca.client.network.routes import Route
-from eruca.client.producing.faults import Faults
+from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.selectors import RoundRobin
 from eruca.protocol import api
 from eruca.protocol.forms import Fill, Write
@@ -118,7 +118,7 @@ class Lanes(dict[str, Lane]):
         session: Session,
         header: MakeHeader,
         turns: Mapping[str, RoundRobin],
-        faults: Faults | None,
+        faults: LatencyFaults | None,
         *,
         batch: bool,
     ) -> None:

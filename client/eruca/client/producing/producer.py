@@ -20,12 +20,12 @@ from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import Message, ReceivedMessage, check_message
 from eruca.client.network import identity
+from eruca.client.network.requests import reply_to
 from eruca.client.network.session import Session
 from eruca.client.producing import hooked
 from eruca.client.producing.batch import check_batch, encode_messages, wait_of
-from eruca.client.producing.faults import Faults
+from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.quick import QuickSends
-from eruca.client.producing.requests import reply_to
 from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, choice_of_user, write_oneway
 from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Window
 from eruca.client.selectors import RoundRobin, Selector
@@ -103,7 +103,7 @@ class Producer(AdminCalls):
         self._hooks = Hooks.given(hooks, self._trace)
         self._watched = self._hooks.of_sends
         self._session: Session | None = None
-        self._faults = Faults() if fault_tolerance else None
+        self._faults = LatencyFaults() if fault_tolerance else None
         self._turns: dict[str, RoundRobin] = {}
         self._quick: QuickSends | None = None
 

@@ -23,8 +23,8 @@ from eruca.client.config import seconds_of
 from eruca.client.message import AFTER_ID, BEFORE_ID, Message
 from eruca.client.network import identity
 from eruca.client.producing.batch import encode_ordinary, wait_of
-from eruca.client.producing.faults import Faults
 from eruca.client.producing.lanes import Lane, Lanes, MakeHeader
+from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.sends import Choice, Send, SendResult, SendStatus, choice_of_user
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.protocol import api, frame
@@ -94,7 +94,7 @@ class QuickSends:
         session: Session,
         header: MakeHeader,
         turns: Mapping[str, RoundRobin],
-        faults: Faults | None,
+        faults: LatencyFaults | None,
         choice: Callable[[RoundRobin], Choice],
     ) -> None:
         self._producer = producer

@@ -32,7 +32,7 @@ from eruca.client.errors import (
 )
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
-from eruca.client.producing.faults import Faults
+from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.selectors import Selector
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
@@ -150,7 +150,7 @@ class Send(msgspec.Struct, eq=False):
     choose: Choice
     attempts: int
     timeout: float
-    faults: Faults | None
+    faults: LatencyFaults | None
     future: asyncio.Future[SendResult]
     start: float
     """When it began, by the loop's time."""

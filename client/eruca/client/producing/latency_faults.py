@@ -37,7 +37,7 @@ def time_out(latency: int) -> int:
     return 0
 
 
-class Faults:
+class LatencyFaults:
     """The brokers of one producer; ``turn`` is where the choice among the better half begins."""
 
     def __init__(self, turn: int | None = None) -> None:

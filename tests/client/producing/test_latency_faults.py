@@ -9,7 +9,7 @@ import pytest
 from eruca.client import Message, MessageQueue, Producer
 from eruca.client.errors import BrokerRefused, CallTimeout
 from eruca.client.network.routes import Route
-from eruca.client.producing.faults import Faults, time_out
+from eruca.client.producing.latency_faults import LatencyFaults, time_out
 from eruca.client.selectors import RoundRobin
 from tests.support.scripted import SILENT, Scripted
 
@@ -35,21 +35,21 @@ def test_how_long_a_broker_is_left_out(latency: int, duration: int) -> None:
 
 
 def test_a_failure_counts_as_30_seconds_whatever_it_took() -> None:
-    faults = Faults()
+    faults = LatencyFaults()
     faults.ended("a", 3, now=1000, failed=True)
     assert not faults.available("a", 600_999)
     assert faults.available("a", 601_000)
 
 
 def test_the_next_available_queue_is_taken_and_one_step_made() -> None:
-    faults, turn = Faults(), turn_at(0)
+    faults, turn = LatencyFaults(), turn_at(0)
     faults.ended("a", 600, now=0, failed=False)
     assert [faults.choose(ROUTE, turn, 1).broker_name for _ in range(6)] == ["b", "b", "b", "b", "c", "c"]
     assert faults.choose(ROUTE, turn, 30_000) == MessageQueue("T", "a", 0)
 
 
 def test_when_all_are_left_out_the_better_half_takes_turns() -> None:
-    faults = Faults(turn=0)
+    faults = LatencyFaults(turn=0)
     for broker, latency in (("a", 3000), ("b", 600), ("c", 2000)):
         faults.ended(broker, latency, now=0, failed=False)
     assert {faults.choose(ROUTE, turn_at(0), 1).broker_name for _ in range(4)} == {"b"}  # half of three is one
@@ -60,7 +60,7 @@ def test_when_all_are_left_out_the_better_half_takes_turns() -> None:
 
 
 def test_ranking_is_by_latency_then_by_the_end_of_the_time_out() -> None:
-    faults = Faults(turn=0)
+    faults = LatencyFaults(turn=0)
     faults.ended("b", 600, now=5, failed=False)
     faults.ended("a", 600, now=9, failed=False)
     faults.ended("c", 1, now=0, failed=True)
@@ -70,7 +70,7 @@ def test_ranking_is_by_latency_then_by_the_end_of_the_time_out() -> None:
 
 
 def test_the_queue_of_a_broker_that_is_forced_goes_round() -> None:
-    faults, turn = Faults(turn=0), turn_at(0)
+    faults, turn = LatencyFaults(turn=0), turn_at(0)
     for broker in "abc":
         faults.ended(broker, 600 if broker == "b" else 3000, now=0, failed=False)
     # Each choice makes three steps, as Java's does.
@@ -78,7 +78,7 @@ def test_the_queue_of_a_broker_that_is_forced_goes_round() -> None:
 
 
 def test_a_broker_that_is_not_in_the_route_any_more_is_forgotten() -> None:
-    faults = Faults(turn=0)
+    faults = LatencyFaults(turn=0)
     faults.ended("gone", 600, now=0, failed=False)
     for broker in "abc":
         faults.ended(broker, 3000, now=0, failed=False)
