@@ -16,7 +16,7 @@ import pytest
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.ports import PortTaken, take_ports
 from eruca.broker.services.registration import Registration
-from eruca.broker.state.jsonfile import StateUnreadable
+from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig

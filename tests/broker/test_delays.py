@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import BrokerRole
-from eruca.broker.services import levels
+from eruca.broker.services import delay_levels
 from eruca.broker.store import StoreLocked
 from eruca.protocol.bodies import DelayOffsets, KVTable
 from eruca.protocol.record import decode_record
@@ -93,7 +93,7 @@ async def test_it_comes_when_it_is_due_and_is_the_same_message(desk: Desk) -> No
         physical_offset=waiting.physical_offset + waiting.size,
         store_timestamp=START + 1000,
     )
-    assert desk.deliver(2000) == levels.NEVER
+    assert desk.deliver(2000) == delay_levels.NEVER
     assert len(desk.records(queue_id=2)) == 1
 
 
@@ -141,7 +141,7 @@ async def test_a_clock_that_went_back_does_not_keep_messages_longer_than_their_d
 
 
 async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "AT_ONCE", 3)
+    monkeypatch.setattr(delay_levels, "AT_ONCE", 3)
     desk.topic("T")
     for number in range(7):
         await desk.ask(SEND_V2, message(1), b"%d" % number)
@@ -156,7 +156,7 @@ async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:
     astray = b"DELAY\x011"
     for text in (half, astray, b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010"):
         desk.store(SCHEDULE, 0, 0, properties=text)
-    assert desk.deliver(1000) == levels.NEVER
+    assert desk.deliver(1000) == delay_levels.NEVER
     assert desk.records("RMQ_SYS_TRANS_HALF_TOPIC") == []
     assert len(desk.records()) == 1
 
@@ -165,7 +165,7 @@ async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
     monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
-    assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
+    assert desk.deliver(1000) == START + 1000 + delay_levels.AGAIN_AFTER
     monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
     desk.deliver(2000)
     assert [record.body for record in desk.records()] == [b"x"]

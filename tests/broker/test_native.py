@@ -257,8 +257,8 @@ async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         desk.topic("T", queues=2)
         desk.topic("U", queues=2)
         await desk.broker.topics.saved()
-        desk.broker.pulse.stop()
-        desk.broker.pulse.overdue = inf  # these tests let nothing else on the loop
+        desk.broker.loop_monitor.stop()
+        desk.broker.loop_monitor.overdue = inf  # these tests let nothing else on the loop
         desks.append(desk)
     yield Two(desks, monkeypatch)
     for desk in desks:

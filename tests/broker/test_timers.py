@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eruca.broker.services import levels, timers
+from eruca.broker.services import delay_levels, timers
 from eruca.protocol.bodies import KVTable
 from tests.support.desk import START, Desk
 
@@ -139,7 +139,7 @@ async def test_messages_come_in_the_order_of_their_times(desk: Desk) -> None:
 
 async def test_when_to_look_again(desk: Desk) -> None:
     desk.topic("T")
-    assert desk.deliver(0) == levels.NEVER
+    assert desk.deliver(0) == delay_levels.NEVER
     await send(desk, 50)
     assert desk.deliver(1) == START + 50
     await send(desk, 10 * DAY)
@@ -163,7 +163,7 @@ async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch
     desk.topic("T")
     await send(desk, 1000)
     monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
-    assert desk.deliver(1000) == START + 1000 + levels.AGAIN_AFTER
+    assert desk.deliver(1000) == START + 1000 + delay_levels.AGAIN_AFTER
     monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
     desk.deliver(2000)
     desk.deliver(2001)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.services import catching_up
+from eruca.broker.services import delay_recovery
 from eruca.broker.services.delays import Delays, Moment
 from tests.support.desk import START, Desk
 
@@ -102,7 +102,7 @@ async def crashes(folder: Path, seed: int, *, power: bool) -> tuple[Counter[byte
         number = await live(desk, dice, number)
         lost_from = None
         if power:
-            store, mark = desk.broker.store, desk.broker.delays._mark.kept
+            store, mark = desk.broker.store, desk.broker.delays._mark.current
             assert mark is not None
             ends = [each.offset + each.size for each in store.records_since(mark.position)]
             lost_from = dice.choice([mark.position, *ends])
@@ -174,7 +174,7 @@ async def test_offsets_that_rocketmq_moved_on_hold(tmp_path: Path) -> None:
 async def test_the_checker_sees_a_broker_that_does_not_read_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catching_up, "_read", lambda *_: None)
+    monkeypatch.setattr(delay_recovery, "_read", lambda *_: None)
     arrived, expected = await crashes(tmp_path, 0, power=False)
     assert arrived != expected
 
@@ -186,7 +186,7 @@ async def test_the_checker_sees_a_broker_that_marks_what_the_log_may_lose(
     honest = Delays._moment
 
     def hasty(self: Delays) -> Moment:
-        moment, before = honest(self), self._mark.kept
+        moment, before = honest(self), self._mark.current
         return moment._replace(mark=moment.mark._replace(position=before.position if before is not None else 0))
 
     monkeypatch.setattr(Delays, "_moment", hasty)

@@ -61,7 +61,7 @@ def delays(path: Path, more: int) -> Entries:
     table = DelayOffsets(path)
     table.load()
     if more:
-        table.keep({level: 100 * level for level in range(1, len(table.table) + more + 1)})
+        table.stage({level: 100 * level for level in range(1, len(table.table) + more + 1)})
         table.save()
         table.load()
     return {level: offset for level, offset in table.table.items()}
@@ -157,7 +157,7 @@ def test_what_was_delivered_of_waiting_messages(tmp_path: Path) -> None:
     path = tmp_path / "eruca.delays"
     mark = DelayMark(path)
     kept = Mark(4096, {1: 5, 2: 7}, 10, bytes(range(40)))
-    mark.keep(kept)
+    mark.stage(kept)
     mark.save()
     whole = path.read_bytes()
     for bit in range(len(whole) * 8):
@@ -165,11 +165,11 @@ def test_what_was_delivered_of_waiting_messages(tmp_path: Path) -> None:
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
         mark.load()
-        assert mark.kept is None, f"bit {bit}"
+        assert mark.current is None, f"bit {bit}"
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         mark.load()
-        assert mark.kept is None, f"{size} bytes"
+        assert mark.current is None, f"{size} bytes"
 
 
 def test_a_broker_without_copies_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

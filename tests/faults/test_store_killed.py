@@ -21,6 +21,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from eruca.broker.store import Store
+from eruca.broker.store.results import Durability
 from tests.support.stores import HOST, small_config
 
 async def main(root, mode, starts):
@@ -37,7 +38,7 @@ async def main(root, mode, starts):
             put = store.put("T", queue, body, properties, born_timestamp=1, born_host=HOST, store_host=HOST)
             durable = store.durable(put.end_offset)
             if durable is not None:
-                assert await durable
+                assert await durable is Durability.DURABLE
             sys.stdout.write(f"{queue} {number}\\n")
             sys.stdout.flush()
             number += 1

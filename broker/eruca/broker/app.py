@@ -20,11 +20,10 @@ from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.express import express
-from eruca.broker.services import statistics
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
-from eruca.broker.state.jsonfile import StateUnreadable
-from eruca.broker.state.statistics import Moment
+from eruca.broker.state.state_file import StateUnreadable
+from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Limits, Router, Server, run
@@ -127,9 +126,9 @@ class BrokerApp:
             broker.delays.start()
         broker.store.start()
         await self._replicate(ports)
-        broker.pulse.start()
+        broker.loop_monitor.start()
         self._tasks = [
-            asyncio.create_task(statistics.keep(broker.statistics, self._totals, broker.clock)),
+            asyncio.create_task(self._sample_statistics()),
             self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
             self._every(SAVE_EVERY, self._save_what_came),
             self._every(SAVE_FILTERS_EVERY, broker.filters.saved),
@@ -150,21 +149,28 @@ class BrokerApp:
         if self.config.is_slave:
             broker.registration.on_master = self._follow
             broker.store.on_arrival = self._copied
-            broker.following.start()
-            broker.tables.start()
+            broker.ha_client.start()
+            broker.table_sync.start()
         else:
             await broker.slaves.start(ports.ha)
 
     def _follow(self, master: str | None, ha_address: str | None) -> None:
-        self.broker.tables.follow(master)
-        self.broker.following.follow(ha_address)
+        self.broker.table_sync.follow(master)
+        self.broker.ha_client.follow(ha_address)
 
     def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
-        self.broker.tables.met(topic)
+        self.broker.table_sync.met(topic)
         self.broker.holds.arrived(topic, queue_id, max_offset, codes)
 
-    def _totals(self, now: int) -> Moment:
-        return moment(self.broker.store.figures(), now)
+    async def _sample_statistics(self) -> None:
+        """Take a sample of the statistics every second, until cancelled."""
+        broker = self.broker
+        due = broker.clock()
+        while True:
+            now = broker.clock()
+            broker.statistics.sample(moment(broker.store.figures(), now))
+            due = max(due + SECOND, now + 1)
+            await asyncio.sleep((due - now) / SECOND)
 
     # ------------------------------------------------------------------ while it runs
 
@@ -205,10 +211,10 @@ class BrokerApp:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        broker.pulse.stop()
+        broker.loop_monitor.stop()
         await broker.slaves.stop()
-        await broker.following.stop()
-        await broker.tables.stop()
+        await broker.ha_client.stop()
+        await broker.table_sync.stop()
         delays = broker.delays.offsets if self.config.is_slave else broker.delays
         for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, delays):
             try:
@@ -229,7 +235,7 @@ class BrokerApp:
         """Wait until the sends that wait for the disk or a slave are answered."""
         await asyncio.sleep(0)  # those of this round of the loop have asked the store then
         if self.broker.waiting_sends:
-            waiter = self.broker.kept(self.broker.store.figures().max_offset)
+            waiter = self.broker.durable(self.broker.store.figures().max_offset)
             if waiter is not None:
                 await waiter
 

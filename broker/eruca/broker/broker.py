@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.checkbacks import CheckBacks
@@ -19,11 +19,11 @@ from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.intake import Intake
-from eruca.broker.services.pulse import Pulse
+from eruca.broker.services.loop_monitor import LoopMonitor
 from eruca.broker.services.registration import Registration
-from eruca.broker.services.replication.following import Following
+from eruca.broker.services.replication.ha_client import HAClient
 from eruca.broker.services.replication.slaves import Slaves
-from eruca.broker.services.replication.tables import Tables
+from eruca.broker.services.replication.table_sync import TableSync
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.delay_mark import DelayMark
 from eruca.broker.state.delay_offsets import DelayOffsets
@@ -35,6 +35,7 @@ from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import READ_WRITE, Topics
 from eruca.broker.store import Store
 from eruca.broker.store.config import parse_delay_levels
+from eruca.broker.store.results import Durability
 from eruca.protocol import names
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import PERM_INHERIT
@@ -108,12 +109,11 @@ class Broker:
         """The pulls that may read from the disk at the same time: few, since each makes a large answer."""
         self.commits = Commits(self.halves, self.store)
         self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
-        self.pulse = Pulse()
+        self.loop_monitor = LoopMonitor()
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)
-        self.following = Following(self.store, config.store)
-        self.tables = Tables(self.topics, self.groups, self.offsets, self.delays)
-        self.kept = self.slaves.kept if self.slaves.sync else self.store.durable
+        self.ha_client = HAClient(self.store, config.store)
+        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays)
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
@@ -148,6 +148,13 @@ class Broker:
 
     def _own_host(self) -> tuple[bytes, int]:
         return self.store_host, self.store_host_bits
+
+    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
+        """None when a message that ends at ``end_offset`` is as safe as this broker promises; else how that wait ends.
+
+        Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave.
+        """
+        return self.slaves.durable(end_offset) if self.slaves.sync else self.store.durable(end_offset)
 
     def host_of(self, connection: Connection) -> tuple[bytes, int]:
         """A client's address as records keep it, with the sysFlag bits of both hosts; kept while it is connected."""

@@ -214,7 +214,7 @@ async def test_a_busy_broker_is_busy_on_this_way_too(
     desk: Desk, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = await learned(desk, lines)
-    pulse = desk.broker.pulse
+    pulse = desk.broker.loop_monitor
     pulse.stop()
     monkeypatch.setattr(pulse, "last", pulse.last - 10)
     monkeypatch.setattr(pulse, "overdue", pulse.overdue - 10)

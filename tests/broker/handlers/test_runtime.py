@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eruca.broker.config import FlushDiskType
+from eruca.broker.services.runtime import moment
 from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import BrokerStatsData, KVTable
 from tests.support.desk import START, Desk
@@ -63,7 +64,7 @@ def seconds(desk: Desk, count: int) -> None:
     """Let the statistics see seconds go by."""
     for _ in range(count):
         desk.now += 1000
-        desk.broker.statistics.sample(desk.app._totals(desk.now))
+        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.now))
 
 
 # ---------------------------------------------------------------------- 28

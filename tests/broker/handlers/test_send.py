@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import FlushDiskType
-from eruca.broker.state import jsonfile
+from eruca.broker.state import state_file
 from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
@@ -428,7 +428,7 @@ async def test_a_message_whose_new_topic_is_not_on_disk_is_not_acknowledged(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as disk:
-        disk.setattr(jsonfile, "replace_file", full)
+        disk.setattr(state_file, "replace_file", full)
         for code, topic, body in ((SEND_V2, "New", b"x"), (BATCH, "Newer", encode_batch([BatchEntry(0, b"x", b"")]))):
             answer = await desk.ask(code, message(topic, m="true" if code == BATCH else "false", i=""), body)
             assert (answer.code, answer.fields["TRACE_ON"]) == (1, "true")
@@ -472,7 +472,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(
 async def test_a_loop_that_does_not_come_round_is_too_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"x")
-    pulse = desk.broker.pulse
+    pulse = desk.broker.loop_monitor
     pulse.stop()
     monkeypatch.setattr(pulse, "last", pulse.last - 10)
     monkeypatch.setattr(pulse, "overdue", pulse.overdue - 10)

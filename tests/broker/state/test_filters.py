@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.state.filters import Filters
-from eruca.broker.state.jsonfile import StateUnreadable
+from eruca.broker.state.state_file import StateUnreadable
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import SubscriptionData
 from tests.support.desk import START

@@ -14,6 +14,7 @@ import pytest
 from eruca.broker.store import Got, PutStatus, Store, native
 from eruca.broker.store.flush import PATIENCE
 from eruca.broker.store.flush_thread import FlushThread, Job
+from eruca.broker.store.results import Durability
 from eruca.broker.store.segment import NotInMemory, Segment, Unflushed, flush_files
 from tests.support.stores import HOST, bodies, put, small_config
 
@@ -80,7 +81,7 @@ async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk:
     await asyncio.sleep(0)
     assert store.max_offset("T", 0) == 0, "nobody reads what is not durable"
     slow_disk.set()
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 10) == [True] * 100
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 10) == [Durability.DURABLE] * 100
     assert store.figures().flushes - flushes <= 2
     assert len(bodies(store, "T", 0)) == 100
     assert store.durable(store.figures().max_offset) is None
@@ -115,7 +116,7 @@ async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: SlowDisk) 
     put(store, "T", 0, b"one")
     durable = store.durable(store.figures().max_offset)
     assert durable is not None
-    assert await asyncio.wait_for(durable, 5) is False
+    assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
     slow_disk.set()
     await ended(store)
 
@@ -143,7 +144,7 @@ async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
             await asyncio.sleep(0)
         assert patiences == expected
         slow_disk.set()
-        assert await asyncio.wait_for(durable, 10)
+        assert await asyncio.wait_for(durable, 10) is Durability.DURABLE
     await ended(store)
 
 
@@ -158,12 +159,12 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monk
         put(store, "T", 0, b"one")
         durable = store.durable(store.figures().max_offset)
         assert durable is not None
-        assert await asyncio.wait_for(durable, 5) is False
+        assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
     refused = store.put("T", 0, b"two", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert "could not be flushed: Input/output error" in (store.refusal or "")
     again = store.durable(store.figures().max_offset)
-    assert again is not None and await again is False
+    assert again is not None and await again is Durability.FLUSH_DISK_TIMEOUT
     store.check_disk()
     assert store.refusal is not None
     assert store.max_offset("T", 0) == 0
@@ -244,7 +245,7 @@ async def test_senders_do_not_wait_while_many_queues_are_flushed(
     assert await asyncio.to_thread(flushing.wait, 20)
     put(store, "T", 0, b"second")
     durable = store.durable(store.figures().max_offset)
-    assert durable is not None and await durable
+    assert durable is not None and await durable is Durability.DURABLE
     go_on.set()
     await ended(store)
 

@@ -16,9 +16,9 @@ from eruca.broker.handlers import (
     relays,
     replies,
     resets,
-    returns,
     runtime,
     send,
+    send_back,
     topics,
     transactions,
 )
@@ -28,7 +28,7 @@ TABLES = [
     for module in (
         send,
         transactions,
-        returns,
+        send_back,
         replies,
         pull,
         clients,

@@ -76,7 +76,7 @@ def known_topic(broker: Broker, topic: str) -> TopicConfig:
 
 
 @contextmanager
-def kept(what: str) -> Iterator[None]:
+def persisting(what: str) -> Iterator[None]:
     """Around the saving of a change: one that cannot be brought to the disk is refused."""
     try:
         yield

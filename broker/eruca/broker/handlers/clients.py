@@ -7,7 +7,6 @@ ConsumerManageProcessor in 4.9.7.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.notifications import tell_members
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, names
@@ -38,7 +37,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
     for data in beat.consumer_data_set:
         notify = _settle(broker, data)
         if broker.clients.register_consumer(data, member()) and notify:
-            _tell(broker, [data.group_name])
+            _notify_members(broker, [data.group_name])
         broker.filters.register(data.group_name, data.subscription_data_set)
     for producer in beat.producer_data_set:
         broker.clients.register_producer(producer.group_name, member())
@@ -58,9 +57,15 @@ def _settle(broker: Broker, data: ConsumerData) -> bool:
     return group.notify_consumer_ids_changed_enable
 
 
-def _tell(broker: Broker, groups: list[str]) -> None:
-    if broker.config.notify_consumer_ids_changed_enable:
-        tell_members(broker.clients, groups)
+def _notify_members(broker: Broker, groups: list[str]) -> None:
+    """Send request 40 one-way to every online member of ``groups`` (DefaultConsumerIdsChangeListener in 4.9.7)."""
+    if not broker.config.notify_consumer_ids_changed_enable:
+        return
+    for name in groups:
+        group = broker.clients.consumer(name)
+        if group is not None:
+            for connection in group.members:
+                connection.oneway(api.NOTIFY_CONSUMER_IDS_CHANGED, OfConsumerGroup(consumer_group=name))
 
 
 @routes.on(api.UNREGISTER_CLIENT)
@@ -72,7 +77,7 @@ def unregister(broker: Broker, call: Call[UnregisterClient]) -> Reply:
     if ask.consumer_group and broker.clients.unregister_consumer(ask.consumer_group, call.connection):
         group = broker.groups.get(ask.consumer_group)
         if group is None or group.notify_consumer_ids_changed_enable:
-            _tell(broker, [ask.consumer_group])
+            _notify_members(broker, [ask.consumer_group])
         _gone(broker, [ask.consumer_group])
     return Reply()
 
@@ -80,7 +85,7 @@ def unregister(broker: Broker, call: Call[UnregisterClient]) -> Reply:
 def connection_lost(broker: Broker, connection: Connection) -> None:
     """A connection ended: its client is in no group any more."""
     groups = broker.clients.lost(connection)
-    _tell(broker, groups)
+    _notify_members(broker, groups)
     _gone(broker, groups)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, kept
+from eruca.broker.handlers.checks import audit, persisting
 from eruca.protocol import api, properties
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import ConfigVersion
@@ -31,6 +31,6 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
         broker.topics.renew()
         await broker.registration.register_all()
     audit(call, "configuration_changed", **changed)
-    with kept("the new configuration"):
-        await broker.configuration.keep(changed)
+    with persisting("the new configuration"):
+        await broker.configuration.save(changed)
     return Reply()

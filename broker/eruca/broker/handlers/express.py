@@ -21,8 +21,8 @@ from eruca.broker.handlers.send import judge
 from eruca.broker.handlers.transactions import short_end
 from eruca.broker.services.half_records import Places, prepared
 from eruca.broker.services.halves import HALF
-from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.store import native
+from eruca.broker.store.results import Durability
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
 from eruca.protocol.cuts import Binary, Json, Values, binary_head, cut_binary, cut_json, json_head
@@ -110,7 +110,7 @@ def express(broker: Broker) -> Express:
     """The short way, to be tried before the ordinary one (see ``Router``)."""
     forms: dict[bytes, Form] = broker.intake.forms
     plain = broker.intake.plain
-    pulse, hosts = broker.pulse, broker.hosts
+    pulse, hosts = broker.loop_monitor, broker.hosts
     put, count = broker.store.put, broker.statistics.put
     waiting = Waiting(broker) if broker.waits else None
     after_half = 0, 0
@@ -243,36 +243,36 @@ class Waiting:
     def _ask(self) -> None:
         answers, self._answers = self._answers, []
         done = partial(self._done, answers, monotonic())
-        waiter = self._broker.kept(self._end)
+        waiter = self._broker.durable(self._end)
         if waiter is None:  # flushed meanwhile: after those who are just being told of it
             asyncio.get_running_loop().call_soon(done, None)
         else:
             asyncio.ensure_future(waiter).add_done_callback(done)
 
     def _done(
-        self, answers: list[tuple[Connection, bytes, int]], since: float, waiter: asyncio.Future[Kept] | None
+        self, answers: list[tuple[Connection, bytes, int]], since: float, waiter: asyncio.Future[Durability] | None
     ) -> None:
         broker = self._broker
         broker.waiting_sends -= sum([count for _, _, count in answers])
         if waiter is not None and waiter.cancelled():
             return
-        kept = waiter is None or waiter.result()
+        durability = Durability.DURABLE if waiter is None else waiter.result()
         took = int((monotonic() - since) * 1000)
         for connection, whole, count in answers:
             broker.statistics.put_took(took, count)
-            if kept is True:
+            if durability is Durability.DURABLE:
                 connection.send(whole)
             else:
-                _answer_otherwise(broker, connection, whole, kept)
+                _answer_otherwise(broker, connection, whole, durability)
 
 
-def _answer_otherwise(broker: Broker, connection: Connection, answers: bytes, kept: Kept) -> None:
+def _answer_otherwise(broker: Broker, connection: Connection, answers: bytes, durability: Durability) -> None:
     """What ``send`` would answer: the same with another code, or a refusal."""
     at = 0
     while (found := frame.split(answers, at)) is not None:
         serialization, start, end, at = found
         head = frame.read(serialization, answers[start:end])
-        reply = judge(broker, Reply(0, frame.typed(SendReply, head)), kept)
+        reply = judge(broker, Reply(0, frame.typed(SendReply, head)), durability)
         head.flag = 0
         connection.reply(Call(Empty(), b"", connection, head, serialization, b""), reply)
 

@@ -6,7 +6,7 @@ Requests 200, 201, 207 and 352. A change is on disk before it is answered.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable, kept, legal_group
+from eruca.broker.handlers.checks import audit, changeable, legal_group, persisting
 from eruca.protocol import api
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
@@ -29,7 +29,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     legal_group(config.group_name)
     broker.groups.put(config)
     audit(call, "group_updated", group=str(config))
-    with kept(f"the group {config.group_name}"):
+    with persisting(f"the group {config.group_name}"):
         await broker.groups.saved()
     return Reply()
 
@@ -59,7 +59,7 @@ async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
     if call.header.remove_offset:
         broker.offsets.remove_group(group)
     audit(call, "group_deleted", group=group, offsets_too=call.header.remove_offset)
-    with kept(f"the deletion of the group {group}"):
+    with persisting(f"the deletion of the group {group}"):
         await broker.groups.saved()
         if call.header.remove_offset:
             await broker.offsets.saved()

@@ -6,7 +6,7 @@ Requests 14, 15, 29 to 32, 43, 45, 308 and 314.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, kept, legal_group, legal_topic
+from eruca.broker.handlers.checks import audit, legal_group, legal_topic, persisting
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -129,6 +129,6 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
         if topic in broker.topics and (not subscribed or topic in subscribed):
             broker.offsets.clone(ask.src_group, ask.dest_group, topic)
     audit(call, "offsets_cloned", source=ask.src_group, target=ask.dest_group, topics=sorted(topics))
-    with kept(f"the offsets of {ask.dest_group}"):
+    with persisting(f"the offsets of {ask.dest_group}"):
         await broker.offsets.saved()
     return Reply()

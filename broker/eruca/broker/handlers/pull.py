@@ -16,7 +16,7 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.clients import class_filter_refused, filter_refused
-from eruca.broker.services import selecting
+from eruca.broker.services import matchers
 from eruca.broker.services.holds import Hold
 from eruca.broker.services.intake import FAQ
 from eruca.broker.store.results import GetStatus, Got, Matcher
@@ -68,7 +68,7 @@ class _Admitted(NamedTuple):
 @routes.on(api.PULL_MESSAGE, api.LITE_PULL_MESSAGE)
 def pull(broker: Broker, call: Call[PullMessage]) -> Result:
     """Messages of a queue from an offset on; held while there is none, where the client allows it."""
-    if monotonic() > broker.pulse.overdue:
+    if monotonic() > broker.loop_monitor.overdue:
         _check_load(broker)
     admitted = _admit(broker, call)
     got = _read(broker, call.header, admitted)
@@ -152,7 +152,7 @@ def _hold_on(broker: Broker, ask: PullMessage, admitted: _Admitted, got: Got, ho
 
 
 def _check_load(broker: Broker) -> None:
-    waited = broker.pulse.waited
+    waited = broker.loop_monitor.waited
     if broker.config.broker_fast_failure_enable and waited > broker.config.wait_time_mills_in_pull_queue:
         raise Refused(
             ResponseCode.SYSTEM_BUSY,
@@ -223,11 +223,11 @@ def _matcher(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -
     if subscription.class_filter_mode:
         raise class_filter_refused()
     if is_tag_type(subscription.expression_type):
-        match = selecting.by_tags(subscription)
+        match = matchers.by_tags(subscription)
     else:
         match = _by_expression(broker, ask, subscription)
     if broker.config.filter_support_retry and ask.topic.startswith(names.RETRY_PREFIX):
-        return selecting.of_retry_topic(ask.topic, match, broker.filters.get)
+        return matchers.of_retry_topic(ask.topic, match, broker.filters.get)
     return match
 
 
@@ -245,12 +245,12 @@ def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionD
     if not broker.config.enable_property_filter or subscription.expression_type != SQL92:
         raise filter_refused(subscription.expression_type)
     if known is not None:
-        return selecting.by_expression(known.expression)
+        return matchers.by_expression(known.expression)
     try:
-        return selecting.by_expression(compile_sql(subscription.sub_string or ""))
+        return matchers.by_expression(compile_sql(subscription.sub_string or ""))
     except Sql92Error as error:
         _tell_ignored(ask.consumer_group, ask.topic, str(error))
-        return selecting.EVERYTHING
+        return matchers.EVERYTHING
 
 
 @lru_cache(maxsize=256)

@@ -51,7 +51,7 @@ async def send_reply(broker: Broker, call: Call[Any]) -> Reply:
         raise
     fault = await _push(broker, call, ask)
     put = _store(broker, call, ask, to) if broker.config.store_reply_message_enable else None
-    if put is not None and (waiter := broker.kept(put.end_offset)) is not None:
+    if put is not None and (waiter := broker.durable(put.end_offset)) is not None:
         await waiter
     header: Header = refused
     if put is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, kept
+from eruca.broker.handlers.checks import audit, persisting
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
 from eruca.protocol import api
@@ -27,7 +27,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     table = {
         **runtime.store_figures(figures, broker.statistics, now),
         **runtime.day_figures(figures, broker.statistics),
-        **runtime.broker_figures(broker.config, broker.pulse.waited, broker.waiting_sends),
+        **runtime.broker_figures(broker.config, broker.loop_monitor.waited, broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
         "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),
@@ -38,7 +38,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_BROKER_HA_STATUS)
 def replication(broker: Broker, call: Call[Empty]) -> Reply:
     """How a master and its slaves stand, from either side (of RocketMQ 5)."""
-    status = broker.following.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
+    status = broker.ha_client.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
     return Reply(body=status.encode())
 
 
@@ -60,7 +60,7 @@ def _item(span: Span) -> BrokerStatsItem:
 @routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE)
 def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
     """Drop the queues whose newest message is no longer in the log."""
-    with kept("the deletion of expired queues"):
+    with persisting("the deletion of expired queues"):
         gone = broker.store.drop_expired_queues()
     audit(call, "expired_queues_dropped", queues=gone)
     return Reply()
@@ -70,7 +70,7 @@ def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
 async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the files of the log that are older than fileReservedTime, whatever the hour."""
     gone = 0
-    with kept("the deletion of expired files"):
+    with persisting("the deletion of expired files"):
         for _ in range(MOST_ROUNDS):
             count = await broker.store.clean(by_hand=True)
             gone += count

@@ -17,8 +17,7 @@ from typing import Any
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import new_topic_saved
 from eruca.broker.services.intake import Destination, Properties, Send
-from eruca.broker.services.replication.slaves import Kept
-from eruca.broker.store.results import PutStatus
+from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
@@ -63,7 +62,7 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     to = intake.admitted.get((ask.topic, ask.queue_id))
     if to is None:
         to = intake.admit(ask, call.connection.remote, broker.clock())
-    if broker.waiting_sends or monotonic() > broker.pulse.overdue or not broker.accepting:
+    if broker.waiting_sends or monotonic() > broker.loop_monitor.overdue or not broker.accepting:
         _check_load(broker)
     if ask.batch:
         return _store_batch(broker, call, ask, to)
@@ -200,7 +199,7 @@ def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -
     """Answer when the message up to ``end_offset`` is as safe as is promised, and a topic made for it on disk."""
     if broker.topics.dirty:
         return _after_saving(broker, reply, end_offset)
-    waiter = broker.kept(end_offset)
+    waiter = broker.durable(end_offset)
     if waiter is None:
         return reply
     if isinstance(waiter, asyncio.Future):  # as a callback: a task for each send would double its cost
@@ -210,14 +209,14 @@ def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -
     return _after_flush(broker, reply, waiter)
 
 
-def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter: asyncio.Future[Kept]) -> None:
+def _flushed(broker: Broker, call: Call[Any], reply: Reply, since: float, waiter: asyncio.Future[Durability]) -> None:
     broker.waiting_sends -= 1
     broker.statistics.put_took(int((monotonic() - since) * 1000))
     if not waiter.cancelled():
         call.connection.reply(call, judge(broker, reply, waiter.result()))
 
 
-async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[Kept]) -> Reply:
+async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[Durability]) -> Reply:
     return judge(broker, reply, await waiter)
 
 
@@ -227,19 +226,17 @@ async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
     except Refused as refused:
         refused.header = _refused(broker)
         raise
-    waiter = broker.kept(end_offset)
+    waiter = broker.durable(end_offset)
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
 
 
-def judge(broker: Broker, reply: Reply, kept: Kept) -> Reply:
+def judge(broker: Broker, reply: Reply, durability: Durability) -> Reply:
     """The answer to a stored message, given what became of it on the disk and on slaves."""
-    if isinstance(kept, ResponseCode):
-        reply.code = kept
-    elif not kept:
-        if broker.store.refusal is not None:  # the flush failed: nothing is acknowledged any more
-            refused = _unavailable(broker)
-            return Reply(refused.code, _refused(broker), b"", refused.remark)
-        reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+    if durability is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
+        refused = _unavailable(broker)  # the flush failed: nothing is acknowledged any more
+        return Reply(refused.code, _refused(broker), b"", refused.remark)
+    if durability is not Durability.DURABLE:
+        reply.code = durability.value
     return reply
 
 
@@ -260,7 +257,7 @@ def _check_load(broker: Broker) -> None:
     waiting = broker.waiting_sends
     if waiting >= config.send_thread_pool_queue_capacity:
         raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
-    waited = broker.pulse.waited
+    waited = broker.loop_monitor.waited
     if waited > config.wait_time_mills_in_send_queue:
         raise Refused(
             ResponseCode.SYSTEM_BUSY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable_topic, kept, known_topic
+from eruca.broker.handlers.checks import audit, changeable_topic, known_topic, persisting
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
 from eruca.protocol.codes import ResponseCode
@@ -46,7 +46,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     )
     broker.topics.put(config)
     audit(call, "topic_updated", topic=str(config))
-    with kept(f"the topic {ask.topic}"):
+    with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
     await _tell(broker, ask.topic)
     return Reply()
@@ -81,7 +81,7 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
     audit(call, "topic_deleted", topic=topic)
-    with kept(f"the deletion of the topic {topic}"):
+    with persisting(f"the deletion of the topic {topic}"):
         broker.store.drop_topic(topic)
         await broker.topics.saved()
         await broker.offsets.saved()
@@ -139,7 +139,7 @@ def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
 @routes.on(api.CLEAN_UNUSED_TOPIC)
 def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Drop the queues of topics that are not there any more."""
-    with kept("the deletion of unused queues"):
+    with persisting("the deletion of unused queues"):
         gone = broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS)
     audit(call, "unused_topics_dropped", topics=gone)
     return Reply()

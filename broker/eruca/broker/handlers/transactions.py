@@ -12,8 +12,7 @@ from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit
-from eruca.broker.services.replication.slaves import Kept
-from eruca.broker.store.results import PutStatus
+from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, frame, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
@@ -54,7 +53,7 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     reply = Reply(remark=None if commit else NOTHING_TO_SAY)
-    waiter = None if call.oneway or put.end_offset < 0 else broker.kept(put.end_offset)
+    waiter = None if call.oneway or put.end_offset < 0 else broker.durable(put.end_offset)
     return reply if waiter is None else _when_safe(broker, waiter, reply)
 
 
@@ -87,9 +86,9 @@ def _half(broker: Broker, ask: EndTransaction) -> Record:
     return half
 
 
-async def _when_safe(broker: Broker, waiter: Awaitable[Kept], reply: Reply) -> Reply:
+async def _when_safe(broker: Broker, waiter: Awaitable[Durability], reply: Reply) -> Reply:
     """Answer when the end is as safe as is promised; a disk or a slave that is only slow is no failure, as in 4.9.7."""
-    if not await waiter and broker.store.refusal is not None:
+    if await waiter is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
         raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
     return reply
 

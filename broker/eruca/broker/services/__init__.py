@@ -1,1 +1,1 @@
-"""What happens in time: held pulls, registration, notifications, resets, statistics."""
+"""What happens in time: held pulls, registration, resets, delays, transactions, replication."""

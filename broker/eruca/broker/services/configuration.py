@@ -62,7 +62,7 @@ class Configuration:
             self.version = self.version.following(self._clock())
         return changed
 
-    async def keep(self, changed: Mapping[str, str]) -> None:
+    async def save(self, changed: Mapping[str, str]) -> None:
         """Write changes into the operator's file, where there is one. Raises OSError.
 
         A caller who is cancelled does not let the next writer in: the thread at work ends first.

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eruca.broker.services.catching_up import delivered, settle_by_origin
+from eruca.broker.services.delay_recovery import delivered, settle_by_origin
 from eruca.broker.state.delay_mark import DelayMark, Mark
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
+from eruca.broker.store.results import Durability
 from eruca.protocol.message import property_bytes
 from eruca.protocol.names import TIMER_TOPIC
 
@@ -50,10 +51,10 @@ class CopiedDelays:
 
     def begin(self) -> None:
         """Find out what was delivered so far; after the store was opened. Raises OSError."""
-        kept = self._mark.kept
-        if kept is None or not self._store.replicator.begin_offset <= kept.position <= self.position:
+        mark = self._mark.current
+        if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
-        found = delivered(self._store, self._mark.kept, self._offsets.table, self._levels)
+        found = delivered(self._store, self._mark.current, self._offsets.table, self._levels)
         self._offsets.table = found.levels
         self._settled = found.settled
         self._store.replicator.on_record = self._copied
@@ -75,11 +76,11 @@ class CopiedDelays:
 
     async def _note(self, told: Told) -> None:
         waiter = self._store.on_disk(told.master_end)
-        if waiter is not None and not await waiter:
+        if waiter is not None and await waiter is not Durability.DURABLE:
             return
         self._settle()
-        self._offsets.keep(told.levels)
-        self._mark.keep(Mark(told.position, told.levels, *self._settled.contents(), copied=True))
+        self._offsets.stage(told.levels)
+        self._mark.stage(Mark(told.position, told.levels, *self._settled.contents(), copied=True))
         await self._offsets.saved()
         await self._mark.saved()
 

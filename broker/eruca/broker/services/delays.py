@@ -1,8 +1,8 @@
 """Messages that come later: which wait, and the loop that delivers them when they are due.
 
-Owns the loop, and when the positions are saved. What waits where is in ``postponing``, what is delivered in ``levels``.
-Runs on masters only. Invariant: positions reach the disk only after the log up to where they were taken, so that no
-power failure can make a message look delivered that is not.
+Owns the loop, and when the positions are saved (ScheduleMessageService in 4.9.7). ``delay_routing`` decides where a
+message waits, ``delay_levels`` and ``timers`` what is delivered. Runs on masters only. Invariant: positions reach the
+disk only after the log up to where they were taken, so no power failure makes an undelivered message look delivered.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import NamedTuple
 
 import structlog
 
-from eruca.broker.services.catching_up import delivered
 from eruca.broker.services.copied_delays import CopiedDelays
+from eruca.broker.services.delay_levels import DelayLevels
+from eruca.broker.services.delay_recovery import delivered
+from eruca.broker.services.delay_routing import at_level, until, wished_time
 from eruca.broker.services.intake import Destination
-from eruca.broker.services.levels import Levels
-from eruca.broker.services.postponing import at_level, until, wished_time
 from eruca.broker.services.redelivery import Redelivery
 from eruca.broker.services.timers import Timers
 from eruca.broker.state.delay_mark import DelayMark, Mark
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.store import Store
+from eruca.broker.store.results import Durability
 from eruca.protocol.names import TIMER_TOPIC
 
 LOOK_EVERY = 20
@@ -70,7 +71,7 @@ class Delays:
     ) -> None:
         self.offsets = offsets
         redelivery = Redelivery(store, statistics)
-        self.levels = Levels(store, offsets, redelivery, levels)
+        self.levels = DelayLevels(store, offsets, redelivery, levels)
         self.timers = Timers(store, redelivery, rules.keep_for)
         self.copied = CopiedDelays(store, offsets, mark, len(levels))
         self._mark = mark
@@ -101,7 +102,7 @@ class Delays:
 
     def start(self) -> None:
         """Find out where to go on, and keep that, later when the disk has no room now; after the store was opened."""
-        found = delivered(self._store, self._mark.kept, self.offsets.table, len(self.levels.delays))
+        found = delivered(self._store, self._mark.current, self.offsets.table, len(self.levels.delays))
         self.offsets.table = found.levels
         self.levels.settle()
         self.timers.begin(found.settled)
@@ -155,14 +156,14 @@ class Delays:
         return self.timers.held(), self.levels.held()
 
     def _keep(self, moment: Moment) -> None:
-        self.offsets.keep(moment.mark.levels)
-        self._mark.keep(moment.mark)
+        self.offsets.stage(moment.mark.levels)
+        self._mark.stage(moment.mark)
 
     async def saved(self) -> None:
         """Bring the positions of this moment to the disk, after the log. Raises OSError."""
         moment = self._moment()
         waiter = self._store.on_disk(moment.mark.position)
-        if waiter is None or await waiter:
+        if waiter is None or await waiter is Durability.DURABLE:
             self._keep(moment)
             await self.offsets.saved()
             await self._mark.saved()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from eruca.broker.services.levels import AGAIN_AFTER, NEVER
+from eruca.broker.services.delay_levels import AGAIN_AFTER, NEVER
 from eruca.broker.services.redelivery import Redelivery, waiting_at
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.remoting.files import backup_of
 
 _NAME, _COPIED = b"ERUCA\0D\1", b"ERUCA\0D\2"
@@ -67,33 +67,33 @@ def decode_mark(data: bytes) -> Mark | None:
     return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]), name == _COPIED)
 
 
-class DelayMark(KeptInFile):
+class DelayMark(SavedState):
     """The file; ``path`` is ``…/eruca.delays``."""
 
     def __init__(self, path: Path) -> None:
-        self.kept: Mark | None = None
+        self.current: Mark | None = None
         """The mark that was read, or was kept last."""
         self._saver = Saver(path, self._encode)
 
     def load(self) -> None:
         """Read the file; one that is missing or broken counts as none. Raises OSError."""
         try:
-            self.kept = decode_mark(self._saver.path.read_bytes())
+            self.current = decode_mark(self._saver.path.read_bytes())
         except FileNotFoundError:
-            self.kept = None
+            self.current = None
 
     def forget(self) -> None:
         """Delete the file and its copy. Raises OSError."""
-        self.kept = None
+        self.current = None
         for path in (self._saver.path, backup_of(self._saver.path)):
             path.unlink(missing_ok=True)
 
-    def keep(self, mark: Mark) -> None:
+    def stage(self, mark: Mark) -> None:
         """Let ``mark`` be what is saved next."""
-        if mark != self.kept:
-            self.kept = mark
+        if mark != self.current:
+            self.current = mark
             self._saver.changed()
 
     def _encode(self) -> bytes:
-        assert self.kept is not None
-        return encode_mark(self.kept)
+        assert self.current is not None
+        return encode_mark(self.current)

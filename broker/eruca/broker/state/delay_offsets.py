@@ -2,7 +2,7 @@
 
 Owns the table (ScheduleMessageService in 4.9.7): by level, the queue offset of the first message that was not delivered
 yet. Must not know messages or time. What is on disk may lag behind, and never
-speaks of a later moment than ``keep`` was told.
+speaks of a later moment than ``stage`` was told.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import bodies
 from eruca.protocol.fastjson import Style
 
 
-class DelayOffsets(KeptInFile):
+class DelayOffsets(SavedState):
     """Delivered offsets by level; ``path`` is ``…/config/delayOffset.json``."""
 
     def __init__(self, path: Path) -> None:
         self.table: dict[int, int] = {}
         """Every level that ever had a message, as it is now."""
-        self._kept: dict[int, int] = {}
+        self._staged: dict[int, int] = {}
         self._saver = Saver(path, self._encode)
 
     def load(self) -> None:
@@ -29,24 +29,24 @@ class DelayOffsets(KeptInFile):
         stored = read_state(self._saver.path, bodies.DelayOffsets.decode, "offsetTable")
         if stored is not None:
             self.table = stored.offset_table
-            self._kept = dict(self.table)
+            self._staged = dict(self.table)
 
     def body(self) -> bytes:
         """The table as the answer to 45."""
         return _body(self.table).encode()
 
-    def keep(self, table: Mapping[int, int]) -> None:
+    def stage(self, table: Mapping[int, int]) -> None:
         """Let ``table``, the one of an earlier moment, be what is saved next."""
-        if table != self._kept:
-            self._kept = dict(table)
+        if table != self._staged:
+            self._staged = dict(table)
             self._saver.changed()
 
     def take_over(self, other: bodies.DelayOffsets) -> None:
-        """Be equal to a master's table; ``keep`` decides about the file."""
+        """Be equal to a master's table; ``stage`` decides about the file."""
         self.table = other.offset_table
 
     def _encode(self) -> bytes:
-        return _body(self._kept).encode(Style.PRETTY)
+        return _body(self._staged).encode(Style.PRETTY)
 
 
 def _body(table: Mapping[int, int]) -> bodies.DelayOffsets:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import ConsumerFilterData, ConsumerFilters, SubscriptionData, TopicFilters
 from eruca.protocol.fastjson import Style
@@ -49,7 +49,7 @@ class Filter:
         return self.data
 
 
-class Filters(KeptInFile):
+class Filters(SavedState):
     """All filters; ``path`` is ``…/config/consumerFilter.json``, ``clock`` gives ms, ``clean_after`` the ms for which
     dead filters are kept, ``bloom`` the Bloom filter in which each has its bits."""
 

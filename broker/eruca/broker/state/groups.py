@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.fastjson import Style
 
 
-class Groups(KeptInFile):
+class Groups(SavedState):
     """Group settings by name.
 
     ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` gives ms; ``auto_create`` tells whether a group that is

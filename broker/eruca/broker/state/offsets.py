@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.fastjson import Style
@@ -17,7 +17,7 @@ from eruca.protocol.fastjson import Style
 _SEPARATOR = "@"
 
 
-class Offsets(KeptInFile):
+class Offsets(SavedState):
     """Committed offsets by group, topic and queue; ``path`` is ``…/config/consumerOffset.json``."""
 
     def __init__(self, path: Path) -> None:

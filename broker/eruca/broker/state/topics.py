@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from eruca.broker.state.jsonfile import KeptInFile, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import (
     PERM_INHERIT,
@@ -31,7 +31,7 @@ UNIT_SUB = 2
 Clock = Callable[[], int]
 
 
-class Topics(KeptInFile):
+class Topics(SavedState):
     """Topic settings by name.
 
     ``path`` is ``…/config/topics.json``; ``clock`` gives ms. ``watchers`` are called with the name after each change.

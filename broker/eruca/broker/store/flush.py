@@ -16,6 +16,7 @@ from functools import partial
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.flush_thread import FlushThread
+from eruca.broker.store.results import Durability
 from eruca.broker.store.segment import Segment, flush_directory
 
 PATIENCE = 0.0005
@@ -49,7 +50,7 @@ class Flush:
         self._running = False
         self._target = 0
         self._asked = False
-        self._waiting: list[tuple[int, float, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[int, float, asyncio.Future[Durability]]] = []
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
@@ -70,7 +71,7 @@ class Flush:
         self._loop = self._thread = None
         self._release(-1, failed=True)
 
-    def durable(self, end: int) -> Awaitable[bool] | None:
+    def durable(self, end: int) -> Awaitable[Durability] | None:
         """None when everything before ``end`` is on the disk, else an awaitable that says whether it
         came there in time. Without a started loop it flushes at once.
 
@@ -82,9 +83,9 @@ class Flush:
         if self._loop is None:
             self.flush()
             return None
-        waiter: asyncio.Future[bool] = self._loop.create_future()
+        waiter: asyncio.Future[Durability] = self._loop.create_future()
         if self.fault is not None:
-            waiter.set_result(False)
+            waiter.set_result(Durability.FLUSH_DISK_TIMEOUT)
             return waiter
         self._waiting.append((end, time.monotonic() + self._timeout, waiter))
         if self._expiry is None:
@@ -166,9 +167,9 @@ class Flush:
             if one[2].done():
                 continue
             if failed:
-                one[2].set_result(False)
+                one[2].set_result(Durability.FLUSH_DISK_TIMEOUT)
             elif one[0] <= flushed:
-                one[2].set_result(True)
+                one[2].set_result(Durability.DURABLE)
             else:
                 self._waiting.append(one)
         if not self._waiting and self._expiry is not None:
@@ -180,7 +181,7 @@ class Flush:
         self._expiry = None
         for _, deadline, waiter in self._waiting:
             if deadline <= now and not waiter.done():
-                waiter.set_result(False)
+                waiter.set_result(Durability.FLUSH_DISK_TIMEOUT)
         self._waiting = [one for one in self._waiting if not one[2].done()]
         if self._waiting and self._loop is not None:
             self._expiry = self._loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
+
+from eruca.protocol.codes import ResponseCode
 
 
 class PutStatus(IntEnum):
@@ -20,6 +22,20 @@ class PutStatus(IntEnum):
     """Disk full, closed, or a flush has failed: code 14; ``Store.refusal`` says which."""
     BATCH_ILLEGAL = 4
     """The batch body is malformed or holds nothing: code 13."""
+
+
+class Durability(Enum):
+    """How the wait until a stored message is durable ended; each value is the response code of a send
+    (PutMessageStatus in 4.9.7)."""
+
+    DURABLE = ResponseCode.SUCCESS
+    """On the disk under SYNC_FLUSH, and on a slave of a SYNC_MASTER."""
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    """Not on the disk in time, or the flush failed: then ``Store.refusal`` says so."""
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    """No slave is in reach."""
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    """No slave confirmed it within slaveTimeout."""
 
 
 class Put(NamedTuple):

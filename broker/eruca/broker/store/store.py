@@ -32,7 +32,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.replicator import Replicator
-from eruca.broker.store.results import Figures, Got, Matcher, RecoveryReport
+from eruca.broker.store.results import Durability, Figures, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan, Scanned
 from eruca.broker.store.scheduler import Scheduler
 from eruca.broker.store.segment import NotInMemory
@@ -223,17 +223,17 @@ class Store:
     def on_arrival(self, arrival: Arrival | None) -> None:
         self._dispatch.on_arrival = arrival
 
-    def durable(self, end_offset: int) -> Awaitable[bool] | None:
+    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
         """None when nobody need wait: ASYNC_FLUSH, or the log is on the disk up to ``end_offset``.
 
-        Else an awaitable: True once it is, False after ``syncFlushTimeout`` or a failed flush.
+        Else an awaitable: DURABLE once it is, FLUSH_DISK_TIMEOUT after ``syncFlushTimeout`` or a failed flush.
 
         Raises:
             OSError: without a started loop, when the flush fails.
         """
         return self._flush.durable(end_offset) if self.config.sync_flush else None
 
-    def on_disk(self, end_offset: int) -> Awaitable[bool] | None:
+    def on_disk(self, end_offset: int) -> Awaitable[Durability] | None:
         """As ``durable``, whether sends wait for the disk or not."""
         return self._flush.durable(end_offset)
 

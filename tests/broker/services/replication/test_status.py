@@ -1,10 +1,10 @@
-"""How a master and its slave stand, asked of each (907), and the pace of a connection."""
+"""How a master and its slave stand, asked of each (907), and its transfer rate."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from eruca.broker.services.replication.pace import Pace
+from eruca.broker.services.replication.transfer import TransferRate
 from eruca.protocol.bodies import HARuntimeInfo
 from tests.broker.services.replication.pairs import HandSlave, caught_up, end, filled, master_of, slave_of, until
 from tests.support.desk import Desk
@@ -45,7 +45,7 @@ async def test_both_sides_tell(tmp_path: Path) -> None:
 
     await behind.close()
     await master.stop()
-    await until(lambda: not slave.broker.following.connected)
+    await until(lambda: not slave.broker.ha_client.connected)
     assert not (await status(slave)).ha_client_runtime_info.activated
     await slave.stop()
 
@@ -58,13 +58,13 @@ async def test_a_master_without_slaves(tmp_path: Path) -> None:
     await master.stop()
 
 
-def test_the_pace_is_that_of_the_second_before() -> None:
-    pace = Pace()
-    pace.add(100, 7.1)
-    pace.add(50, 7.9)
-    assert pace.per_second(7.95) == 0
-    assert pace.per_second(8.0) == 150
-    pace.add(30, 8.5)
-    assert pace.per_second(8.9) == 150
-    assert pace.per_second(9.9) == 30
-    assert pace.per_second(11.0) == 0
+def test_the_transfer_rate_is_that_of_the_last_full_second() -> None:
+    rate = TransferRate()
+    rate.add(100, 7.1)
+    rate.add(50, 7.9)
+    assert rate.per_second(7.95) == 0
+    assert rate.per_second(8.0) == 150
+    rate.add(30, 8.5)
+    assert rate.per_second(8.9) == 150
+    assert rate.per_second(9.9) == 30
+    assert rate.per_second(11.0) == 0

@@ -1,4 +1,5 @@
-"""Copies of a master's log and tables on its slaves, by RocketMQ's own HA protocol (HAService in 4.9.7).
+"""Replication: a slave copies the log and the tables of its master, by RocketMQ's HA protocol (HAService in 4.9.7).
 
-``slaves`` and ``supply`` are the master's side, ``following`` and ``tables`` the slave's.
+The master's side is ``slaves`` (AcceptSocketService, GroupTransferService) and ``ha_server`` (HAConnection), the
+slave's ``ha_client`` (HAClient) and ``table_sync`` (SlaveSynchronize); ``transfer`` holds what both share.
 """

@@ -13,14 +13,10 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from eruca.broker.config import BrokerRole, StoreSettings
-from eruca.broker.services.replication.supply import Supply
+from eruca.broker.services.replication.ha_server import HAConnection
 from eruca.broker.store import Store
+from eruca.broker.store.results import Durability
 from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
-from eruca.protocol.codes import ResponseCode
-
-Kept = bool | ResponseCode
-"""Whether a message is as safe as its broker promises: True; False when the disk did not take it in time;
-else the code that says what is wrong with the slaves."""
 
 
 class Slaves:
@@ -29,14 +25,14 @@ class Slaves:
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         self.confirmed = 0
         """Up to where the log is on a slave."""
-        self.connected: set[Supply] = set()
+        self.connected: set[HAConnection] = set()
         self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
         """Whether sends wait for a slave."""
         self._gap = (0, 0)
         """Where the messages end that no confirmation speaks of: a slave was empty, and began behind them."""
         self._store = store
         self._settings = settings
-        self._waiting: list[tuple[int, float, asyncio.Future[Kept]]] = []
+        self._waiting: list[tuple[int, float, asyncio.Future[Durability]]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         """Set by each report of a slave, and when one goes."""
@@ -60,28 +56,28 @@ class Slaves:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.slave_timeout / 1000):
                     await self._caught_up()
-        ends = [supply.gone for supply in self.connected]
-        for supply in tuple(self.connected):
-            supply.close()
+        ends = [slave.gone for slave in self.connected]
+        for slave in tuple(self.connected):
+            slave.close()
         await asyncio.gather(*ends)
-        self._release(self._store.replicator.end_offset, ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._release(self._store.replicator.end_offset, Durability.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
 
     async def _caught_up(self) -> None:
         """Wait until the slaves in reach have the whole log: they serve what this master leaves behind."""
         end = self._store.replicator.end_offset
         least = end - self._settings.ha_slave_fallbehind_max
-        while any(max(least, 0) <= supply.acknowledged < end for supply in self.connected):
+        while any(max(least, 0) <= slave.acknowledged < end for slave in self.connected):
             self._news.clear()
             await self._news.wait()
 
-    def _connection(self) -> Supply:
-        supply = Supply(self._store.replicator, self._settings, self._heard, self._ended)
-        self.connected.add(supply)
-        return supply
+    def _connection(self) -> HAConnection:
+        slave = HAConnection(self._store.replicator, self._settings, self._heard, self._ended)
+        self.connected.add(slave)
+        return slave
 
-    def _ended(self, supply: Supply) -> None:
-        self.connected.discard(supply)
+    def _ended(self, slave: HAConnection) -> None:
+        self.connected.discard(slave)
         self._news.set()
         self._store.drain()
 
@@ -91,7 +87,7 @@ class Slaves:
     def in_reach(self) -> bool:
         """Whether a slave lacks less than haSlaveFallbehindMax."""
         least = self._store.replicator.end_offset - self._settings.ha_slave_fallbehind_max
-        return any(supply.acknowledged >= 0 and supply.acknowledged > least for supply in self.connected)
+        return any(slave.acknowledged >= 0 and slave.acknowledged > least for slave in self.connected)
 
     def status(self) -> HARuntimeInfo:
         """How the slaves stand (907)."""
@@ -99,15 +95,15 @@ class Slaves:
         least = end - self._settings.ha_slave_fallbehind_max
         slaves = [
             HAConnectionRuntimeInfo(
-                addr=supply.remote,
-                slave_ack_offset=supply.acknowledged,
-                diff=end - supply.acknowledged,
-                in_sync=supply.acknowledged >= 0 and supply.acknowledged > least,
-                transfer_from_where=supply.next,
-                transferred_byte_in_second=supply.pace.per_second(now),
+                addr=slave.remote,
+                slave_ack_offset=slave.acknowledged,
+                diff=end - slave.acknowledged,
+                in_sync=slave.acknowledged >= 0 and slave.acknowledged > least,
+                transfer_from_where=slave.next,
+                transferred_byte_in_second=slave.rate.per_second(now),
             )
-            for supply in sorted(self.connected, key=lambda each: each.remote)
-            if supply.remote
+            for slave in sorted(self.connected, key=lambda each: each.remote)
+            if slave.remote
         ]
         return HARuntimeInfo(
             master=True,
@@ -116,44 +112,45 @@ class Slaves:
             ha_connection_info=slaves,
         )
 
-    def _heard(self, supply: Supply) -> None:
+    def _heard(self, slave: HAConnection) -> None:
         self._news.set()
-        if supply.skipped and not supply.acknowledged:
-            self._gap = (self.confirmed, supply.skipped)
-            self._release(supply.skipped, ResponseCode.FLUSH_SLAVE_TIMEOUT)
-        if supply.acknowledged > self.confirmed:
-            self.confirmed = supply.acknowledged
-            self._release(self.confirmed, True)
+        if slave.skipped and not slave.acknowledged:
+            self._gap = (self.confirmed, slave.skipped)
+            self._release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
+        if slave.acknowledged > self.confirmed:
+            self.confirmed = slave.acknowledged
+            self._release(self.confirmed, Durability.DURABLE)
         self._store.drain()
 
     def _written(self) -> None:
         """Send what is new, and settle what of it may be read."""
         if self.sync:
             self._store.visible_limit = self.confirmed if self.in_reach else None
-        for supply in tuple(self.connected):
-            supply.pump()
+        for slave in tuple(self.connected):
+            slave.pump()
 
     # ------------------------------------------------------------------ waiting for them
 
-    def kept(self, end_offset: int) -> Awaitable[Kept] | None:
+    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
         """None when a message that ends there is safe already; else what becomes of it, in time.
 
         It has to be on the disk under SYNC_FLUSH, and on a slave where this is a SYNC_MASTER: 11 when there is none in
         reach, 12 when none confirmed it within slaveTimeout.
         """
         disk = self._store.durable(end_offset)
-        known = end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]
-        if not self.sync or known:
+        if not self.sync:
+            return disk
+        if end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]:
             return disk
         copy = self._copied(end_offset)
         return copy if disk is None else asyncio.ensure_future(_both(disk, copy))
 
-    def _copied(self, end_offset: int) -> asyncio.Future[Kept]:
+    def _copied(self, end_offset: int) -> asyncio.Future[Durability]:
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Kept] = loop.create_future()
+        waiter: asyncio.Future[Durability] = loop.create_future()
         if end_offset <= self._gap[1] or not self.in_reach:
             gone = end_offset <= self._gap[1]
-            waiter.set_result(ResponseCode.FLUSH_SLAVE_TIMEOUT if gone else ResponseCode.SLAVE_NOT_AVAILABLE)
+            waiter.set_result(Durability.FLUSH_SLAVE_TIMEOUT if gone else Durability.SLAVE_NOT_AVAILABLE)
             return waiter
         timeout = self._settings.slave_timeout / 1000
         self._waiting.append((end_offset, loop.time() + timeout, waiter))
@@ -161,7 +158,7 @@ class Slaves:
             self._expiry = loop.call_later(timeout, self._expire)
         return waiter
 
-    def _release(self, end_offset: int, result: Kept) -> None:
+    def _release(self, end_offset: int, result: Durability) -> None:
         """Answer who waits for messages that end at or before ``end_offset``."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -179,13 +176,13 @@ class Slaves:
         self._expiry = None
         for _, deadline, waiter in self._waiting:
             if deadline <= now and not waiter.done():
-                waiter.set_result(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+                waiter.set_result(Durability.FLUSH_SLAVE_TIMEOUT)
         self._waiting = [one for one in self._waiting if not one[2].done()]
         if self._waiting:
             self._expiry = loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)
 
 
-async def _both(disk: Awaitable[bool], copy: Awaitable[Kept]) -> Kept:
+async def _both(disk: Awaitable[Durability], copy: Awaitable[Durability]) -> Durability:
     flushed = await disk
     copied = await copy
-    return copied if flushed else False
+    return copied if flushed is Durability.DURABLE else flushed

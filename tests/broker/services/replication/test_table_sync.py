@@ -69,7 +69,7 @@ async def test_it_learns_its_master_from_the_nameserver_and_has_topics_groups_an
     assert (await master.ask(310, send_fields(1, properties="DELAY\x011"), b"later")).code == 0
     master.now += 5000
     await until(lambda: master.broker.delays.offsets.table.get(1) == 1)
-    await slave.broker.tables.fetch(master.app.address)
+    await slave.broker.table_sync.fetch(master.app.address)
     topic = slave.broker.topics.get("T")
     assert topic is not None and topic.write_queue_nums == 3
     assert slave.broker.topics.version == master.broker.topics.version
@@ -77,7 +77,7 @@ async def test_it_learns_its_master_from_the_nameserver_and_has_topics_groups_an
     assert slave.broker.groups.version == master.broker.groups.version
     assert slave.broker.offsets.of("G", "T") == {0: 5, 1: 6}
     assert slave.broker.delays.offsets.table[1] == 1
-    await until(lambda: slave.broker.following.connected)
+    await until(lambda: slave.broker.ha_client.connected)
     await slave.restart()
     assert "T" in slave.broker.topics and slave.broker.offsets.of("G", "T") == {0: 5, 1: 6}
     kept = DelayOffsets.decode((slave.folder / "store" / "config" / "delayOffset.json").read_bytes())
@@ -85,7 +85,7 @@ async def test_it_learns_its_master_from_the_nameserver_and_has_topics_groups_an
 
 
 async def test_a_topic_that_messages_come_for_is_fetched_at_once(master: Desk, slave: Desk) -> None:
-    await until(lambda: slave.broker.following.connected)
+    await until(lambda: slave.broker.ha_client.connected)
     answer = await master.ask(310, send_fields(1), b"first")
     assert answer.code == 0
     await until(lambda: "T" in slave.broker.topics, within=5)
@@ -96,7 +96,7 @@ async def test_names_that_nobody_may_have_are_not_taken_over(master: Desk, slave
     master.commit("G", "../evil", 1)
     master.topic("T")
     master.broker.groups.put(SubscriptionGroupConfig(group_name="a/b"))
-    await slave.broker.tables.fetch(master.app.address)
+    await slave.broker.table_sync.fetch(master.app.address)
     assert "T" in slave.broker.topics and "../evil" not in slave.broker.topics
     assert slave.broker.offsets.table == {} and "a/b" not in slave.broker.groups.table
 

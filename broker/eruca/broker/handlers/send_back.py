@@ -14,9 +14,8 @@ from typing import NamedTuple
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import new_topic_saved
 from eruca.broker.services.intake import Destination
-from eruca.broker.services.replication.slaves import Kept
 from eruca.broker.state.topics import UNIT_SUB
-from eruca.broker.store.results import PutStatus
+from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.bodies import PERM_WRITE, SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
@@ -121,18 +120,19 @@ def _store(broker: Broker, group: str, record: Record, back: Return) -> Result:
         raise Refused(ResponseCode.SYSTEM_ERROR, put.status.name)
     broker.statistics.put(back.to.topic, back.to.queue_id, 1, put.size)
     broker.statistics.sent_back(group, back.values[names.RETRY_TOPIC])
-    waiter = broker.kept(put.end_offset)
+    waiter = broker.durable(put.end_offset)
     if waiter is None and not broker.topics.dirty:
         return Reply()
     return _when_safe(broker, waiter)
 
 
-async def _when_safe(broker: Broker, waiter: Awaitable[Kept] | None) -> Reply:
+async def _when_safe(broker: Broker, waiter: Awaitable[Durability] | None) -> Reply:
     """Answer when the copy is as safe as is promised, and a topic that was made for it on disk.
 
     Who hears that it failed sends the message anew; so disks and slaves that are only slow are no failure.
     """
-    if waiter is not None and not await waiter and broker.store.refusal is not None:
+    outcome = Durability.DURABLE if waiter is None else await waiter
+    if outcome is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
     await new_topic_saved(broker)
     return Reply()

@@ -14,8 +14,7 @@ from typing import cast
 import structlog
 
 from eruca.broker.config import StoreSettings
-from eruca.broker.services.replication.frames import Frame, FrameReader, report
-from eruca.broker.services.replication.pace import Pace
+from eruca.broker.services.replication.transfer import Frame, FrameReader, TransferRate, report
 from eruca.broker.store import CopyRefused, Store
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
@@ -29,7 +28,7 @@ CONNECT_TIMEOUT = 3.0
 log = structlog.get_logger("eruca.broker")
 
 
-class Following:
+class HAClient:
     """Keeps a slave's log equal to its master's."""
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
@@ -38,7 +37,7 @@ class Following:
         self._address = settings.ha_master_address or None
         self._fixed = self._address is not None
         self._told = asyncio.Event()
-        self._link: Link | None = None
+        self._link: MasterConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -56,7 +55,7 @@ class Following:
         if link is not None:
             info.last_read_timestamp = now - int((passed - link.heard_at) * 1000)
             info.last_write_timestamp = now - int((passed - link.reported_at) * 1000)
-            info.transferred_byte_in_second = link.pace.per_second(passed)
+            info.transferred_byte_in_second = link.rate.per_second(passed)
         return HARuntimeInfo(ha_client_runtime_info=info)
 
     def follow(self, address: str | None) -> None:
@@ -99,6 +98,9 @@ class Following:
                         await self._told.wait()
                 pause = min(pause * 2, longest)
 
+    def _connection(self) -> MasterConnection:
+        return MasterConnection(self._store, self._settings)
+
     async def _follow_once(self, address: str) -> bool:
         """Follow by one connection to its end; whether any of the log came."""
         host, _, port = address.rpartition(":")
@@ -108,7 +110,7 @@ class Following:
             if waiter is not None:
                 await waiter
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, link = await loop.create_connection(lambda: Link(self._store, self._settings), host, int(port))
+                _, link = await loop.create_connection(self._connection, host, int(port))
         except (OSError, TimeoutError, ValueError) as fault:
             if not self._failing:
                 log.warning("master_not_reached", address=address, fault=str(fault) or "timeout")
@@ -126,14 +128,14 @@ class Following:
         return link.received > 0
 
 
-class Link(asyncio.Protocol):
+class MasterConnection(asyncio.Protocol):
     """One connection to the master; ``ended`` is done when it is over, ``received`` counts the log's bytes."""
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = loop.create_future()
         self.received = 0
-        self.pace = Pace()
+        self.rate = TransferRate()
         self.reason = "closed by the master"
         self._store = store
         self._replicator = store.replicator
@@ -189,7 +191,7 @@ class Link(asyncio.Protocol):
         if frame.data:
             self._replicator.append(frame.offset, frame.data)
             self.received += len(frame.data)
-            self.pace.add(len(frame.data), self.heard_at)
+            self.rate.add(len(frame.data), self.heard_at)
 
     # ------------------------------------------------------------------ reports
 

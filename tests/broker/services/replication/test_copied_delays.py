@@ -68,7 +68,7 @@ async def promoted(slave: Desk) -> Desk:
 
 
 async def fetch(slave: Desk, master: Desk) -> None:
-    await slave.broker.tables.fetch(master.app.address)
+    await slave.broker.table_sync.fetch(master.app.address)
 
 
 async def followed(slave: Desk, master: Desk) -> None:
@@ -81,8 +81,8 @@ async def test_what_the_master_delivered_does_not_come_again_and_all_else_does(m
     await passes(master, 6000)
     await followed(slave, master)
     await fetch(slave, master)
-    kept = slave.broker.delays.copied._mark.kept
-    assert kept is not None and kept.copied and kept.levels == {2: 2}
+    mark = slave.broker.delays.copied._mark.current
+    assert mark is not None and mark.copied and mark.levels == {2: 2}
     await send(master, b"three")
     await passes(master, 6000)  # delivered after the note
     await send(master, b"four")
@@ -101,7 +101,7 @@ async def test_a_delivery_that_was_not_copied_is_made_again(master: Desk, slave:
     """The master says that it has delivered, and is lost with the copy."""
     await send(master, b"one")
     await followed(slave, master)
-    await slave.broker.following.stop()
+    await slave.broker.ha_client.stop()
     await passes(master, 6000)
     assert come(master) == each_once(b"one")
     await fetch(slave, master)
@@ -116,16 +116,16 @@ async def test_what_a_busy_master_said_counts_when_the_log_has_come_so_far(maste
     await send(master, b"one")
     await followed(slave, master)
     copied = slave.broker.delays.copied
-    await slave.broker.following.stop()
+    await slave.broker.ha_client.stop()
     await passes(master, 6000)
     await fetch(slave, master)
-    assert copied._mark.kept is None
-    slave.broker.following.start()
+    assert copied._mark.current is None
+    slave.broker.ha_client.start()
     await followed(slave, master)
-    await slave.broker.following.stop()
+    await slave.broker.ha_client.stop()
     await send(master, b"two")
     await fetch(slave, master)  # again more than is here; what it said before is reached
-    assert copied._mark.kept is not None and copied._mark.kept.levels == {2: 1}
+    assert copied._mark.current is not None and copied._mark.current.levels == {2: 1}
     await promoted(slave)
     await passes(slave, 0)
     assert come(slave) == each_once(b"one")

@@ -15,7 +15,7 @@ EVERY = 0.05
 """Seconds between two beats."""
 
 
-class Pulse:
+class LoopMonitor:
     """Beats while the loop runs."""
 
     def __init__(self) -> None:

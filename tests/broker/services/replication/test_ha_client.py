@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from eruca.broker.services.replication.frames import frame_head, report
+from eruca.broker.services.replication.transfer import frame_head, report
 from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
 from tests.support.desk import Desk
 from tests.support.ports import free_broker_port

@@ -22,7 +22,7 @@ AGAIN_AFTER = 1000
 """Milliseconds until a store that takes nothing is tried again."""
 
 
-class Levels:
+class DelayLevels:
     """The queues of all delay levels; ``delays`` are those of level 1, 2, … in ms."""
 
     def __init__(self, store: Store, offsets: DelayOffsets, redelivery: Redelivery, delays: tuple[int, ...]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eruca.broker.config import FlushDiskType
-from eruca.broker.store.results import Put
+from eruca.broker.store.results import Durability, Put
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.record import Record
 from tests.support.desk import START, Desk
@@ -225,9 +225,9 @@ async def test_under_sync_flush_the_answer_comes_after_the_disk(
     desk.broker.store.flush()
     assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0
     assert desk.broker.store.figures().flush_behind_bytes == 0
-    late: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    late.set_result(False)
-    monkeypatch.setattr(desk.broker, "kept", lambda end: late)
+    late: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+    late.set_result(Durability.FLUSH_DISK_TIMEOUT)
+    monkeypatch.setattr(desk.broker, "durable", lambda end: late)
     assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0  # stored, and the disk is only slow
     monkeypatch.setattr(type(desk.broker.store), "refusal", "the commit log could not be flushed")
     answer = await desk.ask(SEND_BACK, back(put, 1))

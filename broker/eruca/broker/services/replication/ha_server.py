@@ -15,8 +15,7 @@ from typing import cast
 import structlog
 
 from eruca.broker.config import StoreSettings
-from eruca.broker.services.replication.frames import ReportReader, frame_head
-from eruca.broker.services.replication.pace import Pace
+from eruca.broker.services.replication.transfer import ReportReader, TransferRate, frame_head
 from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.segment import NotInMemory
 
@@ -30,7 +29,7 @@ _UNSENT = 1 << 20
 log = structlog.get_logger("eruca.broker")
 
 
-class Supply(asyncio.Protocol):
+class HAConnection(asyncio.Protocol):
     """One slave's connection.
 
     ``heard`` is called after each report, ``ended`` once when the connection is over.
@@ -40,8 +39,8 @@ class Supply(asyncio.Protocol):
         self,
         replicator: Replicator,
         settings: StoreSettings,
-        heard: Callable[[Supply], None],
-        ended: Callable[[Supply], None],
+        heard: Callable[[HAConnection], None],
+        ended: Callable[[HAConnection], None],
     ) -> None:
         self.remote = ""
         self.acknowledged = -1
@@ -60,7 +59,7 @@ class Supply(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.next = -1
         """Where what is sent next begins; -1 before the slave's first report."""
-        self.pace = Pace()
+        self.rate = TransferRate()
         self._paused = False
         """Whether the slave does not read as fast as it is sent to."""
         self._turn_over = False
@@ -187,7 +186,7 @@ class Supply(asyncio.Protocol):
         self._transport.writelines((frame_head(self.next, len(data)), data))
         self.next += len(data)
         self._sent_at = asyncio.get_running_loop().time()
-        self.pace.add(len(data), self._sent_at)
+        self.rate.add(len(data), self._sent_at)
 
     def _read_cold(self) -> None:
         loop = asyncio.get_running_loop()

@@ -61,14 +61,14 @@ def test_a_damaged_mark_is_none(mark: Mark, data: st.DataObject) -> None:
 
 def test_the_file(tmp_path: Path) -> None:
     path = tmp_path / "eruca.delays"
-    kept = DelayMark(path)
-    kept.load()
-    assert kept.kept is None
-    kept.keep(Mark(7, {3: 4}, 8, b"\x01"))
-    kept.save()
+    mark = DelayMark(path)
+    mark.load()
+    assert mark.current is None
+    mark.stage(Mark(7, {3: 4}, 8, b"\x01"))
+    mark.save()
     other = DelayMark(path)
     other.load()
-    assert other.kept == Mark(7, {3: 4}, 8, b"\x01")
+    assert other.current == Mark(7, {3: 4}, 8, b"\x01")
     path.write_bytes(b"")
     other.load()
-    assert other.kept is None
+    assert other.current is None

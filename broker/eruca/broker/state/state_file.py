@@ -111,7 +111,7 @@ class Saver:
                 self._written = saving
 
 
-class KeptInFile:
+class SavedState:
     """What all state that is kept in a file has in common: how it gets there."""
 
     _saver: Saver

@@ -1,9 +1,8 @@
-"""The slave's copies of its master's tables: topics, offsets, delay offsets, groups; fetched every 10 s and for a
-new topic.
+"""The slave's copies of its master's tables: topics, offsets, delay offsets, groups (SlaveSynchronize in 4.9.7).
 
-Owns when they are fetched and from where (SlaveSynchronize in 4.9.7: topics from the master's VIP port). Names that
-no topic or group may have are not taken over. Invariant: a table is taken over whole and is on disk before the next is
-fetched; without a master the last ones stay.
+Owns when the tables are fetched (every 10 s, and for a new topic) and from where (topics from the master's VIP port).
+Names that no topic or group may have are skipped. Invariant: a table is taken over whole and is on disk before the
+next is fetched; without a master the last tables stay.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ TIMEOUT = 3.0
 log = structlog.get_logger("eruca.broker")
 
 
-class Tables:
+class TableSync:
     """Keeps a slave's tables equal to its master's."""
 
     def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays) -> None:

@@ -1,7 +1,7 @@
-"""The HA protocol's bytes: frames of log from the master, reports of an offset from the slave.
+"""What both sides of HA share: frames of the log, reports of an offset, and the transfer rate.
 
-A frame is the log offset of its first byte (8 bytes), the number of bytes (4), and those bytes; one without bytes is a
-heartbeat. A report is 8 bytes: where the slave's log ends. Pure: bytes to values, in any chunking.
+A frame is the log offset of its first byte (8 bytes), the number of bytes (4), and those bytes. A frame without bytes
+is a heartbeat. A report is 8 bytes: where the slave's log ends. Pure: bytes to values, in any chunking.
 """
 
 from __future__ import annotations
@@ -74,3 +74,29 @@ class ReportReader:
             return None
         newest: int = _REPORT.unpack_from(rest, whole - _REPORT.size)[0]
         return newest
+
+
+class TransferRate:
+    """The bytes transferred in the last full second; times are arguments, in seconds (FlowMonitor in 5.x)."""
+
+    __slots__ = ("_count", "_former", "_second")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._count = 0
+        self._former = 0
+
+    def add(self, count: int, now: float) -> None:
+        """Counts ``count`` bytes that passed at ``now``, in seconds."""
+        self._turn(int(now))
+        self._count += count
+
+    def per_second(self, now: float) -> int:
+        """Bytes in the second before this one."""
+        self._turn(int(now))
+        return self._former
+
+    def _turn(self, second: int) -> None:
+        if second != self._second:
+            self._former = self._count if second == self._second + 1 else 0
+            self._second, self._count = second, 0

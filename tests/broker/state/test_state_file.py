@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.state import jsonfile
-from eruca.broker.state.jsonfile import Saver, StateUnreadable, read_state
+from eruca.broker.state import state_file
+from eruca.broker.state.state_file import Saver, StateUnreadable, read_state
 from eruca.protocol import fastjson
 
 
@@ -67,7 +67,7 @@ async def test_a_save_keeps_the_content_before_it_as_the_copy(tmp_path: Path) ->
 
 async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[bytes] = []
-    monkeypatch.setattr(jsonfile, "replace_file", lambda _, data: writes.append(data))
+    monkeypatch.setattr(state_file, "replace_file", lambda _, data: writes.append(data))
     state = 0
     saver = Saver(tmp_path / "x.json", lambda: b"%d" % state)
 
@@ -92,7 +92,7 @@ async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(jsonfile, "replace_file", full)
+        broken.setattr(state_file, "replace_file", full)
         with pytest.raises(OSError, match="No space"):
             await saver.saved()
         with pytest.raises(OSError, match="No space"):
@@ -117,7 +117,7 @@ async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monke
         path.write_bytes(data)
         under_way.remove(data)
 
-    monkeypatch.setattr(jsonfile, "replace_file", replace)
+    monkeypatch.setattr(state_file, "replace_file", replace)
     state = {"n": 1}
     saver = Saver(tmp_path / "x.json", lambda: fastjson.dumps(state))
     saver.changed()

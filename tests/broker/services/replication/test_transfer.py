@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eruca.broker.services.replication.frames import Frame, FrameReader, ReportReader, frame_head, report
+from eruca.broker.services.replication.transfer import Frame, FrameReader, ReportReader, frame_head, report
 from eruca.protocol.errors import ProtocolError
 
 FRAMES = st.lists(st.builds(Frame, st.integers(0, 2**62), st.binary(max_size=60)), max_size=6)

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.config import FlushDiskType
-from eruca.broker.services.replication import supply
+from eruca.broker.services.replication import ha_server
 from eruca.broker.store import segment
 from eruca.broker.store.segment import NotInMemory
 from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, master_of, until
@@ -156,7 +156,7 @@ async def test_a_slave_that_does_not_read_costs_little_memory(master: Desk, slav
     (connection,) = master.broker.slaves.connected
     await until(lambda: connection._paused)
     assert connection._transport is not None
-    assert connection._transport.get_write_buffer_size() < supply._UNSENT + supply.FRAMES_A_TURN * 4200
+    assert connection._transport.get_write_buffer_size() < ha_server._UNSENT + ha_server.FRAMES_A_TURN * 4200
     slave.reader._transport.resume_reading()  # type: ignore[attr-defined]
     await slave.log_to(end(master))
 
