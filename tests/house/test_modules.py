@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.house.tree import ROOT, product_modules, source_roots
 
-LONGEST = 400
-"""Lines; a longer file does more than one thing."""
+LONGEST = 600
+"""Lines. 400 are advice; a file is cut at a seam of its subject, never at a number."""
 
 LONG_FOR_A_REASON: dict[str, str] = {}
 """Path -> why it is longer all the same."""

@@ -1,6 +1,6 @@
 """The same clients for programs without an event loop: same names, same arguments, calls that wait.
 
-Each method below is the asynchronous one, run in the one thread of ``loop_thread``; nothing is written twice.
+Each method below is the asynchronous one, run in the one thread of ``client_thread``; nothing is written twice.
 Thread-safe: any thread may call.
 """
 
@@ -14,16 +14,17 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from eruca.client import admin_calls, backlog, callbacks
+from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.lifecycle import named
-from eruca.client.loop_thread import LoopThread, loop_thread
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
 from eruca.client.polling.assigned import MessageQueueListener
 from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.producing import producer, transactions
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting.loop_thread import LoopThread
 
 __all__ = [
     "LitePullConsumer",
@@ -81,7 +82,7 @@ def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callabl
 
     def decorate(keep: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
         def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            self._thread = loop_thread()
+            self._thread = client_thread()
             keep(self, self._thread.run(_call(kind, *args, **kwargs)))
 
         make.__doc__ = (kind.__doc__ or "").replace("``async ", "``")
@@ -356,7 +357,7 @@ class PushConsumer(_Asking[push_consumer.PushConsumer]):
 
 
 def _answering(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    return functools.wraps(function)(lambda *args, **kwargs: loop_thread().run(function(*args, **kwargs)))
+    return functools.wraps(function)(lambda *args, **kwargs: client_thread().run(function(*args, **kwargs)))
 
 
 lag = _answering(backlog.lag)

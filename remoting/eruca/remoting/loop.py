@@ -1,13 +1,29 @@
-"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; what a daemon does once it is up."""
+"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; forks; what a daemon does once up."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+def fork_count() -> int:
+    """The number of forks between the first process and this one, for objects that belong to one process."""
+    return _forks
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -1,20 +1,20 @@
-"""A cluster in a thread of this process: for tests and programs that have no event loop of their own.
+"""A cluster in a thread of this process: for tests and programs without an event loop of their own.
 
-Owns the thread. The cluster in it is ``Cluster``, with the same names; each call here waits for it. Thread-safe.
-Invariant: the thread ends with ``stop``, or with the interpreter at the latest.
+Owns the thread. The cluster in it is a ``Cluster``; each call here has the same name and waits for the result.
+Thread-safe.
+Invariant: the thread ends with ``stop``, or with the interpreter at the latest. In a forked child nothing runs, and
+``stop`` does nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Coroutine
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from eruca.broker.config import BrokerConfig
-from eruca.remoting.loop import new_loop
+from eruca.remoting.loop_thread import LoopThread
 from eruca.standalone.cluster import Cluster
 
 T = TypeVar("T")
@@ -36,8 +36,7 @@ class BackgroundCluster:
         broker: BrokerConfig | None = None,
     ) -> None:
         self.cluster = Cluster(folder, host=host, port=port, broker_port=broker_port, broker=broker)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def address(self) -> str:
@@ -49,24 +48,24 @@ class BackgroundCluster:
 
     def start(self) -> None:
         """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
-        if self._loop is not None:
+        if self._thread is not None:
             raise RuntimeError("the cluster is running already")
-        loop = self._loop = new_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name="eruca-cluster", daemon=True)
-        self._thread.start()
+        thread = LoopThread("eruca-cluster")
         try:
-            self._wait(self.cluster.start())
+            thread.run(self.cluster.start())
         except BaseException:
-            self._end()
+            thread.close()
             raise
+        self._thread = thread
 
     def stop(self) -> None:
         """Stop both; all that was acknowledged is on disk. Calling it twice does no harm."""
-        if self._loop is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None and not thread.over:
             try:
-                self._wait(self.cluster.stop())
+                thread.run(self.cluster.stop())
             finally:
-                self._end()
+                thread.close()
 
     def create_topic(self, topic: str, queues: int = 8) -> str:
         """As ``Cluster.create_topic``."""
@@ -77,18 +76,10 @@ class BackgroundCluster:
         self._wait(self.cluster.restart_broker())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        if self._thread is None:
             work.close()
             raise RuntimeError("the cluster is not running: call start() or use `with` first")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end(self) -> None:
-        loop, thread = self._loop, self._thread
-        assert loop is not None and thread is not None
-        self._loop = self._thread = None
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        return self._thread.run(work)
 
     def __enter__(self) -> Self:
         self.start()

@@ -14,21 +14,13 @@ from ipaddress import ip_address
 
 from eruca.protocol import message
 
-_forks = 0
 _HEX = tuple(f"{byte:02X}" for byte in range(256))
 _HEX_BYTES = tuple(text.encode() for text in _HEX)
 
 
 def _forked() -> None:
-    global _forks
-    _forks += 1
     if _keys is not None:
         _keys.restart()
-
-
-def fork_count() -> int:
-    """How many forks lie between the first process and this one; a client remembers it to notice a fork."""
-    return _forks
 
 
 def local_address() -> str:

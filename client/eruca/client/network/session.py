@@ -52,6 +52,7 @@ from eruca.remoting import (
     Tls,
     TlsFiles,
 )
+from eruca.remoting.loop import fork_count
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -105,7 +106,7 @@ class Session:
         self.transactional: dict[str, list[pushed.Questioned]] = {}
         """Who answers questions about transactions, by producer group; the newest does."""
         self.requests = Requests()
-        self.forks = identity.fork_count()
+        self.forks = fork_count()
         self.thread = threading.get_ident()
         self._producers: dict[str, int] = {}
         self.greeted: set[Connection] = set()
@@ -130,7 +131,7 @@ class Session:
             del _open[loop]  # of clients that nobody stopped: now their sockets can be closed
         sessions = _open.setdefault(asyncio.get_running_loop(), [])
         for session in sessions:
-            if session.settings == settings and session.forks == identity.fork_count():
+            if session.settings == settings and session.forks == fork_count():
                 if consumer_group is None or consumer_group not in session.consumers:
                     break
                 if settings.instance_name != "DEFAULT":
@@ -176,7 +177,7 @@ class Session:
 
     def check_fork(self) -> None:
         """Raise ForkedClient in a child of the process that made this session."""
-        if self.forks != identity.fork_count():
+        if self.forks != fork_count():
             raise ForkedClient(
                 "This client was made before a fork: its connections belong to the parent process. "
                 "Make the client in the process that uses it (in the worker, not in the module that forks)."

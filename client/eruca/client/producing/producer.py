@@ -34,6 +34,7 @@ from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting.loop import fork_count
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
@@ -160,7 +161,7 @@ class Producer(AdminCalls):
         if session is None:
             raise StateError("The producer service state not OK: call start() or use `async with` first.")
         # What check_here asks, without a call, as this is done for each send.
-        if session.thread != get_ident() or not session.loop.is_running() or session.forks != identity.fork_count():
+        if session.thread != get_ident() or not session.loop.is_running() or session.forks != fork_count():
             session.check_here()
         return session
 
