@@ -39,9 +39,9 @@ test: venv ## every test but those that need Apache RocketMQ
 TIMES := 10
 
 torture: venv ## the durability programme, an hour or two (docs/durability.md; TIMES=5: half; ERUCA_SEED=...: another run)
-	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults tests/spark_connector/test_sink_killed.py \
+	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults tests/spark_connector/write/test_sink_killed.py \
 		tests/spark_connector/pipelines/test_ended.py \
-		tests/spark_connector/test_by_content.py --timeout 7200 -v -s
+		tests/spark_connector/read/test_by_content.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) tests/compat
@@ -52,7 +52,7 @@ bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; kept 
 
 REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \
 	eruca.client.metrics eruca.client.selectors eruca.client.serializers eruca.client.telemetry \
-	eruca.spark_connector.source eruca.spark_connector.lag eruca.spark_connector.repeats eruca.spark_connector.errors \
+	eruca.spark_connector.source eruca.spark_connector.lag eruca.spark_connector.deduplication eruca.spark_connector.errors \
 	eruca.spark_connector.pipelines eruca.standalone.cluster eruca.standalone.background eruca.standalone.pytest_plugin
 
 reference: venv ## the API reference from the docstrings, as pages in out/reference

@@ -10,8 +10,8 @@ import pytest
 
 from eruca.client import ClientSettings, Message, MessageQueue, Producer, PullConsumer, ReceivedMessage
 from eruca.protocol.compression import BITS, KINDS, Kind
-from eruca.spark_connector.decoding import Decoder
-from eruca.spark_connector.spans import Chunk
+from eruca.spark_connector.read.decoder import Decoder
+from eruca.spark_connector.read.spans import Chunk
 from tests.compat.clients import JavaClients, JavaProducer, Letter, PythonClients, Queue, drain
 from tests.compat.conftest import Cluster
 from tests.support.java import Judge

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from eruca.spark_connector.pipelines import archive, audit, read_archive, replay, rollup, triage
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.telling import now
+from eruca.spark_connector.pipelines.units import now
 from tests.compat.clients import JavaClients, Letter, Seen, drain
 from tests.compat.test_mqadmin import eruca_mqadmin
 from tests.support.apache import ApacheCluster

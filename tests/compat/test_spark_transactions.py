@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from eruca.spark_connector.errors import SinkError
-from eruca.spark_connector.halves import Ending
-from eruca.spark_connector.row_ids import Origin
 from eruca.spark_connector.sink import write_rows
 from eruca.spark_connector.sink_options import read_sink_options
+from eruca.spark_connector.write.half_messages import TransactionEnder
+from eruca.spark_connector.write.row_ids import Origin
 from tests.support.apache import ApacheCluster
 from tests.support.spark import Topic
 from tests.support.spark_writes import (
@@ -86,7 +86,7 @@ def test_what_was_decided_is_committed_though_the_broker_gave_it_up(
         raise SinkError("the driver dies here")
 
     with monkeypatch.context() as patch, pytest.raises(SinkError, match="the driver dies here"):
-        patch.setattr(Ending, "commit", fail)
+        patch.setattr(TransactionEnder, "commit", fail)
         write_epoch(options, 0)
     wait_until_given_up(impatient.address, "late", TASKS * ROWS_A_TASK)
 

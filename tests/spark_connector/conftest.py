@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eruca.spark_connector import link
+from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.clients import ClusterClients
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic, spark_session
 
@@ -39,9 +40,8 @@ def topic(cluster: ErucaCluster, request: pytest.FixtureRequest) -> Iterator[Top
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[link.Link]:
-    """A link of this test alone, which knows nothing of a cluster yet."""
-    made = link.Link()
-    monkeypatch.setattr(link, "_link", made)
-    yield made
-    made.close()
+def fresh_clients() -> Iterator[ClusterClients]:
+    """The clients of this process, made for this test alone: they know no route yet."""
+    clients.close_this_process()
+    yield clients.this_process()
+    clients.close_this_process()

@@ -13,8 +13,8 @@ import pytest
 import eruca.spark_connector as connector
 from eruca.spark_connector import BadOption, cause_of
 from eruca.spark_connector.errors import NotInstalled
-from eruca.spark_connector.installed import check_python, missing
 from eruca.spark_connector.java import NoJava
+from eruca.spark_connector.runtime.installed import check_python, missing
 from eruca.standalone.pipeline.running import end
 
 WRAPPED = """[STREAM_FAILED] Query [id = 4, runId = e] terminated with exception: Failed: Traceback

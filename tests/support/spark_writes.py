@@ -21,9 +21,9 @@ from eruca.client.sync import PullConsumer
 from eruca.protocol.names import REAL_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Connection
-from eruca.spark_connector.row_ids import Origin
-from eruca.spark_connector.sink import Receipt, commit_write, write_rows
+from eruca.spark_connector.sink import TaskCommit, commit_write, write_rows
 from eruca.spark_connector.sink_options import SinkOptions, read_sink_options
+from eruca.spark_connector.write.row_ids import Origin
 from tests.support.requests import watched
 
 TASKS = 2
@@ -41,7 +41,7 @@ def bodies_of(epoch: int) -> list[list[str]]:
     return [[f"{epoch}/{task}/{row}" for row in range(ROWS_A_TASK)] for task in range(TASKS)]
 
 
-def write_tasks(options: SinkOptions, epoch: int, *, write: str = "query") -> list[Receipt]:
+def write_tasks(options: SinkOptions, epoch: int, *, write: str = "query") -> list[TaskCommit]:
     """What the tasks of an epoch do."""
     return [
         write_rows(options, Origin(write, epoch, task), iter([pa.record_batch({"body": rows})]))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eruca.spark_connector.causes import cause_of, clear_errors
+    from eruca.spark_connector.deduplication import deduplicated
     from eruca.spark_connector.errors import BadOption, SinkError, SourceError
     from eruca.spark_connector.lag import Lag, LagListener
-    from eruca.spark_connector.repeats import deduplicated
     from eruca.spark_connector.source import RocketMQDataSource, register
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "register",
 ]
 
-_HOMES = {
+_MODULES = {
     "BadOption": "errors",
     "Lag": "lag",
     "LagListener": "lag",
@@ -35,21 +35,21 @@ _HOMES = {
     "SourceError": "errors",
     "cause_of": "causes",
     "clear_errors": "causes",
-    "deduplicated": "repeats",
+    "deduplicated": "deduplication",
     "register": "source",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when used: eruca.spark_connector.java is needed before there is a Java, and without PySpark.
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    from eruca.spark_connector import installed
+    from eruca.spark_connector.runtime import installed
 
     installed.check_pyspark()
     try:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         raise installed.missing(error) from error

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
 
 from eruca.client import MessageQueue
 from eruca.spark_connector.errors import SourceError
-from eruca.spark_connector.positions import StreamOffset
+from eruca.spark_connector.offsets.positions import StreamOffset
 
 log = logging.getLogger("eruca.spark")
 

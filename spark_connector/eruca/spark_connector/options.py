@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from eruca.spark_connector import access
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.positions import Positions, read_assignment, read_positions
-from eruca.spark_connector.values import duration, flag, group, milliseconds, number, read_values, text
+from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
+from eruca.spark_connector.option_parsers import duration, flag, group, milliseconds, number, read_values, text
+from eruca.spark_connector.runtime import access
 
 Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")

@@ -19,22 +19,22 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from eruca.client import PullConsumer
-from eruca.spark_connector import link
-from eruca.spark_connector.encoding import Encoder, Letter, Parcel
 from eruca.spark_connector.errors import SinkError
-from eruca.spark_connector.halves import Ending, Half
-from eruca.spark_connector.markers import Marker, Markers
-from eruca.spark_connector.pacing import paced
-from eruca.spark_connector.row_ids import Origin
-from eruca.spark_connector.sending import LETTERS_AT_ONCE, Outbox, Post
+from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.sink_options import SinkOptions
+from eruca.spark_connector.write.encoder import Encoder, MessageBatch, SingleMessage
+from eruca.spark_connector.write.half_messages import HalfMessage, TransactionEnder
+from eruca.spark_connector.write.markers import Marker, Markers
+from eruca.spark_connector.write.rate_limit import paced
+from eruca.spark_connector.write.row_ids import Origin
+from eruca.spark_connector.write.sender import MESSAGES_AT_ONCE, Outbox, Post
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Receipt(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What a task tells the driver: which rows it was about, and where the lists of its half messages are.
 
     ``decided`` says that the epoch had a marker already, so nothing was sent.
@@ -46,7 +46,7 @@ class Receipt(WriterCommitMessage):
     decided: bool = False
 
 
-def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> Receipt:
+def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
     """What a task does with its rows. Raises SinkError."""
     task = _Task(options, origin)
     if options.max_rows_per_second is not None:
@@ -54,15 +54,15 @@ def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.Record
     if options.transactional:
         return task.write_halves(batches)
     task.write(batches)
-    return Receipt(origin)
+    return TaskCommit(origin)
 
 
 class _Task:
     def __init__(self, options: SinkOptions, origin: Origin) -> None:
         self._options = options
         self._origin = origin
-        self._link = link.this_process()
-        self._post = self._link.ask(options.access, self._open)
+        self._clients = clients.this_process()
+        self._post = self._clients.call(options.access, self._open)
         self._encoder = Encoder(options, origin, self._choose)
 
     async def _open(self, consumer: PullConsumer) -> Post:
@@ -71,19 +71,19 @@ class _Task:
     def _choose(self, topic: str, key: Any, queue_id: int | None, broker: str | None) -> Any:
         if key is None and queue_id is None:
             return None
-        return self._link.ask(self._options.access, lambda _: self._post.choose(topic, key, queue_id, broker))
+        return self._clients.call(self._options.access, lambda _: self._post.choose(topic, key, queue_id, broker))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Store all rows."""
         outbox: Outbox[None] = Outbox(self._options)
-        letters: list[Letter] = []
+        letters: list[SingleMessage] = []
         for batch in batches:
             for each in self._encoder.encode(batch):
-                if isinstance(each, Parcel):
+                if isinstance(each, MessageBatch):
                     outbox.put(_with(self._post.send_parcel, each))
                     continue
                 letters.append(each)
-                if len(letters) == LETTERS_AT_ONCE:
+                if len(letters) == MESSAGES_AT_ONCE:
                     outbox.put(_with(self._post.send_letters, letters))
                     letters = []
             if self._options.max_rows_per_second is not None:  # the next rows may be long in coming
@@ -92,34 +92,34 @@ class _Task:
         outbox.put(_with(self._post.send_letters, letters))
         outbox.finish()
 
-    def write_halves(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    def write_halves(self, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Store all rows as half messages, and the list of them."""
         origin, server = self._origin, self._options.access
-        markers = self._link.ask(server, self._markers)
-        if self._link.ask(server, lambda _: markers.find(origin.epoch)) is not None:
+        markers = self._clients.call(server, self._markers)
+        if self._clients.call(server, lambda _: markers.find(origin.epoch)) is not None:
             for _ in batches:  # Spark wants them to be read
                 pass
-            return Receipt(origin, decided=True)
-        outbox: Outbox[list[Half]] = Outbox(self._options)
+            return TaskCommit(origin, decided=True)
+        outbox: Outbox[list[HalfMessage]] = Outbox(self._options)
         ordered = False
         try:
-            letters: list[Letter] = []
+            letters: list[SingleMessage] = []
             for batch in batches:
                 ordered = "shardingKey" in batch.schema.names
                 for each in self._encoder.encode(batch):
-                    assert isinstance(each, Letter)
+                    assert isinstance(each, SingleMessage)
                     letters.append(each)
-                    if len(letters) == LETTERS_AT_ONCE:
+                    if len(letters) == MESSAGES_AT_ONCE:
                         outbox.put(_with(self._post.send_halves, letters))
                         letters = []
             outbox.put(_with(self._post.send_halves, letters))
             halves = [half for some in outbox.finish() for half in some]
-            lists = self._link.ask(server, lambda _: markers.write_list(self._post, halves))
+            lists = self._clients.call(server, lambda _: markers.write_list(self._post, halves))
         except BaseException:
             lost = [half for some in outbox.settle() for half in some]
-            self._link.begin(server, lambda consumer: Ending(consumer, self._options).roll_back(lost))
+            self._clients.submit(server, lambda consumer: TransactionEnder(consumer, self._options).roll_back(lost))
             raise
-        return Receipt(origin, tuple(lists), ordered)
+        return TaskCommit(origin, tuple(lists), ordered)
 
     async def _markers(self, consumer: PullConsumer) -> Markers:
         return Markers(consumer, self._options, self._origin.write)
@@ -134,7 +134,7 @@ def _with(send: Callable[[S], Coroutine[Any, Any, T]], what: S) -> Callable[[Pul
 
 def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     """Decide an epoch all of whose tasks are done, and commit it. Raises SinkError."""
-    told = [each for each in receipts if isinstance(each, Receipt)]
+    told = [each for each in receipts if isinstance(each, TaskCommit)]
     lists = [offset for each in told for offset in each.lists]
     if not options.transactional or not (lists or any(each.decided for each in told)):
         return
@@ -142,7 +142,7 @@ def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     ordered = any(each.ordered for each in told)
 
     async def commit(consumer: PullConsumer) -> None:
-        markers, ending = Markers(consumer, options, origin.write), Ending(consumer, options)
+        markers, ending = Markers(consumer, options, origin.write), TransactionEnder(consumer, options)
         marker, again = await markers.find(origin.epoch), True
         if marker is None:
             if any(each.decided for each in told):
@@ -154,10 +154,10 @@ def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
             await _drop(markers, ending, [offset for offset in lists if offset not in marker.lists])
         await _finish(markers, ending, marker, again=again)
 
-    link.this_process().ask(options.access, commit)
+    clients.this_process().call(options.access, commit)
 
 
-async def _finish(markers: Markers, ending: Ending, marker: Marker, *, again: bool) -> None:
+async def _finish(markers: Markers, ending: TransactionEnder, marker: Marker, *, again: bool) -> None:
     if again and await markers.is_finished(marker):
         return
     for offset in marker.lists:
@@ -165,7 +165,7 @@ async def _finish(markers: Markers, ending: Ending, marker: Marker, *, again: bo
     await markers.remember(marker)
 
 
-async def _drop(markers: Markers, ending: Ending, lists: Sequence[int]) -> None:
+async def _drop(markers: Markers, ending: TransactionEnder, lists: Sequence[int]) -> None:
     for offset in lists:
         await ending.roll_back(await markers.read_list(offset))
 
@@ -175,15 +175,15 @@ def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
 
     When every task is done, it was the commit that failed: then a marker may be on its way, and nothing is touched.
     """
-    told = [each for each in receipts if isinstance(each, Receipt)]
+    told = [each for each in receipts if isinstance(each, TaskCommit)]
     if not options.transactional or len(told) == len(receipts) or not told:
         return
     lists = [offset for each in told for offset in each.lists]
 
     async def drop(consumer: PullConsumer) -> None:
-        await _drop(Markers(consumer, options, told[0].origin.write), Ending(consumer, options), lists)
+        await _drop(Markers(consumer, options, told[0].origin.write), TransactionEnder(consumer, options), lists)
 
-    link.this_process().ask(options.access, drop)
+    clients.this_process().call(options.access, drop)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -193,7 +193,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._write = options.write_id or uuid.uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """In a task."""
         context = TaskContext.get()
         assert context is not None
@@ -214,7 +214,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """In a task."""
         context = TaskContext.get()
         assert context is not None

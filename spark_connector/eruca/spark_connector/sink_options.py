@@ -15,9 +15,9 @@ from typing import Final
 from pyspark.sql.types import StructType
 
 from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
-from eruca.spark_connector import access
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.values import Readers, flag, group, milliseconds, number, read_values
+from eruca.spark_connector.option_parsers import Readers, flag, group, milliseconds, number, read_values
+from eruca.spark_connector.runtime import access
 
 AT_LEAST_ONCE: Final = "at-least-once"
 TRANSACTIONAL: Final = "transactional"

@@ -20,13 +20,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.installed import check_python
 from eruca.spark_connector.options import read_options
+from eruca.spark_connector.runtime.installed import check_python
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
 
 if TYPE_CHECKING:
-    from eruca.spark_connector.batch import BatchReader
+    from eruca.spark_connector.read.batch import BatchReader
     from eruca.spark_connector.sink import BatchWriter, StreamWriter
 
 
@@ -47,7 +47,7 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Called by Spark for ``spark.read``. Raises BadOption."""
-        from eruca.spark_connector.batch import BatchReader, PushingReader
+        from eruca.spark_connector.read.batch import BatchReader, PushingReader
 
         check_projection(schema)
         options = read_options(self.options, streaming=False)
@@ -56,7 +56,7 @@ class RocketMQDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called by Spark for ``spark.readStream``; what is wrong with the options is raised by what it returns."""
-        from eruca.spark_connector.stream import StreamReader
+        from eruca.spark_connector.read.stream import StreamReader
 
         try:
             check_projection(schema)

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from eruca.spark_connector import deduplicated
 from eruca.spark_connector.pipelines import archive, read_archive, replay, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.telling import now
+from eruca.spark_connector.pipelines.units import now
 from tests.spark_connector.pipelines.test_rounds import WINDOW, let_a_window_end, written
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, QUICK_START, Topic, assert_rows, read, rows_of

@@ -13,7 +13,7 @@ import pytest
 
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
 from tests.spark_connector.pipelines.test_pyfiles import JOB, bare_python  # noqa: F401  (a fixture)
-from tests.spark_connector.test_standalone_cluster import master  # noqa: F401  (a fixture)
+from tests.spark_connector.runtime.test_standalone_cluster import master  # noqa: F401  (a fixture)
 from tests.support.programme import LONG, WHY
 from tests.support.spark import Topic
 

@@ -20,8 +20,8 @@ from eruca.spark_connector.pipelines import Progress, RollupSummary, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, _go_on
-from eruca.spark_connector.pipelines.telling import now
-from tests.spark_connector.pipelines.test_rolling import fill
+from eruca.spark_connector.pipelines.units import now
+from tests.spark_connector.pipelines.test_rollups import fill
 from tests.support.spark import Topic
 
 WINDOW = 20

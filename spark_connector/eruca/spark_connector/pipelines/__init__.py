@@ -4,14 +4,14 @@ Each function takes a session, keyword arguments with the meanings of the comman
 The page of the documentation is docs/pipelines.md.
 """
 
-from eruca.spark_connector.pipelines.archiving import ArchiveSummary, archive, read_archive
-from eruca.spark_connector.pipelines.auditing import AuditSummary, GroupAudit, QueueAudit, audit
-from eruca.spark_connector.pipelines.replaying import ReplaySummary, replay
-from eruca.spark_connector.pipelines.rolling import RollupSummary, WindowCounts, rollup
+from eruca.spark_connector.pipelines.archives import ArchiveSummary, archive, read_archive
+from eruca.spark_connector.pipelines.audits import AuditSummary, GroupAudit, QueueAudit, audit
+from eruca.spark_connector.pipelines.dead_letters import Cause, TriageSummary, triage
+from eruca.spark_connector.pipelines.progress import Progress
+from eruca.spark_connector.pipelines.replays import ReplaySummary, replay
+from eruca.spark_connector.pipelines.rollups import RollupSummary, WindowCounts, rollup
 from eruca.spark_connector.pipelines.session import open_session
-from eruca.spark_connector.pipelines.telling import Progress
-from eruca.spark_connector.pipelines.tracing import TracedGroup, TracedTopic, Traces
-from eruca.spark_connector.pipelines.triaging import Cause, TriageSummary, triage
+from eruca.spark_connector.pipelines.traces import TracedGroup, TracedTopic, Traces
 
 __all__ = [
     "ArchiveSummary",

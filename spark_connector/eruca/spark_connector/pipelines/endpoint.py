@@ -19,12 +19,15 @@ from eruca.client.errors import TopicNotFound
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
-from eruca.spark_connector import access as connection
-from eruca.spark_connector import cluster, link, replicas
 from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.offsets import bounds
+from eruca.spark_connector.offsets.positions import write_positions
+from eruca.spark_connector.offsets.search import offset_from
+from eruca.spark_connector.option_parsers import read_values
 from eruca.spark_connector.options import READERS
-from eruca.spark_connector.positions import write_positions
-from eruca.spark_connector.values import read_values
+from eruca.spark_connector.runtime import access as connection
+from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.retry import ask_each
 
 _PULLS: Final = {name: READERS[name] for name in ("pullGroup", "createPullGroup")}
 _PULLED: Final = {name.lower() for name in _PULLS}
@@ -74,7 +77,7 @@ class Endpoint:
             except TopicNotFound:
                 return []
 
-        return link.this_process().ask(self._access, find)
+        return clients.this_process().call(self._access, find)
 
     def existing_queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues, at least one. Raises SourceError."""
@@ -85,14 +88,14 @@ class Endpoint:
 
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Where each queue ends now."""
-        return link.this_process().ask(
-            self._access, lambda consumer: cluster.each(consumer, queues, consumer.max_offset)
+        return clients.this_process().call(
+            self._access, lambda consumer: ask_each(consumer, queues, consumer.max_offset)
         )
 
     def beginnings(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """The oldest offset of each queue."""
-        return link.this_process().ask(
-            self._access, lambda consumer: cluster.each(consumer, queues, consumer.min_offset)
+        return clients.this_process().call(
+            self._access, lambda consumer: ask_each(consumer, queues, consumer.min_offset)
         )
 
     def offsets_from(self, queues: Sequence[MessageQueue], at: int) -> dict[MessageQueue, int]:
@@ -102,8 +105,8 @@ class Endpoint:
         """
 
         async def find(consumer: PullConsumer, queue: MessageQueue) -> int:
-            end, by_slave = await replicas.end(consumer, queue)
-            found = await cluster.offset_from(consumer, queue, at)
+            end, by_slave = await bounds.end(consumer, queue)
+            found = await offset_from(consumer, queue, at)
             if found is None and by_slave:
                 raise SourceError(
                     f"The master of {queue.broker_name} does not answer, and its slave may be behind: "
@@ -111,15 +114,15 @@ class Endpoint:
                 )
             return end if found is None else found
 
-        return link.this_process().ask(
-            self._access, lambda consumer: cluster.each(consumer, queues, partial(find, consumer))
+        return clients.this_process().call(
+            self._access, lambda consumer: ask_each(consumer, queues, partial(find, consumer))
         )
 
     def group_offsets(self, queues: Sequence[MessageQueue], group: str) -> dict[MessageQueue, int | None]:
         """Where a group goes on in each queue; None where it never was."""
-        return link.this_process().ask(
+        return clients.this_process().call(
             self._access,
-            lambda consumer: cluster.each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group)),
+            lambda consumer: ask_each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group)),
         )
 
     def ensure_topic(self, topic: str, like: Sequence[MessageQueue]) -> list[MessageQueue]:
@@ -136,5 +139,5 @@ class Endpoint:
                 address = await consumer.session.master(broker, mine[0].topic)
                 await consumer.session.call(address, api.UPDATE_AND_CREATE_TOPIC, ask)
 
-        link.this_process().ask(self._access, create)
+        clients.this_process().call(self._access, create)
         return self.existing_queues(topic)

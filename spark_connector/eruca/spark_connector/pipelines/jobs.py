@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from eruca.spark_connector.pipelines.telling import Progress, Tell, tell_nobody
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
 
 EVERY = 0.5
 """Seconds between two looks."""
@@ -20,9 +20,9 @@ _GROUP = "spark.jobGroup.id"
 
 
 @contextmanager
-def watched(spark: SparkSession, step: str, tell: Tell) -> Iterator[None]:
-    """Tell how many tasks of the jobs that the block starts in this thread are done, as ``tasks <step>``."""
-    if tell is tell_nobody:
+def watched(spark: SparkSession, step: str, tell: ProgressListener) -> Iterator[None]:
+    """Report how many tasks of the jobs that the block starts in this thread are done, as ``tasks <step>``."""
+    if tell is ignore_progress:
         yield
         return
     context, group, ended = spark.sparkContext, f"eruca-{uuid.uuid4().hex}", threading.Event()

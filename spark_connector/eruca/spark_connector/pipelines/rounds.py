@@ -19,9 +19,9 @@ from typing import Any
 
 from eruca.client import MessageQueue
 from eruca.spark_connector.errors import BadOption, SourceError
+from eruca.spark_connector.offsets.positions import Positions, read_positions, write_positions
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
-from eruca.spark_connector.positions import Positions, read_positions, write_positions
 
 ROUNDS = "_rounds"
 STAGING = "_staging"

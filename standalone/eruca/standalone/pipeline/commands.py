@@ -35,7 +35,7 @@ def pipeline() -> None:
 def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> None:
     """Add what is new in topics to Parquet files by topic and day; run again, it goes on where it was."""
     from eruca.spark_connector.pipelines import archive as work
-    from eruca.spark_connector.pipelines.telling import spell_bytes
+    from eruca.spark_connector.pipelines.units import spell_bytes
     from eruca.standalone.pipeline.pictures import bars
 
     run.go_on = "Run it again: it goes on where it was."
@@ -87,7 +87,7 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
 def replay(run: Run, **options: Any) -> None:
     """Send the messages of an interval again: to another topic, or to one group alone."""
     from eruca.spark_connector.pipelines import replay as work
-    from eruca.spark_connector.pipelines.telling import spell_time
+    from eruca.spark_connector.pipelines.units import spell_time
     from eruca.standalone.pipeline.pictures import bars
 
     options["replay_id"] = options["replay_id"] or uuid.uuid4().hex[:12]

@@ -51,7 +51,7 @@ def rollup(
 ) -> None:
     """Count messages, bytes and latencies by window of time, and by topic, tag or key."""
     from eruca.spark_connector.pipelines import rollup as work
-    from eruca.spark_connector.pipelines.telling import spell_bytes, spell_time
+    from eruca.spark_connector.pipelines.units import spell_bytes, spell_time
 
     if picture is not None and not picture.parent.is_dir():
         raise click.BadParameter(f"there is no folder {picture.parent}.", param_hint="--picture")
@@ -111,7 +111,7 @@ def rollup(
 def triage(run: Run, **options: Any) -> int | None:
     """Group the dead letters of a group by cause, and send the chosen ones again, each once."""
     from eruca.spark_connector.pipelines import triage as work
-    from eruca.spark_connector.pipelines.telling import spell_time
+    from eruca.spark_connector.pipelines.units import spell_time
 
     ledger = options["ledger"] = options["ledger"] or f"eruca-triage-{options['group']}.jsonl"
     run.go_on = f"Run it again: letters that this run may have sent are noted in {ledger}, and will be named."
@@ -163,7 +163,7 @@ def triage(run: Run, **options: Any) -> int | None:
 def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, **options: Any) -> int | None:
     """Hold what producers stored against what groups consumed; exits with 3 when a group is behind."""
     from eruca.spark_connector.pipelines import audit as work
-    from eruca.spark_connector.pipelines.telling import spell_time
+    from eruca.spark_connector.pipelines.units import spell_time
 
     with nullcontext() if offsets_only else session(run) as spark, telling(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)

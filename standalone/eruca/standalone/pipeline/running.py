@@ -21,7 +21,7 @@ from rich.progress import Progress as Bar
 
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
-from eruca.spark_connector.installed import missing
+from eruca.spark_connector.runtime.installed import missing
 from eruca.standalone.pipeline.stopping import Stopping
 
 FAILED = 1

@@ -1,0 +1,60 @@
+"""Which queues a query reads: those of its topics, of a pattern, or of an assignment.
+
+Owns the questions to nameservers. Every function is a coroutine on the loop of the clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+
+from eruca.client import MessageQueue, PullConsumer
+from eruca.protocol import api, names
+from eruca.protocol.bodies import TopicList
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import Options
+
+
+async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQueue]:
+    """The queues that the options choose, in order. Raises SourceError when there are none."""
+    if options.assign:
+        return await _assigned(consumer, options.assign)
+    topics = list(options.subscribe)
+    if options.subscribe_pattern is not None:
+        topics = await _matching_topics(consumer, options.subscribe_pattern)
+    found = await asyncio.gather(*map(consumer.fetch_queues, topics))
+    queues = sorted({queue for queues in found for queue in queues})
+    if not queues:
+        raise SourceError(f"No queue of {', '.join(topics)} can be read: check the topics' permissions.")
+    return queues
+
+
+async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
+    chosen = []
+    for topic, brokers in assign.items():
+        there = set(await consumer.fetch_queues(topic))
+        for broker, numbers in brokers.items():
+            for number in numbers:
+                queue = MessageQueue(topic, broker, number)
+                if queue not in there:
+                    names_there = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in sorted(there))
+                    raise SourceError(
+                        f"assign names queue {number} of {topic} at {broker}, which cannot be read; "
+                        f"there are {names_there or 'none'}."
+                    )
+                chosen.append(queue)
+    return sorted(chosen)
+
+
+async def _matching_topics(consumer: PullConsumer, pattern: str) -> list[str]:
+    answer = await consumer.session.nameservers.call(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    wanted = re.compile(pattern)
+    topics = [
+        topic
+        for topic in sorted(set(TopicList.decode(answer.body).topic_list))
+        if wanted.fullmatch(topic) and not names.is_system_topic(topic)
+    ]
+    if not topics:
+        raise SourceError(f'subscribePattern="{pattern}" matches no topic: the whole name has to match.')
+    return topics

@@ -1,0 +1,97 @@
+"""What the options startingOffsets, endingOffsets and their relatives by time mean as offsets of the queues.
+
+Owns the order in which the options count and the check that they name every queue. Every function is a coroutine on
+the loop of the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eruca.client import MessageQueue, PullConsumer
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.offsets import bounds
+from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions
+from eruca.spark_connector.offsets.search import offset_from
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.runtime.retry import ask_each
+
+
+async def starts(
+    consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue], now: int
+) -> dict[MessageQueue, int]:
+    """Where a new query begins in each queue; ``now`` is the time in ms.
+
+    startingTimestamp comes before startingOffsetsByTimestamp, and that before startingOffsets. Raises SourceError.
+    """
+    chosen = list(queues)
+    times = _times(
+        options.starting_timestamp, options.starting_offsets_by_timestamp, chosen, "startingOffsetsByTimestamp"
+    )
+    if times is None:
+        return await _named(consumer, options, chosen, options.starting_offsets, "startingOffsets")
+
+    async def start(queue: MessageQueue) -> int:
+        found = await offset_from(consumer, queue, times[queue])
+        if found is not None:
+            return found
+        if times[queue] > now and options.starting_offsets_by_timestamp_strategy == "error":
+            raise SourceError(
+                f"The starting time {times[queue]} lies in the future and {queue} holds no message from then on: give "
+                'an earlier time in ms since 1970, or startingOffsetsByTimestampStrategy="latest".'
+            )
+        return await bounds.max_offset(consumer, queue)
+
+    return await ask_each(consumer, chosen, start)
+
+
+async def ends(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    """Where a batch ends in each queue, without the offset itself. Raises SourceError."""
+    chosen = list(queues)
+    times = _times(options.ending_timestamp, options.ending_offsets_by_timestamp, chosen, "endingOffsetsByTimestamp")
+    if times is None:
+        return await _named(consumer, options, chosen, options.ending_offsets, "endingOffsets")
+
+    async def end(queue: MessageQueue) -> int:
+        found = await offset_from(consumer, queue, times[queue])
+        return await bounds.max_offset(consumer, queue) if found is None else found
+
+    return await ask_each(consumer, chosen, end)
+
+
+def _times(
+    everywhere: int | None, by_queue: Positions | None, queues: list[MessageQueue], option: str
+) -> Positions | None:
+    if everywhere is not None:
+        return dict.fromkeys(queues, everywhere)
+    if by_queue is not None:
+        _check_complete(by_queue, queues, option, "")
+    return by_queue
+
+
+def _check_complete(wanted: Positions, queues: list[MessageQueue], option: str, hint: str) -> None:
+    for queue in sorted(set(wanted) - set(queues)):
+        raise SourceError(f"{option} names {queue}, which this query does not read.")
+    for queue in sorted(set(queues) - set(wanted)):
+        raise SourceError(f"{option} leaves {queue} out: name every queue that is read{hint}.")
+
+
+async def _named(
+    consumer: PullConsumer, options: Options, queues: list[MessageQueue], wanted: str | Positions, option: str
+) -> dict[MessageQueue, int]:
+    if isinstance(wanted, str):
+        marks: Positions = dict.fromkeys(queues, EARLIEST if wanted == "earliest" else LATEST)
+    else:
+        _check_complete(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
+        marks = wanted
+
+    async def position(queue: MessageQueue) -> int:
+        if wanted == "group":
+            found = await consumer.query_offset(queue, group=options.commit_group)
+            if found is not None:
+                return max(found, await bounds.min_offset(consumer, queue))
+        if marks[queue] == EARLIEST:
+            return await bounds.min_offset(consumer, queue)
+        return await bounds.max_offset(consumer, queue) if marks[queue] == LATEST else marks[queue]
+
+    return await ask_each(consumer, queues, position)

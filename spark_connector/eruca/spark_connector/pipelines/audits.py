@@ -1,0 +1,207 @@
+"""What producers have stored against what groups have consumed: who is behind, by how much, and what never came.
+
+Owns the comparison by offsets, queue by queue, and the look at the messages that a group has not consumed yet. A
+group's offset is what its members have committed: some seconds old while they work. What is behind an offset counts
+as consumed, also a message that was sent back (it waits among the retries) or given up (it is a dead letter).
+What clients themselves tell of it is in their traces (``tracing``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from eruca.client import MessageQueue
+from eruca.protocol import names
+from eruca.protocol.names import TRACE_TOPIC
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.offsets.positions import write_positions
+from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.pipelines.jobs import watched
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
+from eruca.spark_connector.pipelines.traces import Traces, read_traces
+from eruca.spark_connector.pipelines.units import now, read_interval, read_window
+
+COLUMNS = "topic string, tags string, storeTimestamp timestamp"
+
+
+@dataclass(frozen=True)
+class QueueAudit:
+    """A queue and a group: offsets, ``consumed`` None where the group has none."""
+
+    queue: MessageQueue
+    group: str
+    oldest: int
+    end: int
+    consumed: int | None
+
+    @property
+    def behind(self) -> int:
+        """Messages that are there and not consumed."""
+        return max(0, self.end - max(self.oldest, self.consumed or 0))
+
+    @property
+    def lost(self) -> int:
+        """Messages that the broker deleted before the group consumed them, as far as offsets tell."""
+        return max(0, self.oldest - self.consumed) if self.consumed is not None else 0
+
+
+@dataclass(kw_only=True)
+class GroupAudit:
+    """A group on a topic. ``oldest_waiting`` is a store time in ms; ``windows`` counts what waits, by store time."""
+
+    topic: str
+    group: str
+    queues: list[QueueAudit]
+    retrying: int = 0
+    dead: int = 0
+    oldest_waiting: int | None = None
+    tags: Counter[str] = field(default_factory=Counter)
+    windows: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> int:
+        """Messages that producers have stored since the topic was made."""
+        return sum(each.end for each in self.queues)
+
+    @property
+    def consumed(self) -> int:
+        """How many of them the group is past."""
+        return sum(min(each.end, each.consumed or 0) for each in self.queues)
+
+    @property
+    def behind(self) -> int:
+        """Messages that wait."""
+        return sum(each.behind for each in self.queues)
+
+    @property
+    def lost(self) -> int:
+        """Messages that were deleted before they were consumed."""
+        return sum(each.lost for each in self.queues)
+
+    @property
+    def never(self) -> bool:
+        """Whether the group is past no message; brokers answer 0 where a group has no offset."""
+        return not any(each.consumed for each in self.queues)
+
+
+@dataclass(kw_only=True)
+class AuditSummary:
+    """All pairs of topic and group, in the order they were asked for."""
+
+    groups: list[GroupAudit]
+    traces: Traces | None = None
+
+    def faults(self, *, behind: int = 0, dead: int | None = None) -> list[str]:
+        """A sentence for each pair with more waiting than ``behind`` or messages lost, and each group with more than
+        ``dead``."""
+        found = []
+        for each in self.groups:
+            who = f"{each.group} on {each.topic}"
+            if each.behind > behind:
+                state = "has never consumed" if each.never else "has not consumed"
+                found.append(f"{who} {state} {each.behind:,} messages.")
+            if each.lost:
+                found.append(f"{who} lost {each.lost:,} messages, which were deleted before it consumed them.")
+            if dead is not None and each.dead > dead:
+                found.append(f"{each.group} has {each.dead:,} dead letters.")
+        if self.traces is not None:
+            found.extend(self.traces.faults(missing=behind))
+        return list(dict.fromkeys(found))  # dead letters are the group's, whatever the topic
+
+
+def audit(
+    spark: SparkSession | None,
+    *,
+    name_server: str,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    window: str = "1m",
+    traces: bool = False,
+    trace_topic: str = TRACE_TOPIC,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    tags: Sequence[str] = (),
+    access: Mapping[str, str] | None = None,
+    tell: ProgressListener = ignore_progress,
+) -> AuditSummary:
+    """Compare what is stored in topics with what groups have consumed.
+
+    Each group is held against each topic. Without a session only offsets are compared; with one, the messages that wait
+    are read, and counted by tag and by ``window`` of their store time.
+
+    With ``traces`` what producers sent by their traces in [start, end) is held against what the groups consumed by
+    theirs, message by message; ``tags`` are those to which the groups subscribe.
+
+    Raises BadOption, SourceError.
+    """
+    if not topics or not groups:
+        raise BadOption("Say what is held against what: one topic and one group at least.")
+    length, endpoint = read_window(window), Endpoint(name_server, access)
+    if traces and spark is None:
+        raise BadOption("Traces are read with Spark: leave offsets_only (--offsets-only) out.")
+    if not traces and (start, end, *tags) != (None, None):
+        raise BadOption("An interval and tags choose among traces: add traces (--traces), or leave them out.")
+    first, last = read_interval(start, end)
+    sent_back = {group: (_retrying(endpoint, group), _dead(endpoint, group)) for group in groups}
+    found = []
+    for place, topic in enumerate(topics):
+        queues = endpoint.existing_queues(topic)
+        # Offsets of groups first: what arrives meanwhile is behind, and no group is ahead of an end.
+        offsets = {group: endpoint.group_offsets(queues, group) for group in groups}
+        oldest, ends = endpoint.beginnings(queues), endpoint.ends(queues)
+        for group in groups:
+            lines = [QueueAudit(each, group, oldest[each], ends[each], offsets[group][each]) for each in queues]
+            pair = GroupAudit(topic=topic, group=group, queues=lines)
+            pair.retrying, pair.dead = sent_back[group]
+            if spark is not None and pair.behind:
+                with watched(spark, f"of what {group} has not consumed", tell):
+                    _look(spark, endpoint, pair, length)
+            found.append(pair)
+        tell(Progress("topics compared", place + 1, len(topics)))
+    summary = AuditSummary(groups=found)
+    if traces and spark is not None:
+        with watched(spark, "of the traces", tell):
+            summary.traces = read_traces(
+                spark, endpoint, topics=topics, groups=groups, start=first, end=last or now(), window=length, tags=tags,
+                trace_topic=trace_topic,
+            )  # fmt: skip
+    return summary
+
+
+def _retrying(endpoint: Endpoint, group: str) -> int:
+    queues = endpoint.queues(names.retry_topic(group))
+    ends, oldest, at = endpoint.ends(queues), endpoint.beginnings(queues), endpoint.group_offsets(queues, group)
+    return sum(max(0, ends[each] - max(oldest[each], at[each] or 0)) for each in queues)
+
+
+def _dead(endpoint: Endpoint, group: str) -> int:
+    queues = endpoint.queues(names.dead_letter_topic(group))
+    ends, oldest = endpoint.ends(queues), endpoint.beginnings(queues)
+    return sum(ends[each] - oldest[each] for each in queues)
+
+
+def _look(spark: SparkSession, endpoint: Endpoint, pair: GroupAudit, length: int) -> None:
+    """Read what waits, between the offsets that were compared."""
+    starts = {each.queue: max(each.oldest, min(each.end, each.consumed or 0)) for each in pair.queues}
+    ends = {each.queue: max(each.end, starts[each.queue]) for each in pair.queues}
+    waiting = endpoint.read(
+        spark,
+        COLUMNS,
+        subscribe=pair.topic,
+        startingOffsets=json.dumps(write_positions(starts)),
+        endingOffsets=json.dumps(write_positions(ends)),
+    )
+    start = F.expr(f"unix_millis(storeTimestamp) DIV {length} * {length}").alias("start")
+    counts = waiting.groupBy(start, F.coalesce("tags", F.lit("-")).alias("tag")).agg(
+        F.count("*").alias("count"), F.min(F.unix_millis("storeTimestamp")).alias("oldest")
+    )
+    for row in sorted(counts.collect()):
+        pair.windows[row["start"]] = pair.windows.get(row["start"], 0) + row["count"]
+        pair.tags[row["tag"]] += row["count"]
+        pair.oldest_waiting = min(row["oldest"], pair.oldest_waiting or row["oldest"])

@@ -1,0 +1,81 @@
+"""Times, durations, windows and sizes as people read and write them.
+
+Times are ms since 1970, or ISO 8601 (UTC where no zone is given), or a duration back from now such as ``2h``.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.option_parsers import duration
+
+
+def now() -> int:
+    """The time in ms."""
+    return time.time_ns() // 1_000_000
+
+
+def read_time(given: str | int, at: int) -> int:
+    """A time in ms since 1970; ``at`` is the present. Raises BadOption."""
+    text = str(given).strip()
+    if text.isdecimal():
+        return int(text)
+    try:
+        return at - duration(text)
+    except ValueError:
+        pass
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(
+            f'The time "{given}" cannot be read: give ms since 1970, a time such as 2024-05-01T12:00, '
+            "or how long ago, such as 2h."
+        ) from None
+    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def read_duration(given: str, what: str) -> int:
+    """A duration in ms; ``what`` it is. Raises BadOption."""
+    try:
+        return duration(given)
+    except ValueError as error:
+        raise BadOption(f'The {what} "{given}" cannot be read: {error}.') from None
+
+
+def read_window(given: str) -> int:
+    """The length of a window in ms. Raises BadOption."""
+    length = read_duration(given, "window")
+    if length < 1:
+        raise BadOption("A window is 1 ms at least.")
+    return length
+
+
+def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, int | None]:
+    """Both ends in ms; without a start everything, and None without an end: what is there. Raises BadOption."""
+    at = now()
+    first = 0 if start is None else read_time(start, at)
+    last = None if end is None else read_time(end, at)
+    if last is not None and last > at:
+        raise BadOption(f"The end {spell_time(last)} lies in the future: what comes until then cannot be read yet.")
+    if last is None and first >= at:
+        raise BadOption(f"The start {spell_time(first)} lies in the future: nothing was stored since.")
+    if last is not None and first >= last:
+        raise BadOption(f"The start {spell_time(first)} is not before the end {spell_time(last)}: exchange them.")
+    return first, last
+
+
+def spell_time(ms: int) -> str:
+    """A time for people, UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def spell_bytes(count: int) -> str:
+    """A size for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,65 @@
+"""What has to be settled at the brokers before the first pull of a query: its group, and its filter.
+
+Owns the requests that create a subscription group and that let a broker compile an SQL filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eruca.client import MessageQueue, PullConsumer
+from eruca.client.errors import BrokerRefused
+from eruca.protocol import api
+from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from eruca.protocol.subscription import SQL92, build_subscription
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.runtime import replicas
+
+
+async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
+    """Settle what has to be before the first pull: its group, and the filter. Raises SourceError."""
+    chosen = sorted(queues)
+    if options.create_pull_group:
+        await _create_group(consumer, chosen)
+    await check_filter(consumer, options, chosen)
+
+
+async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue]) -> None:
+    """Make the consumer's group at each broker that does not have it; where it is, its settings stay."""
+    group = consumer.session.names.to_broker(consumer.group)
+    for queue in {each.broker_name: each for each in queues}.values():
+        address = await consumer.session.master(queue.broker_name, queue.topic)
+        try:
+            answer = await consumer.session.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            if group in SubscriptionGroupWrapper.decode(answer.body).subscription_group_table:
+                continue
+            body = SubscriptionGroupConfig(group_name=group).encode()
+            await consumer.session.call(address, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        except BrokerRefused as error:
+            raise SourceError(
+                f"The broker {queue.broker_name} does not let this account make the group {consumer.group} "
+                f"({error.remark}): make it with `mqadmin updateSubGroup` and leave createPullGroup out."
+            ) from None
+
+
+async def check_filter(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
+    """Let every broker judge the SQL filter (46): a bad one inside a pull would match everything.
+
+    Raises SourceError.
+    """
+    if options.sql_filter is None:
+        return
+    first = {queue.broker_name: queue for queue in sorted(queues, reverse=True)}
+    for queue in first.values():
+        subscription = build_subscription(queue.topic, options.sql_filter, version=0, expression_type=SQL92)
+        body = CheckClientRequestBody(
+            client_id=consumer.session.client_id, group=consumer.group, subscription_data=subscription
+        )
+        try:
+            await replicas.ask(consumer, queue, api.CHECK_CLIENT_CONFIG, body=body.encode())
+        except BrokerRefused as error:
+            raise SourceError(
+                f'The broker {queue.broker_name} refuses sqlFilter="{options.sql_filter}": {error.remark} '
+                "(SQL filters also need enablePropertyFilter=true at the broker)."
+            ) from None

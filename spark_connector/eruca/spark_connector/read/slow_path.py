@@ -1,0 +1,158 @@
+"""Pulls by the slow path: through the client, on its loop, with retries, other replicas, waits and clear errors.
+
+Owns what an answer means that is not what was asked for. Every method runs on the loop of the clients. It handles
+records as bytes only. ``spans`` decides what is pulled next; ``fast_path`` is the other path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
+from eruca.client.errors import ClientError
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.read.spans import BATCH_BYTES, Chunk, Span, Spans
+from eruca.spark_connector.runtime.replicas import MASTER, SLAVE, UNREACHABLE, ReplicaChoice, has_other_replica
+from eruca.spark_connector.runtime.retry import retry
+
+IDLE_WAITS = (0.1, 0.2, 0.4, 0.8)
+"""Seconds before each further attempt of a pull that brought nothing and did not move on."""
+
+
+class SlowPuller:
+    """Pulls the spans of one task; ``replicas`` says which replica is asked."""
+
+    def __init__(self, consumer: PullConsumer, options: Options, spans: Spans, replicas: ReplicaChoice) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._spans = spans
+        self._replicas = replicas
+        self._calls: set[asyncio.Future[PullResult]] = set()
+        self._known_ends: dict[MessageQueue, int] = {}
+
+    async def next_chunks(self, rows: int) -> list[Chunk]:
+        """Chunks over ``rows`` offsets or BATCH_BYTES, fewer at the end of the ranges, none after it.
+
+        Raises SourceError and ClientError.
+        """
+        spans = self._spans
+        chunks: list[Chunk] = []
+        size = 0
+        while rows > 0 and size < BATCH_BYTES and spans.unfinished:
+            self._start(spans.begin())
+            span = spans.first
+            result = await span.call
+            reached = await self._advance(span, result)
+            found = 0
+            if result.status is PullStatus.FOUND and result.body:
+                chunks.append(Chunk(span.queue, result.body, span.end))
+                found = len(result.body)
+                size += found
+            rows -= reached - span.start
+            self._start(spans.advance(reached, found))
+        return chunks
+
+    def stop(self) -> None:
+        """Give up what is under way; it is to be pulled again."""
+        for call in tuple(self._calls):
+            call.cancel()
+        self._spans.take_back()
+
+    def _start(self, begun: list[Span]) -> None:
+        for span in begun:
+            span.call = call = asyncio.ensure_future(self._pull(span.queue, span.start, span.end))
+            self._calls.add(call)
+            call.add_done_callback(self._ended)
+
+    def _ended(self, call: asyncio.Future[PullResult]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled():
+            call.exception()  # taken note of, so that asyncio does not complain where nobody waits for it
+
+    async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
+        try:
+            return await retry(self._consumer, queue.topic, lambda: self._pull_of_a_replica(queue, start, end))
+        except UNREACHABLE as error:
+            raise SourceError(
+                f"{queue.broker_name} was asked several times for {queue}, and did not answer within "
+                f"{self._options.pull_timeout_ms} ms (pullTimeoutMs): look whether it is alive and not too busy "
+                f"({error})."
+            ) from error
+
+    async def _pull_of_a_replica(self, queue: MessageQueue, start: int, end: int) -> PullResult:
+        broker_id = self._replicas.of(queue.broker_name)
+        try:
+            return await self._pull_of(queue, start, end, broker_id)
+        except UNREACHABLE:
+            if not await has_other_replica(self._consumer, queue):
+                raise
+            other = SLAVE if broker_id == MASTER else MASTER
+            result = await self._pull_of(queue, start, end, other)
+            self._replicas.turn(queue.broker_name, other)
+            return result
+
+    async def _pull_of(self, queue: MessageQueue, start: int, end: int, broker_id: int) -> PullResult:
+        options = self._options
+        return await self._consumer.pull(
+            queue,
+            start,
+            self._spans.count(start, end),
+            expression=options.expression,
+            expression_type=options.expression_type,
+            timeout=options.pull_timeout_ms / 1000,
+            broker_id=broker_id,
+        )
+
+    # ------------------------------------------------------------------ answers
+
+    async def _advance(self, span: Span, result: PullResult) -> int:
+        """How far the answer reaches; at most to the span's end."""
+        if result.status is PullStatus.OFFSET_MOVED:
+            return self._moved(span, result)
+        reached = min(result.next_offset, span.end)
+        if result.status is PullStatus.FOUND:
+            self._replicas.suggest(span.queue.broker_name, result.broker_id)
+            if reached <= span.start:
+                raise SourceError(
+                    f"The broker answered a pull of {span.queue} at {span.start} with messages, and to go on at "
+                    f"{result.next_offset}: it does not follow the protocol."
+                )
+            return reached
+        if result.status is PullStatus.NO_MATCHED_MESSAGE and reached > span.start:
+            return reached
+        return await self._wait(span)
+
+    async def _wait(self, span: Span) -> int:
+        """The queue ends before the range, as at a slave that lags: look again, then it is lost."""
+        if span.start >= self._known_ends.get(span.queue, span.end):
+            return span.end
+        for wait in IDLE_WAITS:
+            await asyncio.sleep(wait)
+            self._replicas.forget(span.queue.broker_name)
+            with suppress(ClientError):  # a master that came back may have another address
+                await self._consumer.fetch_queues(span.queue.topic)
+            result = await self._pull(span.queue, span.start, span.end)
+            if result.status is PullStatus.OFFSET_MOVED:
+                return self._moved(span, result)
+            if result.next_offset > span.start:
+                # Nothing is taken from this answer: the span is pulled again, and now it moves on.
+                return span.start
+        self._known_ends[span.queue] = result.max_offset
+        return self._lost(span, span.end, f"the queue reaches from {result.min_offset} to {result.max_offset}")
+
+    def _moved(self, span: Span, result: PullResult) -> int:
+        there = f"the queue reaches from {result.min_offset} to {result.max_offset}"
+        if result.min_offset > span.start:
+            return self._lost(span, min(result.min_offset, span.end), there)
+        return self._lost(span, span.end, there)
+
+    def _lost(self, span: Span, until: int, there: str) -> int:
+        if self._options.fail_on_data_loss:
+            raise SourceError(
+                f"The offsets from {span.start} on of {span.queue} are not there any more: {there}. They were "
+                "deleted by retention, or the topic was made anew, or a slave is behind a master that is away; "
+                "set failOnDataLoss=false to go on without them."
+            )
+        return until

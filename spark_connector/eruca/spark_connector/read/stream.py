@@ -1,0 +1,234 @@
+"""``spark.readStream.format("rocketmq")``: micro-batches from one offset to the next.
+
+Owns what a running query remembers between triggers; the truth is Spark's checkpoint alone. The planning methods run in
+one process that lives as long as the query, ``read`` in the tasks.
+
+What Spark does, and this relies on or allows for: ``initialOffset`` is asked for twice, and again after a crash in the
+first batch, so it names nothing, and the first end carries the start. ``latestOffset`` gets the end of the last
+finished batch, also when idle, so the group's offset is reported from there; ``commit`` comes a batch late and not for
+the last one. ``stop`` may never come. Idle queries ask every 10 ms, so answers are kept for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from eruca.client import MessageQueue, PullConsumer
+from eruca.spark_connector.errors import GroupReset, SourceError
+from eruca.spark_connector.offsets import bounds, group_offsets
+from eruca.spark_connector.offsets.end_offsets import EndOffsets, end_offsets, reachable_end_offsets
+from eruca.spark_connector.offsets.positions import (
+    INITIAL,
+    Positions,
+    StreamOffset,
+    first_end,
+    next_end,
+    write_positions,
+)
+from eruca.spark_connector.offsets.resolution import starts
+from eruca.spark_connector.options import Options
+from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
+from eruca.spark_connector.read.preparation import prepare
+from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.retry import ask_each
+
+log = logging.getLogger("eruca.spark")
+REPORTS_KEPT = 100
+"""Reports of the group's offsets by which a broker that has forgotten the newest is told from a reset."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches; ``parallelism`` is how many tasks can run at once."""
+
+    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        self._options = options
+        self._schema = schema
+        self._parallelism = parallelism
+        self._checked = False
+        self._first: Positions | None = None
+        self._latest = EndOffsets({})
+        self._latest_at: float | None = None
+        self._target: EndOffsets | None = None
+        self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
+        self._confirmed: Positions = {}
+        self._reported_at = -math.inf
+        self._announced: set[str] = set()
+        self._last_batch_at: float | None = None
+
+    # ------------------------------------------------------------------ what Spark asks
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The offset of a query that has not begun."""
+        return dict(INITIAL)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """By maxOffsetsPerTrigger, else by minOffsetsPerTrigger."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Freeze the end of the query."""
+        self._target = clients.this_process().call(
+            self._options.access, lambda consumer: end_offsets(consumer, self._options)
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch; ``start`` itself where there is nothing to do. Raises SourceError."""
+        since = StreamOffset.from_json(start)
+        line = clients.this_process()
+        if since is None:
+            end = line.call(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
+        else:
+            self._report(since.queues)
+            latest = self._target if self._target is not None else self._look()
+            began = line.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
+            following = next_end(since, began, latest.offsets, _most(limit))
+            if following is None or self._waits_for_more(following, since, limit):
+                return start
+            end = following
+        self._last_batch_at = time.monotonic()
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Where the queues end now, for the progress of the query; Spark asks right after ``latestOffset``."""
+        looked = self._target is None and self._latest_at is not None
+        return {"queues": write_positions((self._latest if looked else self._look()).offsets)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetPartition]:
+        """The plan of a batch, by its two offsets alone."""
+        stop = StreamOffset.from_json(end)
+        if stop is None or start == end:
+            return []
+        return plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        from eruca.spark_connector.read.partition_reader import read_partition  # what plans needs nothing of it
+
+        return read_partition(self._options, self._schema, partition)
+
+    # ------------------------------------------------------------------ planning
+
+    async def _plan_first(self, consumer: PullConsumer, most: int | None) -> StreamOffset:
+        """The end of a query's first batch, which may be empty: it brings the start into the checkpoint."""
+        target = self._target if self._target is not None else await end_offsets(consumer, self._options)
+        latest = target.offsets
+        if self._first is None:
+            await prepare(consumer, self._options, latest)
+            self._checked = True
+            self._first = await starts(consumer, self._options, latest, time.time_ns() // 1_000_000)
+        return first_end(self._first, latest, most)
+
+    async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: EndOffsets) -> Positions:
+        """Where the queues begin that are new, or that were made anew since the last batch.
+
+        A slave that is behind what was read already says nothing of that: its queues stay where they are.
+        """
+        if not self._checked:
+            await prepare(consumer, self._options, latest.offsets)
+            self._checked = True
+        behind = {queue: end for queue, end in latest.offsets.items() if end < since.queues.get(queue, 0)}
+        lost = [queue for queue in behind if queue not in latest.by_slave]
+        if lost and self._options.fail_on_data_loss:
+            raise SourceError(
+                f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {behind[lost[0]]}: "
+                "the topic was made anew, or its broker lost data. "
+                "Set failOnDataLoss=false to go on from its beginning."
+            )
+        fresh = [queue for queue in latest.offsets if queue not in since.queues]
+        return await ask_each(consumer, [*fresh, *lost], partial(bounds.min_offset, consumer))
+
+    def _look(self) -> EndOffsets:
+        """Where the queues end, asked for at most once in latestOffsetCacheMs."""
+        now = time.monotonic()
+        if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
+            self._latest = clients.this_process().call(
+                self._options.access,
+                lambda consumer: reachable_end_offsets(consumer, self._options, self._latest.offsets),
+            )
+            self._latest_at = time.monotonic()
+        return self._latest
+
+    def _waits_for_more(self, end: StreamOffset, since: StreamOffset, limit: ReadLimit) -> bool:
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        if sum(len(each) for each in end.since(since)) >= least:
+            return False
+        if self._last_batch_at is None:
+            self._last_batch_at = time.monotonic()
+        return (time.monotonic() - self._last_batch_at) * 1000 < self._options.max_trigger_delay
+
+    def _report(self, done: Positions) -> None:
+        """Commit how far the group is, for tools to see. A failure does not touch the query.
+
+        Raises SourceError where the group was moved and onGroupReset is "fail".
+        """
+        group = self._options.commit_group
+        now = time.monotonic()
+        if group is None or (
+            self._target is None and (now - self._reported_at) * 1000 < self._options.commit_interval_ms
+        ):
+            return
+        moved = {queue: offset for queue, offset in done.items() if self._confirmed.get(queue) != offset}
+        line, access = clients.this_process(), self._options.access
+        self._reported_at = now
+        try:
+            if self._options.on_group_reset == "fail" and self._confirmed:
+                known = self._confirmed
+                self._check_reset(
+                    group, line.call(access, lambda consumer: group_offsets.fetch(consumer, group, known))
+                )
+            if moved:
+                self._announce(line, group, moved)
+                self._reports.append(dict(done))
+                line.call(access, lambda consumer: group_offsets.commit(consumer, group, moved))
+                self._confirmed = dict(done)
+        except GroupReset:
+            raise
+        except SourceError as error:
+            log.warning("the offsets of group %s could not be reported: %s", group, error)
+
+    def _announce(self, line: clients.ClusterClients, group: str, queues: Positions) -> None:
+        brokers = {queue.broker_name for queue in queues}
+        if brokers <= self._announced:
+            return
+        self._announced |= brokers
+        try:
+            line.call(self._options.access, lambda consumer: group_offsets.announce(consumer, group, queues))
+        except SourceError as error:
+            log.warning("mqadmin consumerProgress will not find group %s: %s", group, error)
+
+    def _check_reset(self, group: str, found: Mapping[MessageQueue, int | None]) -> None:
+        # A broker that died may have forgotten the newest reports; an older one of them is no reset.
+        for queue, offset in sorted(found.items()):
+            if offset is not None and all(report.get(queue) != offset for report in self._reports):
+                raise GroupReset(
+                    f"The group {group} was set from {self._confirmed[queue]} to {offset} in {queue} while the query "
+                    "ran. To read from there, start it with a new checkpointLocation and startingOffsets=group; "
+                    "onGroupReset=ignore goes on and reports its own offsets again."
+                )
+
+
+def _most(limit: ReadLimit) -> int | None:
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else None

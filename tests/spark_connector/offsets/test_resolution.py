@@ -1,0 +1,191 @@
+"""Where queries start and end, when a batch is worth it, and what is settled before the first message is read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from eruca.admin.cli import run as mqadmin
+from eruca.client import MessageQueue, PullConsumer
+from eruca.protocol import api
+from eruca.protocol.headers.topics import CreateTopic
+from eruca.remoting import run
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.offsets.positions import write_positions
+from eruca.spark_connector.options import read_options
+from eruca.spark_connector.read.batch import BatchReader
+from eruca.spark_connector.read.stream import StreamReader
+from eruca.spark_connector.schema import default_schema
+from tests.support.eruca import ErucaBroker, ErucaCluster
+from tests.support.spark import Topic
+
+pytestmark = pytest.mark.usefixtures("fresh_clients")
+ALL = ReadAllAvailable()
+Ranges = dict[int, tuple[int, int]]
+
+
+def batch(topic: Topic, **options: str) -> BatchReader:
+    given = {"nameServer": topic.name_server, "subscribe": topic.name, **options}
+    return BatchReader(read_options(given, streaming=False), default_schema(), 2)
+
+
+def stream(topic: Topic, **options: str) -> StreamReader:
+    given = {"nameServer": topic.name_server, "subscribe": topic.name, "latestOffsetCacheMs": "0", **options}
+    return StreamReader(read_options(given, streaming=True), default_schema(), 2)
+
+
+def ranges(parts: list[Any]) -> Ranges:
+    return {each.queue.queue_id: (each.start, each.end) for part in parts for each in part.ranges}
+
+
+def by_queue(topic: Topic, *numbers: int) -> str:
+    return json.dumps(write_positions(dict(zip(topic.queues, numbers, strict=True))))
+
+
+def apart(topic: Topic, rounds: int) -> list[int]:
+    """One message a queue and round; the store times of the rounds, which are some ms apart."""
+    times = []
+    for _ in range(rounds):
+        times.append(time.time_ns() // 1_000_000 + 1)
+        while time.time_ns() // 1_000_000 < times[-1]:
+            pass
+        topic.fill(len(topic.queues))
+    return times
+
+
+def test_times_by_queue_and_which_option_comes_first(topic: Topic) -> None:
+    first, second, third = apart(topic, 3)
+    starts, ends = by_queue(topic, first, second, third, second), by_queue(topic, second, third, third + 60_000, second)
+
+    found = batch(topic, startingOffsetsByTimestamp=starts, endingOffsetsByTimestamp=ends)
+    assert ranges(found.partitions()) == {0: (0, 1), 1: (1, 2), 2: (2, 3)}
+
+    given = {"startingOffsetsByTimestamp": starts, "startingOffsets": by_queue(topic, 3, 3, 3, 3)}
+    assert ranges(batch(topic, **given).partitions())[2] == (2, 3), "a time comes before an offset"
+    given["startingTimestamp"] = str(second)
+    assert set(ranges(batch(topic, **given).partitions()).values()) == {(1, 3)}, "one time comes before those by queue"
+
+    with pytest.raises(SourceError, match=r"startingOffsetsByTimestamp leaves .*queueId=3\] out"):
+        short = json.dumps(write_positions(dict.fromkeys(topic.queues[:3], first)))
+        batch(topic, startingOffsetsByTimestamp=short).partitions()
+
+
+def test_a_stream_starts_at_a_time_or_at_offsets_and_may_mean_the_future(topic: Topic) -> None:
+    _, second = apart(topic, 2)
+    for options, wanted in (
+        ({"startingTimestamp": str(second)}, {queue: (1, 2) for queue in range(4)}),
+        ({"startingOffsets": by_queue(topic, 1, -2, -1, 0)}, {0: (1, 2), 1: (0, 2), 3: (0, 2)}),
+        ({"startingTimestamp": "4102444800000", "startingOffsetsByTimestampStrategy": "latest"}, {}),
+    ):
+        reader = stream(topic, **options)
+        start = reader.initialOffset()
+        assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == wanted
+
+
+def test_a_small_batch_comes_when_it_has_waited_long_enough(topic: Topic) -> None:
+    topic.fill(8)
+    reader = stream(topic, startingOffsets="earliest", minOffsetsPerTrigger="5", maxTriggerDelay="300ms")
+    assert isinstance(reader.getDefaultReadLimit(), ReadMinRows)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    began = time.monotonic()
+    topic.send(1, b"only one")
+    while (after := reader.latestOffset(end, reader.getDefaultReadLimit())) == end:
+        assert time.monotonic() - began < 60
+    assert time.monotonic() - began >= 0.25
+    assert ranges(reader.partitions(end, after)) == {1: (2, 3)}
+
+
+def test_a_batch_that_is_computed_again_reads_the_same(topic: Topic) -> None:
+    topic.fill(8)
+    reader = batch(topic)
+    parts = reader.partitions()
+    topic.fill(8)
+    for _ in range(2):
+        assert sum(each.num_rows for part in parts for each in reader.read(part)) == 8
+
+
+def test_the_broker_judges_sql_before_a_message_is_read(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic.fill(8)
+    pulls: list[MessageQueue] = []
+
+    async def pull(self: PullConsumer, queue: MessageQueue, *_: object, **__: object) -> None:
+        pulls.append(queue)
+
+    monkeypatch.setattr(PullConsumer, "pull", pull)
+    known = stream(topic, startingOffsets="earliest")
+    at = known.latestOffset(known.initialOffset(), ReadMaxRows(4))
+    for bad in ("n >> 3", "n = "):
+        with pytest.raises(SourceError, match="refuses sqlFilter="):
+            batch(topic, sqlFilter=bad).partitions()
+        new = stream(topic, sqlFilter=bad, startingOffsets="earliest")
+        with pytest.raises(SourceError, match="refuses sqlFilter="):
+            new.latestOffset(new.initialOffset(), ALL)
+        with pytest.raises(SourceError, match="refuses sqlFilter="):
+            stream(topic, sqlFilter=bad).latestOffset(at, ALL)
+    assert pulls == []
+
+
+def test_consumer_progress_shows_how_far_a_stream_is_behind(topic: Topic) -> None:
+    topic.fill(12)
+    group = f"{topic.name}_lake"[-100:]
+    reader = stream(topic, startingOffsets="earliest", commitGroup=group, commitIntervalMs="0")
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(8))
+    reader.latestOffset(first, ReadMaxRows(2))
+
+    out, deadline = io.StringIO(), time.monotonic() + 60
+    while topic.name[:20] not in out.getvalue() and time.monotonic() < deadline:  # its broker tells the nameserver
+        out = io.StringIO()
+        asyncio.run(mqadmin(("consumerProgress", "-n", topic.name_server, "-g", group), {}, out, out))
+    rows = [line.split() for line in out.getvalue().splitlines() if line.startswith(topic.name[:20])]
+    assert [row[3:6] for row in sorted(rows, key=lambda row: row[2])] == [["3", "2", "1"]] * 4, out.getvalue()
+
+
+def test_a_broker_that_joins_is_found_while_a_stream_runs(tmp_path: Path) -> None:
+    with ErucaCluster(tmp_path / "one") as own:
+        topic = Topic(own, "growing", 2)
+        topic.fill(4)
+        reader = stream(topic)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        second = ErucaBroker(tmp_path / "two", own.address, {"brokerName": "broker-b"})
+        try:
+
+            async def create() -> None:
+                ask = CreateTopic(topic="growing", read_queue_nums=1, write_queue_nums=1, perm=6)
+                async with PullConsumer(nameserver=own.address) as admin:
+                    await admin.session.call(second.address, api.UPDATE_AND_CREATE_TOPIC, ask)
+
+            run(create())
+            theirs = MessageQueue("growing", "broker-b", 0)
+            topic.queues.append(theirs)
+            topic.send(2, b"the first at the new broker")
+            topic.send(0, b"and one at the old")
+
+            deadline = time.monotonic() + 60
+            while theirs not in _ends(after := reader.latestOffset(end, ALL)) and time.monotonic() < deadline:
+                pass
+            bodies = [
+                body
+                for part in reader.partitions(end, after)
+                for each in reader.read(part)
+                for body in each["body"].to_pylist()
+            ]
+            assert sorted(bodies) == [b"and one at the old", b"the first at the new broker"]
+        finally:
+            topic.close()
+            second.stop()
+
+
+def _ends(offset: dict[str, Any]) -> set[MessageQueue]:
+    return {
+        MessageQueue(topic, broker, int(queue))
+        for topic, brokers in offset["queues"].items()
+        for broker, queues in brokers.items()
+        for queue in queues
+    }
