@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.pipelines import archive, audit, read_archive, replay, rollup, triage
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.units import now
 from tests.compat.clients import JavaClients, Letter, Seen, drain
 from tests.compat.test_mqadmin import eruca_mqadmin
 from tests.support.apache import ApacheCluster
@@ -134,8 +134,8 @@ def test_archive_rollup_and_replay_to_a_group_of_java(
     assert_rows(rows_of(read_archive(spark, lake).select(*names)), topic.rows)
 
     going_on = {"window": "10ms", "by": ["key"], "to": str(tmp_path / "rolled"), "resume": True, "grace": "0s"}
-    ended = now() // 10 * 10 + 10
-    while now() <= ended:
+    ended = now_ms() // 10 * 10 + 10
+    while now_ms() <= ended:
         pass
     counted = rollup(spark, **given, **going_on)  # type: ignore[arg-type]
     counts = Counter(row["keys"] for row in topic.rows.values())

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from eruca.broker.broker import Broker, wall_clock
+from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
@@ -27,6 +27,7 @@ from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting.clock import now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
@@ -56,9 +57,7 @@ class BrokerApp:
     1970. Several may run on one event loop, each with its own store. ``broker`` is what handlers work with.
     """
 
-    def __init__(
-        self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock, file: Path | None = None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms, file: Path | None = None) -> None:
         self.config = config
         self.broker = Broker(config, clock=clock)
         self.broker.configuration.file = file

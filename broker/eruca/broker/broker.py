@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
@@ -43,6 +42,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
+from eruca.remoting.clock import now_ms
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -50,11 +50,6 @@ CLUSTER_TOPIC_QUEUES = 16
 COLD_PULLS = 8
 SHORTEST_STAY = 600_000
 """Milliseconds that a waiting message stays in its part of the log at least."""
-
-
-def wall_clock() -> int:
-    """Now, in ms since 1970."""
-    return int(time.time() * 1000)
 
 
 class Broker:
@@ -66,7 +61,7 @@ class Broker:
     tells whether sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps the addresses of clients.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms) -> None:
         self.config = complete(config)
         self.configuration = Configuration(config, clock)
         self.clock = clock

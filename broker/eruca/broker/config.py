@@ -16,6 +16,7 @@ from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
 from eruca.protocol.names import TRACE_TOPIC
+from eruca.remoting.addresses import local_address
 from eruca.remoting.settings import setting
 
 _HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
@@ -305,17 +306,6 @@ def complete(config: BrokerConfig) -> BrokerConfig:
     elif config.broker_id == 0:
         raise ValueError("a slave's brokerId must be above 0: set brokerId=1, or another brokerRole than SLAVE")
     return config
-
-
-def local_address() -> str:
-    """The address by which others reach this machine: that of the way out, or 127.0.0.1 where there is none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent
-            address: str = probe.getsockname()[0]
-        except OSError:
-            return "127.0.0.1"
-    return address
 
 
 _STORE_FIELDS = (

@@ -31,6 +31,7 @@ from eruca.client.hooks import (
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
+from eruca.remoting.clock import now_ms
 
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
 SEND_AFTER = 0.5
@@ -292,31 +293,27 @@ class MessageTrace(Hook):
 
     def before_send(self, context: SendContext) -> None:
         """Take the time."""
-        context.notes[self] = _now()
+        context.notes[self] = now_ms()
 
     def after_send(self, context: SendContext) -> None:
         """A message was stored: Pub."""
         if context.result is not None and context.trace_on and not context.message.topic.startswith(self.topic):
             began: int = context.notes[self]
-            self._append(encode_send(context, began, _now() - began))
+            self._append(encode_send(context, began, now_ms() - began))
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """The end of a transaction was told: EndTransaction."""
-        self._append([encode_transaction(context, _now())])
+        self._append([encode_transaction(context, now_ms())])
 
     def before_consume(self, context: ConsumeContext) -> None:
         """A listener gets messages: SubBefore."""
         traced = [each for each in context.messages if each.properties.get(names.TRACE_ON) != "false"]
-        request_id, now = uuid.uuid4().hex.upper(), _now()
+        request_id, now = uuid.uuid4().hex.upper(), now_ms()
         context.notes[self] = request_id, now, traced
         self._append(encode_begin(context.consumer_group, traced, request_id, now))
 
     def after_consume(self, context: ConsumeContext) -> None:
         """The listener has ended: SubAfter."""
         request_id, began, traced = context.notes[self]
-        now = _now()
+        now = now_ms()
         self._append(encode_end(context, traced, request_id, now, (now - began) // len(context.messages)))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 
 import structlog
@@ -19,6 +18,7 @@ from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting.clock import now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
@@ -31,10 +31,6 @@ SCAN_EVERY = 10.0
 log = structlog.get_logger("eruca.nameserver")
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Nameserver:
     """A nameserver in this process.
 
@@ -42,7 +38,7 @@ class Nameserver:
     when its key-value file is damaged.
     """
 
-    def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = _now) -> None:
+    def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = now_ms) -> None:
         self.config = complete(config if config is not None else NamesrvConfig())
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())

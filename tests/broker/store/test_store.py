@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import GetStatus, Got, Matcher, PutStatus, Store, StoreLocked
-from eruca.broker.store.store import now_ms
 from eruca.protocol.message import COMPRESSED, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, tags_code
 from eruca.protocol.record import BatchEntry, decode_record, encode_batch, host_bytes
+from eruca.remoting.clock import now_ms
 from tests.support.stores import HOST, Clock, bodies, put, queue_units, read, small_config
 
 

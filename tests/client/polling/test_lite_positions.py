@@ -10,11 +10,11 @@ import pytest
 
 from eruca.client import ClientSettings, LitePullConsumer, Message, MessageQueue, Producer
 from eruca.client.errors import BrokerRefused, StateError, TopicNotFound, UsageError
-from eruca.client.network.session import now_ms
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.headers.offsets import ResetOffset
 from eruca.protocol.headers.pull import PullReply
+from eruca.remoting.clock import now_ms
 from tests.client.conftest import Lab, eventually
 from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll
 from tests.support.scripted import Scripted

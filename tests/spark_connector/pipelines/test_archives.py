@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import Progress, archive, read_archive
 from eruca.spark_connector.pipelines.archives import _BatchWriter
-from eruca.spark_connector.pipelines.units import now
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, Topic, assert_rows, rows_of
 
@@ -95,8 +95,8 @@ def test_an_interval_of_an_archive_is_exact(spark: SparkSession, topic: Topic, t
     to = str(tmp_path / "lake")
     for _ in range(4):
         topic.fill(5)
-        sent = now()
-        while now() == sent:  # until the next millisecond
+        sent = now_ms()
+        while now_ms() == sent:  # until the next millisecond
             pass
     archive(spark, name_server=topic.name_server, topics=[topic.name], to=to)
     times = sorted(row[0] for row in read_archive(spark, to).select(F.unix_millis("storeTimestamp")).collect())

@@ -24,10 +24,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector import deduplicated
 from eruca.spark_connector.pipelines import archive, read_archive, replay, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.units import now
 from tests.spark_connector.pipelines.test_rounds import WINDOW, let_a_window_end, written
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, QUICK_START, Topic, assert_rows, read, rows_of
@@ -161,7 +161,7 @@ def test_what_was_ended_goes_on_where_it_was(spark: SparkSession, topic: Topic, 
     archive(spark, name_server=topic.name_server, topics=[topic.name], to=str(lake))
     rollup(
         spark, name_server=topic.name_server, topics=[topic.name], to=str(rolled), resume=True, window=f"{WINDOW}ms",
-        by=["tag"], grace="0s", end=now(),
+        by=["tag"], grace="0s", end=now_ms(),
     )  # fmt: skip
     names = [each.split()[0] for each in COLUMNS.split(", ")]
     kept = rows_of(read_archive(spark, str(lake)).select(*names, F.expr(WINDOW_OF).alias("window")))
@@ -177,7 +177,7 @@ def test_a_replay_that_was_ended_begins_anew_and_its_repeats_are_known(
 ) -> None:
     again = Topic(cluster, f"{topic.name}_again"[-100:], 4)
     fill(topic, 400)
-    end, to = now() + 1, Endpoint(topic.name_server)
+    end, to = now_ms() + 1, Endpoint(topic.name_server)
     given = ("--to", again.name, "--replay-id", "once", "--until", str(end), "--rate", "20", "--master", "local[2]")
     for turn in range(ROUNDS):
         with Program(topic, tmp_path, "replay", *given, done=lambda: sum(to.ends(again.queues).values())) as replaying:

@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eruca.client.sync import PullConsumer
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import Progress, archive, rollup
-from eruca.spark_connector.pipelines.units import now, read_interval, read_time
+from eruca.spark_connector.pipelines.units import read_interval, read_time
 from tests.support.spark import Topic
 
 
@@ -28,7 +29,7 @@ def records(topic: Topic) -> list[Any]:
     """What is stored, after a new window of 1 ms has begun."""
     with PullConsumer(nameserver=topic.name_server) as consumer:
         found = [each for queue in topic.queues for each in consumer.pull(queue, 0, 1000).records]
-    while now() <= max(each.store_timestamp for each in found):
+    while now_ms() <= max(each.store_timestamp for each in found):
         pass
     return found
 

@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 from eruca.client import MessageQueue
 from eruca.client.sync import PullConsumer
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector import BadOption, SourceError
 from eruca.spark_connector.pipelines import Progress, RollupSummary, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, _go_on
-from eruca.spark_connector.pipelines.units import now
 from tests.spark_connector.pipelines.test_rollups import fill
 from tests.support.spark import Topic
 
@@ -46,8 +46,8 @@ def run(spark: SparkSession, topic: Topic, tmp_path: Path) -> Run:
 
 
 def let_a_window_end() -> None:
-    over = now() // WINDOW * WINDOW + WINDOW
-    while now() <= over:
+    over = now_ms() // WINDOW * WINDOW + WINDOW
+    while now_ms() <= over:
         pass
 
 
@@ -74,7 +74,7 @@ def test_each_run_adds_the_windows_that_are_over(spark: SparkSession, run: Run, 
     first = run()
     assert (first.messages, first.left_out, sum(first.windows.values())) == (30, 0, 30)
     fill(topic, 20)
-    open_window = now() // WINDOW * WINDOW
+    open_window = now_ms() // WINDOW * WINDOW
     second = run(end=open_window)
     let_a_window_end()
     third = run()
@@ -150,7 +150,7 @@ def test_by_the_producers_clock_a_message_counts_that_is_stored_in_time(
     assert early.messages == 0, "their windows still wait"
     fill(topic, 12)
     over = max(start for start, _ in truth(topic, "born_timestamp")) + WINDOW + 6000
-    time.sleep((over - now() + 1) / 1000)  # a window waits by the clock
+    time.sleep((over - now_ms() + 1) / 1000)  # a window waits by the clock
     done = run(**given)
     assert (done.messages, done.left_out) == (24, 0)
     assert written(spark, tmp_path) == truth(topic, "born_timestamp")

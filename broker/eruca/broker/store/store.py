@@ -36,14 +36,10 @@ from eruca.broker.store.results import Durability, Figures, Got, Matcher, Recove
 from eruca.broker.store.scan import Scan, Scanned
 from eruca.broker.store.scheduler import Scheduler
 from eruca.broker.store.segment import NotInMemory
+from eruca.remoting.clock import now_ms
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
-
-
-def now_ms() -> int:
-    """The clock of a store unless it is given another one: ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Store:

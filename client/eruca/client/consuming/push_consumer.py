@@ -43,12 +43,13 @@ from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
-from eruca.client.network.session import Session, now_ms
+from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.subscription import ALL, TAG, build_subscription
+from eruca.remoting.clock import now_ms
 
 
 class PushConsumer(PushMember):

@@ -21,13 +21,14 @@ from eruca.client.log import Trouble, log
 from eruca.client.message import ReceivedMessage, received, sizes
 from eruca.client.network import brokers
 from eruca.client.network.routes import MASTER
-from eruca.client.network.session import Session, now_ms
+from eruca.client.network.session import Session
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.headers import pull
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import is_tag_type
 from eruca.remoting import Answer
+from eruca.remoting.clock import now_ms
 
 HOLD = 15.0
 """Seconds for which a broker may hold a pull (brokerSuspendMaxTimeMillis)."""

@@ -15,7 +15,6 @@ from eruca.client.consuming.listeners import Work, clock
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.queue_puller import Reads
 from eruca.client.message import ReceivedMessage
-from eruca.client.network.session import now_ms
 from eruca.client.outcomes import Decision
 from eruca.protocol.bodies import (
     ConsumeFromWhere,
@@ -29,6 +28,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.codes import VERSION, version_name
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
+from eruca.remoting.clock import now_ms
 
 if TYPE_CHECKING:
     from eruca.client.consuming.concurrent import Concurrent

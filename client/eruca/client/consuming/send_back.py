@@ -15,11 +15,12 @@ from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
-from eruca.client.network.session import Session, now_ms
+from eruca.client.network.session import Session
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record
+from eruca.remoting.clock import now_ms
 
 INNER_GROUP = "CLIENT_INNER_PRODUCER"
 """The producer group of what clients send on their own."""

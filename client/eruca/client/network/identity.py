@@ -8,11 +8,11 @@ Facts: ClientConfig.buildMQClientId and MessageClientIDSetter in 4.9.7.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from ipaddress import ip_address
 
 from eruca.protocol import message
+from eruca.remoting.addresses import local_address
 
 _HEX = tuple(f"{byte:02X}" for byte in range(256))
 _HEX_BYTES = tuple(text.encode() for text in _HEX)
@@ -21,18 +21,6 @@ _HEX_BYTES = tuple(text.encode() for text in _HEX)
 def _forked() -> None:
     if _keys is not None:
         _keys.restart()
-
-
-def local_address() -> str:
-    """This machine's address: the one that faces outward, else the loopback. Sends nothing."""
-    for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((outside, 9))
-                return str(probe.getsockname()[0])
-        except OSError:
-            continue
-    return "127.0.0.1"
 
 
 def client_id(address: str, instance_name: str, unit_name: str | None) -> str:

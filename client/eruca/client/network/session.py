@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ssl
 import threading
-import time
 import weakref
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
@@ -52,6 +51,7 @@ from eruca.remoting import (
     Tls,
     TlsFiles,
 )
+from eruca.remoting.addresses import local_address
 from eruca.remoting.loop import fork_count
 
 A = TypeVar("A", bound=Header)
@@ -82,7 +82,7 @@ class Session:
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.address = settings.client_ip or identity.local_address()
+        self.address = settings.client_ip or local_address()
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
         self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
         self.channels = Channels(
@@ -394,8 +394,3 @@ def _security(tls: Tls | ssl.SSLContext | None) -> TlsFiles | ssl.SSLContext | N
         return TlsFiles(tls)
     except BadTls as error:
         raise BadConfig(f"TLS cannot be used: {error}.") from None
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

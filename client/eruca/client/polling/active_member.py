@@ -20,7 +20,7 @@ from eruca.client.consuming.queue_puller import Reads
 from eruca.client.consuming.rebalance import Reading, Rebalance
 from eruca.client.errors import StateError
 from eruca.client.log import log
-from eruca.client.network.session import Session, now_ms
+from eruca.client.network.session import Session
 from eruca.protocol.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -30,6 +30,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.record import Record
+from eruca.remoting.clock import now_ms
 
 AGAIN_SOON = 1.0
 """Seconds until queues that could not be had are tried again."""

@@ -17,13 +17,13 @@ from eruca.client.consuming.expressions import subscription_of
 from eruca.client.consuming.queue_puller import Reads
 from eruca.client.consuming.rebalance import Reading
 from eruca.client.errors import StateError, UsageError
-from eruca.client.network.session import now_ms
 from eruca.client.polling.active_member import ActiveMember
 from eruca.client.polling.assigned import Assigned, MessageQueueListener
 from eruca.client.polling.topic_watch import TopicMessageQueueChangeListener, TopicWatch
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG
+from eruca.remoting.clock import now_ms
 
 
 class LiteQueues(ActiveMember):

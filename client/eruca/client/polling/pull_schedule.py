@@ -27,13 +27,14 @@ from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log
 from eruca.client.message import ReceivedMessage
-from eruca.client.network.session import Session, now_ms
+from eruca.client.network.session import Session
 from eruca.client.polling.active_member import ActiveMember
 from eruca.client.polling.polled import PolledQueue
 from eruca.client.polling.pull_consumer import PullConsumer
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, build_subscription
+from eruca.remoting.clock import now_ms
 
 NEXT_PULL = 0.2
 """Seconds between two calls for one queue (PullTaskContext)."""

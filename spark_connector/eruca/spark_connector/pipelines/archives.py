@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.lag import behind
@@ -30,7 +31,6 @@ from eruca.spark_connector.option_parsers import duration
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
-from eruca.spark_connector.pipelines.units import now as present
 from eruca.spark_connector.pipelines.units import read_time
 
 COLUMNS = (
@@ -109,7 +109,7 @@ def archive(
         **({"subscribe": ",".join(topics)} if topics else {"subscribePattern": pattern}),
     }
     if start is not None:
-        options["startingTimestamp"] = read_time(start, present())
+        options["startingTimestamp"] = read_time(start, now_ms())
         options["startingOffsetsByTimestampStrategy"] = "latest"
     if group is not None:
         options["commitGroup"] = group

@@ -19,13 +19,14 @@ from pyspark.sql import functions as F
 from eruca.client import MessageQueue
 from eruca.protocol import names
 from eruca.protocol.names import TRACE_TOPIC
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import write_positions
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
 from eruca.spark_connector.pipelines.traces import Traces, read_traces
-from eruca.spark_connector.pipelines.units import now, read_interval, read_window
+from eruca.spark_connector.pipelines.units import read_interval, read_window
 
 COLUMNS = "topic string, tags string, storeTimestamp timestamp"
 
@@ -168,8 +169,8 @@ def audit(
     if traces and spark is not None:
         with watched(spark, "of the traces", tell):
             summary.traces = read_traces(
-                spark, endpoint, topics=topics, groups=groups, start=first, end=last or now(), window=length, tags=tags,
-                trace_topic=trace_topic,
+                spark, endpoint, topics=topics, groups=groups, start=first, end=last or now_ms(), window=length,
+                tags=tags, trace_topic=trace_topic,
             )  # fmt: skip
     return summary
 

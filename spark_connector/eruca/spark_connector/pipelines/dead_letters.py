@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from eruca.protocol import names
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.option_parsers import group as check_group
 from eruca.spark_connector.pipelines.endpoint import Endpoint
@@ -25,7 +26,7 @@ from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
 from eruca.spark_connector.pipelines.marks import marked
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
-from eruca.spark_connector.pipelines.units import now, read_interval
+from eruca.spark_connector.pipelines.units import read_interval
 
 COLUMNS = (
     "brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, messageId string, "
@@ -191,12 +192,12 @@ def _resend(
         .select("body", "tags", "keys", "flag", marked(marks).alias("properties"), "topic")
     )
     tell(Progress("sent again", 0, len(wanted)))
-    book.note(wanted, SENDING, now())
+    book.note(wanted, SENDING, now_ms())
     if to_group:
         endpoint.write(rows.drop("topic"), names.retry_topic(group), writeId=f"triage-{run}")
     else:
         endpoint.write(rows, None, writeId=f"triage-{run}")
-    book.note(wanted, SENT, now())
+    book.note(wanted, SENT, now_ms())
     tell(Progress("sent again", len(wanted), len(wanted)))
     summary.resent = list(wanted)
 

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from eruca.protocol import names
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, write_positions
 from eruca.spark_connector.pipelines.archives import read_archive
@@ -30,7 +31,7 @@ from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, check_free
-from eruca.spark_connector.pipelines.units import now, read_duration, read_interval, read_window
+from eruca.spark_connector.pipelines.units import read_duration, read_interval, read_window
 
 COLUMNS = "topic string, body binary, tags string, keys string, bornTimestamp timestamp, storeTimestamp timestamp"
 WINDOWS_SHOWN = 10_000
@@ -143,11 +144,11 @@ def rollup(
             start=first // work.length * work.length, length=work.length, margin=waits if clock == "born" else 0,
         )  # fmt: skip
         while True:
-            limit = now() - waits if last is None else min(last, now() - waits)
+            limit = now_ms() - waits if last is None else min(last, now_ms() - waits)
             work.go_on(rounds, limit, summary, skip_lost=skip_lost, keep=until_stopped is None)
             if until_stopped is None or until_stopped.wait(wait / 1000):
                 return summary
-    first, last = (each // work.length * work.length for each in (first, last or now()))
+    first, last = (each // work.length * work.length for each in (first, last or now_ms()))
     if first >= last:
         raise BadOption(f"The interval holds no whole window of {window}: make it longer, or the window shorter.")
     work.count_once(archive, first, last, summary)

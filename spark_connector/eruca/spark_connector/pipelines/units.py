@@ -5,16 +5,11 @@ Times are ms since 1970, or ISO 8601 (UTC where no zone is given), or a duration
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.option_parsers import duration
-
-
-def now() -> int:
-    """The time in ms."""
-    return time.time_ns() // 1_000_000
 
 
 def read_time(given: str | int, at: int) -> int:
@@ -54,7 +49,7 @@ def read_window(given: str) -> int:
 
 def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, int | None]:
     """Both ends in ms; without a start everything, and None without an end: what is there. Raises BadOption."""
-    at = now()
+    at = now_ms()
     first = 0 if start is None else read_time(start, at)
     last = None if end is None else read_time(end, at)
     if last is not None and last > at:

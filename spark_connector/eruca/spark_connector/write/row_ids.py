@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from pandas.util import hash_array  # type: ignore[import-untyped]
 
-from eruca.client.network.identity import local_address
 from eruca.protocol.message import unique_key
+from eruca.remoting.addresses import local_address
 
 _DIGITS: Final = np.frombuffer("".join(f"{value:02X}" for value in range(256)).encode(), dtype=np.uint16)
 """The two digits of each byte."""

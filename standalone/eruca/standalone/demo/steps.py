@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from eruca.client import Message, Producer, SendResult, SendStatus
+from eruca.remoting.clock import now_ms
 from eruca.standalone.demo.processes import Failed, mqadmin, printed, running, start_cluster
 from eruca.standalone.demo.replay import SparkFailed, count_with_spark, spark_missing
 from eruca.standalone.demo.tally import Place, Tally
@@ -103,7 +104,7 @@ class Demonstration:
             under_way.append((line, producer.start_send(Message(TOPIC, line.body, keys=line.file))))
         while under_way:
             await acknowledge()
-        return _now()
+        return now_ms()
 
     # ------------------------------------------------------------------ consuming
 
@@ -198,10 +199,6 @@ class Demonstration:
         for row in self._rows:
             table.add_row(*row)
         return table
-
-
-def _now() -> int:
-    return int(time.time() * 1000)
 
 
 async def _a_new_millisecond(after: int) -> int:
