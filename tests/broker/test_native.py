@@ -208,7 +208,7 @@ class Two:
     def _line(self, desk: Desk) -> Connection:
         broker = desk.broker
         broker.listen_on(10911)
-        broker.intake.forget()
+        broker.admission.forget()
         line = Connection(desk.app._main._router)
         broker.hosts[line] = (host_bytes("10.1.2.3", 4567), 0)
         return line
@@ -336,8 +336,8 @@ async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch
         before = two.desks[0].broker.store.figures().puts
         with monkeypatch.context() as patch:
             patch.setattr(two.desks[0].broker.store._appender, "_clock", lambda: START + 5)
-            patch.setattr("eruca.protocol.cuts.Json.take", None)
-            patch.setattr("eruca.protocol.cuts.Binary.take", None)
+            patch.setattr("eruca.protocol.templates.JsonTemplate.match", None)
+            patch.setattr("eruca.protocol.templates.BinaryTemplate.match", None)
             two.lines[0]._flushing = True
             assert two.lines[0].process(one * 50) == 50 * len(one)
         assert two.desks[0].broker.store.figures().puts == before + 50

@@ -8,9 +8,9 @@ import pytest
 
 from eruca.client import ClientSettings, Message, Producer
 from eruca.client.errors import BadConfig
-from eruca.protocol import forms, frame
+from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
-from eruca.remoting import connection
+from eruca.remoting import Connection
 from tests.client.conftest import Lab
 
 
@@ -30,25 +30,18 @@ async def test_headers_are_written_as_the_settings_say(
     later: int,
 ) -> None:
     seen: list[int] = []
-    encode, encode_send = frame.encode, forms.encode_send
+    received = Connection.data_received
 
-    def spy(serialization: int, *rest: Any) -> bytes:
-        seen.append(serialization)
-        return encode_send(serialization, *rest)
+    def spy(receiver: Connection, data: bytes) -> None:
+        at = 0
+        while (found := frame.split(data, at)) is not None:
+            serialization, start, body_at, at = found
+            head = frame.read(serialization, data[start:body_at])
+            if head.code == RequestCode.SEND_MESSAGE_V2 and not head.flag & frame.RESPONSE_FLAG:
+                seen.append(serialization)
+        received(receiver, data)
 
-    def spy_on_offers(serialization: int, code: int, *rest: Any) -> bytes:
-        if code == RequestCode.SEND_MESSAGE_V2 and isinstance(rest[-1], dict) and frame.OFFER_FIELD in rest[-1]:
-            seen.append(serialization)
-        return encode(serialization, code, *rest)
-
-    def spy_on_prepared(sender: connection.Connection, frames: list[bytes], *rest: Any) -> None:
-        seen.append(frames[0][4])
-        depart(sender, frames, *rest)
-
-    depart = connection.Connection.depart
-    monkeypatch.setattr(connection.Connection, "depart", spy_on_prepared)
-    monkeypatch.setattr(connection, "encode_send", spy)
-    monkeypatch.setattr(frame, "encode", spy_on_offers)
+    monkeypatch.setattr(Connection, "data_received", spy)
     settings = ClientSettings(nameserver=lab.address, header=header)
     async with Producer("writers", settings=settings) as producer:
         results = [await producer.send(Message("T-headers", b"body %d" % number)) for number in range(3)]

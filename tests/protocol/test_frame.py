@@ -15,9 +15,12 @@ from eruca.protocol.header import from_fields, read_binary_fields, write_binary_
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
 from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2, SendReply
-from eruca.protocol.repeats import read_pull, read_send
+from eruca.protocol.templates import read_pull, read_send
 
-READER = frame.RequestReader({endpoint.code: endpoint.ask for endpoint in api.ENDPOINTS})
+READER = frame.RequestReader(
+    {endpoint.code: endpoint.ask for endpoint in api.ENDPOINTS},
+    {endpoint.code: endpoint.read_binary for endpoint in api.ENDPOINTS if endpoint.read_binary is not None},
+)
 
 # Captured from a client and a broker of 4.9.7.
 JSON_REQUEST = bytes.fromhex(

@@ -19,7 +19,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
-from eruca.broker.handlers.express import express
+from eruca.broker.handlers.fastpath import express
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
@@ -205,7 +205,7 @@ class BrokerApp:
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
         broker.accepting = False
-        broker.intake.forget()
+        broker.admission.forget()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -11,13 +11,13 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
+from eruca.broker.services.admission import Admission
 from eruca.broker.services.checkbacks import CheckBacks
 from eruca.broker.services.commits import Commits
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
-from eruca.broker.services.intake import Intake
 from eruca.broker.services.loop_monitor import LoopMonitor
 from eruca.broker.services.registration import Registration
 from eruca.broker.services.replication.ha_client import HAClient
@@ -95,7 +95,7 @@ class Broker:
             ),
         )
         self.registration = Registration(config, self.topics)
-        self.intake = Intake(config, self.topics, self.groups, self.registration)
+        self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
             *(self.topics, self.offsets, self.registration, self.statistics),
             *(self.store, self._own_host, clock, self.delays.postponed),
@@ -165,7 +165,7 @@ class Broker:
         apply_live(self.config.store, self.store.config)
         self.store.reconfigured()
         self._settle_template()
-        self.intake.forget()
+        self.admission.forget()
 
     def load(self) -> None:
         """Read the JSON files and have the system topics. Raises StateUnreadable."""

@@ -6,12 +6,14 @@ pairs a code with its headers. Bodies are typed in ``bodies``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.header import Empty, Header
 from eruca.protocol.headers import access, clients, offsets, pull, routes, send, topics
+from eruca.protocol.templates import encode_send, read_pull, read_send
 
 Ask = TypeVar("Ask", bound=Header)
 Answer = TypeVar("Answer", bound=Header)
@@ -24,12 +26,17 @@ class Endpoint(Generic[Ask, Answer]):
     """One kind of request.
 
     ``accepts`` are the response codes whose header is of the ``answer`` type; a caller gets any other code as Refused.
+    Frequent requests have fast paths: ``read_binary`` reads the fields of a binary header (as ``frame.FieldsReader``),
+    ``encode`` writes everything of a request's frame before its body, given serialization, code, opaque, flag, header
+    and the length of the body (as ``frame.encode``).
     """
 
     code: RequestCode
     ask: type[Ask]
     answer: type[Answer]
     accepts: frozenset[ResponseCode] = _OK
+    read_binary: Callable[[bytes], Ask | None] | None = None
+    encode: Callable[[int, int, int, int, Any, int], bytes] | None = None
 
 
 _STORED = frozenset(
@@ -52,16 +59,20 @@ _C = RequestCode
 
 # Sending
 SEND_MESSAGE = Endpoint(_C.SEND_MESSAGE, send.SendMessage, send.SendReply, _STORED)
-SEND_MESSAGE_V2 = Endpoint(_C.SEND_MESSAGE_V2, send.SendMessageV2, send.SendReply, _STORED)
-SEND_BATCH_MESSAGE = Endpoint(_C.SEND_BATCH_MESSAGE, send.SendMessageV2, send.SendReply, _STORED)
+SEND_MESSAGE_V2 = Endpoint(_C.SEND_MESSAGE_V2, send.SendMessageV2, send.SendReply, _STORED, read_send, encode_send)
+SEND_BATCH_MESSAGE = Endpoint(
+    _C.SEND_BATCH_MESSAGE, send.SendMessageV2, send.SendReply, _STORED, read_send, encode_send
+)
 SEND_REPLY_MESSAGE = Endpoint(_C.SEND_REPLY_MESSAGE, send.SendMessage, send.SendReply)
-SEND_REPLY_MESSAGE_V2 = Endpoint(_C.SEND_REPLY_MESSAGE_V2, send.SendMessageV2, send.SendReply)
+SEND_REPLY_MESSAGE_V2 = Endpoint(
+    _C.SEND_REPLY_MESSAGE_V2, send.SendMessageV2, send.SendReply, read_binary=read_send, encode=encode_send
+)
 CONSUMER_SEND_MSG_BACK = Endpoint(_C.CONSUMER_SEND_MSG_BACK, send.ConsumerSendMsgBack, Empty)
 END_TRANSACTION = Endpoint(_C.END_TRANSACTION, send.EndTransaction, Empty)
 
 # Consuming
-PULL_MESSAGE = Endpoint(_C.PULL_MESSAGE, pull.PullMessage, pull.PullReply, _PULLED)
-LITE_PULL_MESSAGE = Endpoint(_C.LITE_PULL_MESSAGE, pull.PullMessage, pull.PullReply, _PULLED)
+PULL_MESSAGE = Endpoint(_C.PULL_MESSAGE, pull.PullMessage, pull.PullReply, _PULLED, read_pull)
+LITE_PULL_MESSAGE = Endpoint(_C.LITE_PULL_MESSAGE, pull.PullMessage, pull.PullReply, _PULLED, read_pull)
 QUERY_CONSUMER_OFFSET = Endpoint(_C.QUERY_CONSUMER_OFFSET, offsets.QueryConsumerOffset, offsets.OffsetReply)
 UPDATE_CONSUMER_OFFSET = Endpoint(_C.UPDATE_CONSUMER_OFFSET, offsets.UpdateConsumerOffset, Empty)
 SEARCH_OFFSET_BY_TIMESTAMP = Endpoint(_C.SEARCH_OFFSET_BY_TIMESTAMP, offsets.SearchOffset, offsets.OffsetReply)

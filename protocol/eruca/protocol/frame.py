@@ -18,9 +18,6 @@ import msgspec
 from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty, Header, from_fields, read_binary_fields, write_binary_fields
-from eruca.protocol.headers.pull import PullMessage
-from eruca.protocol.headers.send import SendMessageV2
-from eruca.protocol.repeats import read_pull, read_send
 
 JSON: Final = 0
 """Header serialization of every client's first word."""
@@ -99,23 +96,22 @@ def check_length(length: int) -> None:
         raise ProtocolError(f"a frame of {length} bytes is refused: at most {MAX_FRAME - 4} may follow the length")
 
 
-_Quick = Mapping[int, Callable[[bytes], Header | None]]
-_QUICK: Final[dict[type[Header], Callable[[bytes], Header | None]]] = {
-    SendMessageV2: read_send,
-    PullMessage: read_pull,
-}
+FieldsReader = Callable[[bytes], Header | None]
+"""Reads the fields of a binary header to their type; returns None for those that ``from_fields`` has to read."""
 
 
 class RequestReader:
     """Reads headers of requests whose codes are known beforehand, straight into their types.
 
-    ``asks`` gives the header type of each request code. A frame with another code, and every response, keeps its
-    fields as they came (see ``typed``).
+    ``asks`` has the header type of each request code, ``binary_readers`` what reads binary fields faster, for some of
+    the codes. A frame with another code, and every response, keeps its fields as they came (see ``typed``).
     """
 
-    def __init__(self, asks: Mapping[int, type[Header]]) -> None:
+    def __init__(
+        self, asks: Mapping[int, type[Header]], binary_readers: Mapping[int, FieldsReader] | None = None
+    ) -> None:
         self._asks = dict(asks)
-        self._quick = {code: _QUICK[kind] for code, kind in asks.items() if kind in _QUICK}
+        self._binary_readers = dict(binary_readers or {})
         # The three bytes after `{"code":` tell nearly every request apart before it is parsed.
         self._json = {
             (b"%d," % code)[:3]: (code, msgspec.json.Decoder(Head[kind | None], strict=False))  # type: ignore[valid-type]
@@ -133,8 +129,8 @@ class RequestReader:
                     if quick.code == known[0] and not quick.flag & RESPONSE_FLAG and quick.ext is not None:
                         return quick
                 except UNREADABLE:
-                    pass  # the lenient way below reads it, or tells what is wrong
-        head = read(serialization, data, self._quick)
+                    pass  # the lenient reading below reads it, or raises what is wrong
+        head = read(serialization, data, self._binary_readers)
         if not head.flag & RESPONSE_FLAG and not isinstance(head.ext, Header):
             kind = self._asks.get(head.code)
             if kind is not None:
@@ -145,16 +141,16 @@ class RequestReader:
         return head
 
 
-def read(serialization: int, data: bytes, quick: _Quick | None = None) -> Head[Any]:
+def read(serialization: int, data: bytes, binary_readers: Mapping[int, FieldsReader] | None = None) -> Head[Any]:
     """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError.
 
-    ``quick`` reads the binary fields of requests with these codes at once, to their types, or gives None.
+    The binary fields of requests with the codes of ``binary_readers`` are read to their types, where those can.
     """
     try:
         if serialization == JSON:
             return _raw_json.decode(data)
         if serialization == ROCKETMQ:
-            return _read_binary(data, quick)
+            return _read_binary(data, binary_readers)
         if serialization == MSGPACK:
             return _read_msgpack(data)
     except UNREADABLE as error:
@@ -162,7 +158,7 @@ def read(serialization: int, data: bytes, quick: _Quick | None = None) -> Head[A
     raise ProtocolError(f"header serialization {serialization} is not known")
 
 
-def _read_binary(data: bytes, quick: _Quick | None) -> Head[Any]:
+def _read_binary(data: bytes, binary_readers: Mapping[int, FieldsReader] | None) -> Head[Any]:
     if len(data) < 21:
         raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
     code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
@@ -175,7 +171,7 @@ def _read_binary(data: bytes, quick: _Quick | None) -> Head[Any]:
         raise ProtocolError("a ROCKETMQ header is shorter than its fields")
     name = LANGUAGES[language] if language < len(LANGUAGES) else None
     entries = data[fields_at : fields_at + length]
-    reader = quick.get(code) if quick else None
+    reader = binary_readers.get(code) if binary_readers else None
     if reader is not None and not flag & RESPONSE_FLAG:
         typed_fields = reader(entries)
         if typed_fields is not None:

@@ -17,9 +17,9 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.forms import Form, encode_send, form_of
 from eruca.protocol.header import Header
 from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.templates import Template, send_template
 from eruca.remoting.calls import Answer, Calls, Receiver
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
@@ -119,11 +119,11 @@ class Connection(Sending):
             self._opaque = (self._opaque + 1) & 0x7FFFFFFF
             self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
 
-    def form_of(self, code: int, ask: SendMessageV2) -> Form | None:
-        """What writes sends like this one to this peer; None where each has to be written for itself."""
+    def template_of(self, code: int, ask: SendMessageV2) -> Template | None:
+        """The template of sends like this one to this peer; None where each header has to be written by itself."""
         if self._offering or self._signer is not None or self._rename is not None:
             return None
-        return form_of(self.serialization, code, 0, ask)
+        return send_template(self.serialization, code, 0, ask)
 
     def reserve(self, count: int) -> range:
         """So many opaques for calls that the caller enters in ``calls.waiting`` and then sends by ``depart``."""
@@ -150,8 +150,8 @@ class Connection(Sending):
             extra, serialization = _MSGPACK_OFFER, frame.JSON
         if self._signer is not None:
             header, extra = None, sign(self._signer, header, extra, serialization, body)
-        if type(header) is SendMessageV2 and extra is None:
-            head = encode_send(serialization, endpoint.code, opaque, flag, header, len(body))
+        if endpoint.encode is not None and header is not None and extra is None:
+            head = endpoint.encode(serialization, endpoint.code, opaque, flag, header, len(body))
         else:
             head = frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
         self._out.append(head)

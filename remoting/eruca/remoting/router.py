@@ -155,6 +155,7 @@ class Router(Generic[S]):
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
         asks: dict[int, type[Header]] = {}
+        readers: dict[int, frame.FieldsReader] = {}
         for table in routes:
             for code, (endpoint, handler) in table.handlers.items():
                 if code in self._handlers:
@@ -162,7 +163,9 @@ class Router(Generic[S]):
                 if code not in without:
                     self._handlers[code] = handler
                     asks[code] = endpoint.ask
-        self.reader = frame.RequestReader(asks)
+                    if endpoint.read_binary is not None:
+                        readers[code] = endpoint.read_binary
+        self.reader = frame.RequestReader(asks, readers)
         self.tasks: set[asyncio.Task[None]] = set()
 
     @property

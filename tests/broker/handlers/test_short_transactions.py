@@ -123,7 +123,7 @@ async def test_both_ways_store_and_answer_the_same(
     stored, heard, kept = [], [], []
     for short in (True, False):
         if not short:
-            monkeypatch.setattr("eruca.broker.handlers.express.prepared", lambda text, place: None)
+            monkeypatch.setattr("eruca.broker.handlers.fastpath.prepared", lambda text, place: None)
             monkeypatch.setattr(commits.Commits, "commit", lambda *place: False)
         before = len(desk.records(HALF)), len(desk.records(OP)), len(desk.records("T"))
         dispatched.clear()

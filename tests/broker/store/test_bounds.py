@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.handlers.express import Form, Replies
+from eruca.broker.handlers.fastpath import Form, Replies
 from eruca.broker.store import native
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol import frame
-from eruca.protocol.cuts import cut_binary, cut_json
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch
+from eruca.protocol.templates import binary_send_key, json_send_key, template_of
 from tests.support.stores import HOST
 
 pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
@@ -88,11 +88,12 @@ def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
     head = frame.encode(
         kind, 320 if is_batch else 310, chance.choice([1, 2**31 - 1]), 0, ask, len(body), language="JAVA"
     )
-    cut = cut_binary(head[8:]) if kind else cut_json(head[8:])
-    assert cut is not None
+    template = template_of(kind, head[8:], "g", "i")
+    assert template is not None
     extra = b"WAIT\x01true\x02" if is_batch else b""
     replies = Replies(kind, HOST.hex().upper(), 0, "DefaultRegion", True)
-    forms[cut.head] = Form(cut, ("T", 0), 0, 0, 0, False, replies, extra, extra)
+    key = binary_send_key(head[8:]) if kind else json_send_key(head[8:])
+    forms[key] = Form(template, ("T", 0), 0, 0, 0, False, replies, extra, extra)
     return head + body
 
 

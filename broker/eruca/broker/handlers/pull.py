@@ -17,8 +17,8 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.clients import class_filter_refused, filter_refused
 from eruca.broker.services import matchers
+from eruca.broker.services.admission import FAQ
 from eruca.broker.services.holds import Hold
-from eruca.broker.services.intake import FAQ
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
 from eruca.protocol.bodies import PERM_READ, Body, SubscriptionData, SubscriptionGroupConfig

@@ -1,7 +1,7 @@
 """Answers in request-reply (324, 325): pushed to the client that asked (326), and stored.
 
 Owns the push and what is answered of it (ReplyMessageProcessor in 4.9.7); the checks of a send are in
-``services.intake``. Invariant: an answer is pushed before it is stored, once, and 0 is answered only when the client
+``services.admission``. Invariant: an answer is pushed before it is stored, once, and 0 is answered only when the client
 that asked has taken it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.intake import Destination, Send
+from eruca.broker.services.admission import Destination, Send
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -45,7 +45,7 @@ async def send_reply(broker: Broker, call: Call[Any]) -> Reply:
     ask: Send = call.header
     refused = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
     try:
-        to = broker.intake.admit(ask, call.connection.remote, broker.clock())
+        to = broker.admission.admit(ask, call.connection.remote, broker.clock())
     except Refused as refusal:
         refusal.header = refused
         raise

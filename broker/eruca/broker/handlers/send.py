@@ -1,6 +1,6 @@
 """Sending messages: one by one, in batches, and one-way (10, 310, 320).
 
-Owns the way from a request to the store and back; the checks are in ``services.intake``. Facts: SendMessageProcessor
+Owns the way from a request to the store and back; the checks are in ``services.admission``. Facts: SendMessageProcessor
 in 4.9.7. Invariant: 0 is answered only for what is stored, and where the disk or a slave is waited for, there; a topic
 that was made for a message is on disk before that message is answered.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import new_topic_saved
-from eruca.broker.services.intake import Destination, Properties, Send
+from eruca.broker.services.admission import Destination, Properties, Send
 from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -58,16 +58,16 @@ def send(broker: Broker, call: Call[Any]) -> Result:
 
 def _send(broker: Broker, call: Call[Any]) -> Result:
     ask: Send = call.header
-    intake = broker.intake
-    to = intake.admitted.get((ask.topic, ask.queue_id))
+    admission = broker.admission
+    to = admission.admitted.get((ask.topic, ask.queue_id))
     if to is None:
-        to = intake.admit(ask, call.connection.remote, broker.clock())
+        to = admission.admit(ask, call.connection.remote, broker.clock())
     if broker.waiting_sends or monotonic() > broker.loop_monitor.overdue or not broker.accepting:
         _check_load(broker)
     if ask.batch:
         return _store_batch(broker, call, ask, to)
-    target = intake.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
-    plain = intake.plain(ask.properties)
+    target = admission.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
+    plain = admission.plain(ask.properties)
     client_bits = _CLIENT_BITS
     half: dict[str, str] | None = None
     if plain is None:
@@ -117,7 +117,7 @@ def _special(
 
     The place where delayed messages and halves of transactions turn off. A ``dead`` letter is not delayed any more.
     """
-    found = broker.intake.properties(ask.properties or "")
+    found = broker.admission.properties(ask.properties or "")
     if found.half and not dead and not (ask.reconsume_times and found.delay_level > 0):
         return _half(broker, found, to)
     kind = ask.sys_flag & TRANSACTION_MASK
@@ -150,7 +150,7 @@ def _half(broker: Broker, found: Properties, to: Destination) -> tuple[Destinati
 
 def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Result:
     try:
-        extra, wait, later = broker.intake.of_batch(ask.properties or "")
+        extra, wait, later = broker.admission.of_batch(ask.properties or "")
     except ProtocolError:
         raise _illegal(broker) from None
     if later:

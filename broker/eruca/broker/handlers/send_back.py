@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import new_topic_saved
-from eruca.broker.services.intake import Destination
+from eruca.broker.services.admission import Destination
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
@@ -43,7 +43,7 @@ class Return(NamedTuple):
 async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | None:
     """36: store a message anew for its group, to come later, or as a dead letter."""
     ask = call.header
-    group = broker.intake.group(ask.group)
+    group = broker.admission.group(ask.group)
     if not broker.config.broker_permission & PERM_WRITE:
         raise Refused(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] sending message is forbidden"
@@ -52,7 +52,7 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
         return Reply()
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
     record = await _record(broker, ask.offset)
-    most = broker.intake.most_returns(group, ask.max_reconsume_times, call.head.version)
+    most = broker.admission.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
     result = _store(broker, ask.group, record, back)
     return result if result is None or isinstance(result, Reply) else await result
@@ -90,7 +90,7 @@ def _decide(broker: Broker, ask: ConsumerSendMsgBack, record: Record, retry: Des
         values[names.ORIGIN_MESSAGE_ID] = record.offset_message_id
     if record.reconsume_times >= most or ask.delay_level < 0:
         values[names.DELAY] = "0"
-        return Return(broker.intake.dead_letters(ask.group), values)
+        return Return(broker.admission.dead_letters(ask.group), values)
     level = ask.delay_level or FIRST_LEVEL + record.reconsume_times
     values[names.DELAY] = str(level)
     later = broker.delays.postponed(values, retry, level, broker.clock())

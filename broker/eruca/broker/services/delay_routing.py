@@ -7,7 +7,7 @@ HookUtils in 5.3.3.
 
 from __future__ import annotations
 
-from eruca.broker.services.intake import Destination
+from eruca.broker.services.admission import Destination
 from eruca.protocol import names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused

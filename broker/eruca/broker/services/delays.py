@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import structlog
 
+from eruca.broker.services.admission import Destination
 from eruca.broker.services.copied_delays import CopiedDelays
 from eruca.broker.services.delay_levels import DelayLevels
 from eruca.broker.services.delay_recovery import delivered
 from eruca.broker.services.delay_routing import at_level, until, wished_time
-from eruca.broker.services.intake import Destination
 from eruca.broker.services.redelivery import Redelivery
 from eruca.broker.services.timers import Timers
 from eruca.broker.state.delay_mark import DelayMark, Mark

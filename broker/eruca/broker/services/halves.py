@@ -14,8 +14,8 @@ from typing import TypedDict
 
 import structlog
 
+from eruca.broker.services.admission import Destination
 from eruca.broker.services.half_records import checks_of, closed_by, half_of, half_sent, identity_of, prepared_of
-from eruca.broker.services.intake import Destination
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics

@@ -17,9 +17,9 @@ from eruca.client.network.routes import Route
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.selectors import RoundRobin
 from eruca.protocol import api
-from eruca.protocol.forms import Fill, Write
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.queues import MessageQueue
+from eruca.protocol.templates import Template
 from eruca.remoting import Connection
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Seat(msgspec.Struct, eq=False):
 
     queue: MessageQueue
     connection: Connection
-    fill: Fill
-    write: Write
-    """Writes sends that ask for nothing else, by their unique ids."""
+    template: Template
+    around_id: Template
+    """Of sends that ask for nothing else, around their unique ids."""
 
 
 class Lane(msgspec.Struct, eq=False):
@@ -100,11 +100,11 @@ class Lane(msgspec.Struct, eq=False):
         header, batch = self.lanes.header(queue.topic, "", 0, 0, now), self.lanes.batch
         header.queue_id, header.batch = queue.queue_id, batch
         endpoint = api.SEND_BATCH_MESSAGE if batch else api.SEND_MESSAGE_V2
-        form = connection.form_of(endpoint.code, header)
-        if form is None:
+        template = connection.template_of(endpoint.code, header)
+        if template is None:
             self.closed = True
             return None
-        return Seat(queue, connection, form.fill, form.around(BEFORE_ID, AFTER_ID))
+        return Seat(queue, connection, template, template.around(BEFORE_ID, AFTER_ID))
 
 
 class Lanes(dict[str, Lane]):

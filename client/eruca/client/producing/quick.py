@@ -28,10 +28,9 @@ from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.sends import Choice, Send, SendResult, SendStatus, choice_of_user
 from eruca.client.selectors import RoundRobin, Selector
 from eruca.protocol import api, frame
-from eruca.protocol.forms import Fill, Write
 from eruca.protocol.headers.send import SendReply
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.send_answers import StoredAnswer, read_binary, read_json
+from eruca.protocol.templates import StoredAnswer, Template, read_stored_binary, read_stored_json
 from eruca.remoting import Answer, Connection
 
 if TYPE_CHECKING:
@@ -212,12 +211,13 @@ class QuickSends:
                 self.ordinary(send).attempt()
                 turn = lane.turn.last
                 continue
-            send.queue, write, fill, frames, waiting, opaques = ride
+            send.queue, around_id, template, frames, waiting, opaques = ride
             opaque = next(opaques)
             if text is AFTER_ID:
-                frames += (write(digits, key.encode(), opaque, len(body)), body)
+                frames += (around_id.fill(opaque, digits, key.encode(), len(body)), body)
             else:
-                frames += (fill(born, BEFORE_ID + key + text, opaque, len(body)), body)
+                properties = template.quote(BEFORE_ID + key + text)
+                frames += (template.fill(opaque, digits, properties, len(body)), body)
             waiting[opaque] = (send, _SEND, start + seconds)
             if seconds < least:
                 least = seconds
@@ -234,7 +234,7 @@ class QuickSends:
         if connection not in loads:
             loads[connection] = [], iter(connection.reserve(count))
         frames, opaques = loads[connection]
-        return seat.queue, seat.write, seat.fill, frames, connection.calls.waiting, opaques
+        return seat.queue, seat.around_id, seat.template, frames, connection.calls.waiting, opaques
 
     def start_batch(
         self, messages: Sequence[Message], timeout: float | None, queue: MessageQueue | None = None
@@ -268,7 +268,9 @@ class QuickSends:
         send = QuickSend(self, lane, future, body, text, seconds, key, queue, seat.queue, born, start, batch=True)
         (opaque,) = connection.reserve(1)
         connection.calls.waiting[opaque] = (send, _SEND_BATCH, start + seconds)
-        connection.depart([seat.fill(born, text, opaque, len(body)), body], start + seconds)
+        template = seat.template
+        head = template.fill(opaque, b"%d" % born, template.quote(text), len(body))
+        connection.depart([head, body], start + seconds)
         return future
 
     def ordinary(self, send: QuickSend) -> Send:
@@ -308,8 +310,8 @@ class QuickSends:
 
 _Load = tuple[list[bytes], Iterator[int]]
 """What goes to one connection: pieces of frames, and opaques for more."""
-_Ride = tuple[MessageQueue, Write, Fill, list[bytes], dict[int, Any], Iterator[int]]
-"""A queue, what writes its sends, the pieces of its connection, the calls of that, and opaques."""
+_Ride = tuple[MessageQueue, Template, Template, list[bytes], dict[int, Any], Iterator[int]]
+"""A queue, the templates of its sends, the pieces of its connection, the calls of that, and opaques."""
 
 
 def read_answers(connection: Connection, data: bytes, at: int) -> int:
@@ -325,9 +327,9 @@ def read_answers(connection: Connection, data: bytes, at: int) -> int:
         header = data[at + 8 : body_at]
         try:
             if word >> 24 == _JSON:
-                answer: StoredAnswer | None = read_json(header)
+                answer: StoredAnswer | None = read_stored_json(header)
             else:
-                answer = read_binary(header) if word >> 24 == _BINARY else None
+                answer = read_stored_binary(header) if word >> 24 == _BINARY else None
             if answer is None:
                 break
             found = waiting[answer.opaque][0]

@@ -1,12 +1,16 @@
 /* Plain sends and batches in C: the frames of a read whose forms are known, from their bytes to records and answers.
  *
- * A form is what protocol/cuts.py made of a header that was read and admitted whole (see handlers/express.py); here a
- * header is only compared with it. Invariant: what is stored and answered is, byte for byte, what express.one would,
+ * A form has the template (protocol/templates.py) of a header that was read and admitted whole (handlers/fastpath.py);
+ * here a header is only compared with it. Invariant: what is stored and answered is, byte for byte, what express.one would,
  * or for a batch handlers/send.py.
  */
 #include "parts.h"
 
-/* A header of a form that is known: what differs from one to the next (see protocol/cuts.py). */
+/* The fields of JsonTemplate and BinaryTemplate (protocol/templates.py). */
+enum { JSON_BEFORE, JSON_BETWEEN, JSON_BEFORE_OPAQUE, JSON_END, JSON_FIELDS };
+enum { KIND, FLAG, BEFORE, FIRST_BEGIN, BETWEEN, SECOND_BEGIN, END, SECOND_CONSTANT, BINARY_FIELDS };
+
+/* The values of a header that differ from one send of a form to the next. */
 typedef struct {
     int64_t born;
     Text properties, opaque;
@@ -47,28 +51,28 @@ static Size unescape(Text in, uint8_t *to, Size *used) {
 static Text part(PyObject *cut, Size place) { return text_of(PyTuple_GET_ITEM(cut, place)); }
 
 static int take_json(Text in, PyObject *cut, uint8_t *room, Values *found) {
-    Size at = part(cut, 0).size + BORN, used, more = part(cut, 1).size, last = part(cut, 3).size;
+    Size at = part(cut, JSON_BEFORE).size + BORN, used, more = part(cut, JSON_BETWEEN).size, last = part(cut, JSON_END).size;
     if (at > in.size || !digits(in.at + at - BORN, BORN, &found->born)) return 0;
-    if (!same(in.at + at, in.size - at, part(cut, 1))) return 0;
+    if (!same(in.at + at, in.size - at, part(cut, JSON_BETWEEN))) return 0;
     at += more;
     found->properties = (Text){room, unescape((Text){in.at + at, in.size - at}, room, &used)};
     if (found->properties.size < 0) return 0;
     at += used;
-    if (!same(in.at + at, in.size - at, part(cut, 2))) return 0;
-    at += part(cut, 2).size;
+    if (!same(in.at + at, in.size - at, part(cut, JSON_BEFORE_OPAQUE))) return 0;
+    at += part(cut, JSON_BEFORE_OPAQUE).size;
     int64_t opaque;
     found->opaque = (Text){in.at + at, in.size - at - last};
     return found->opaque.size > 0 && found->opaque.size <= 10 && digits(in.at + at, found->opaque.size, &opaque) &&
-           same(in.at + in.size - last, last, part(cut, 3));
+           same(in.at + in.size - last, last, part(cut, JSON_END));
 }
 
 static int take_binary(Text in, PyObject *cut, Values *found) {
-    Size at = 19 + part(cut, 0).size + BORN;
+    Size at = 25 + part(cut, BEFORE).size + BORN;
     if (at > in.size || !digits(in.at + at - BORN, BORN, &found->born)) return 0;
-    if (!same(in.at, 5, part(cut, 3)) || !same(in.at + 9, 8, part(cut, 4))) return 0;
+    if (!same(in.at, 5, part(cut, KIND)) || !same(in.at + 9, 8, part(cut, FLAG))) return 0;
     if (get32(in.at + 17) != in.size - 21) return 0;
-    if (!same(in.at + at, in.size - at, part(cut, 1))) return 0;
-    at += part(cut, 1).size;
+    if (!same(in.at + at, in.size - at, part(cut, BETWEEN))) return 0;
+    at += part(cut, BETWEEN).size;
     if (in.size - at < 4) return 0;
     found->properties = (Text){in.at + at + 4, get32(in.at + at)};
     found->opaque = (Text){in.at + 5, 4};
@@ -77,10 +81,10 @@ static int take_binary(Text in, PyObject *cut, Values *found) {
     for (Size n = 0; n < found->properties.size; n++)
         if (found->properties.at[n] & 0x80) return 0;
     at += found->properties.size;
-    return in.size - at == part(cut, 2).size && same(in.at + at, in.size - at, part(cut, 2));
+    return in.size - at == part(cut, END).size && same(in.at + at, in.size - at, part(cut, END));
 }
 
-/* What is stored of the properties (see Intake.plain); NULL where they need a closer look, or without memory. */
+/* What is stored of the properties (see Admission.plain); NULL where they need a closer look, or without memory. */
 static PyObject *stored_of(Text in, Text cluster) {
     if (FIND(in, 0, "DELAY\x01") >= 0 || FIND(in, 0, "TRAN_MSG\x01") >= 0 || FIND(in, 0, "CLUSTER\x01") >= 0 ||
         FIND(in, 0, "TIMER_D") >= 0)
@@ -120,7 +124,7 @@ typedef struct Lane {
     Common common;
 } Lane;
 
-/* Fill a lane by a Form (see handlers/express.py); 0 where it has no queue yet, -1 for an error. */
+/* Fill a lane by a Form (see handlers/fastpath.py); 0 where it has no queue yet, -1 for an error. */
 static int open_lane(Lane *lane, PyObject *form, PyObject *known) {
     *lane = (Lane){0};
     PyObject *queue = PyDict_GetItemWithError(known, PyTuple_GET_ITEM(form, 1));
@@ -129,7 +133,7 @@ static int open_lane(Lane *lane, PyObject *form, PyObject *known) {
     lane->common.sys_flag = number_at(form, 3);
     lane->common.reconsume = number_at(form, 4);
     lane->oneway = PyTuple_GET_ITEM(form, 5) == Py_True;
-    lane->binary = PyTuple_GET_SIZE(PyTuple_GET_ITEM(form, 0)) == 5;
+    lane->binary = PyTuple_GET_SIZE(PyTuple_GET_ITEM(form, 0)) == BINARY_FIELDS;
     lane->text = part(form, 7);
     lane->extra = part(form, 8);
     lane->tail = PyObject_GetAttr(queue, TOPIC_TAIL);
@@ -233,7 +237,7 @@ static Size put_message(Lane *lane, Text body, Text properties, Text cluster, ui
     return 1;
 }
 
-/* The key of a form (see cuts.json_head and cuts.binary_head); NULL where there is none, or without memory. */
+/* The key of a form (templates.json_send_key and binary_send_key); NULL where there is none, or without memory. */
 static PyObject *key_of(Text header, int json) {
     Size born = json ? FIND(header, 0, "\",\"g\":\"") : FIND(header, 21, "\0\1g\0\0\0\x0d");
     if (born < 0) return NULL;
@@ -248,7 +252,7 @@ static int is_form(PyObject *form, Size parts) {
     if (!PyBytes_Check(PyTuple_GET_ITEM(form, 7)) || !PyBytes_Check(PyTuple_GET_ITEM(form, 8))) return 0;
     PyObject *cut = PyTuple_GET_ITEM(form, 0);
     if (!PyTuple_Check(cut) || PyTuple_GET_SIZE(cut) != parts) return 0;
-    for (Size n = 0; n < parts; n++)
+    for (Size n = 0; n < (parts == JSON_FIELDS ? JSON_FIELDS : SECOND_CONSTANT); n++)
         if (!PyBytes_Check(PyTuple_GET_ITEM(cut, n))) return 0;
     return 1;
 }
@@ -293,7 +297,7 @@ PyObject *sends(PyObject *self, PyObject *args) {
         while (n < open && lanes[n].form != form) n++;
         Lane *lane = lanes + n;
         if (n == open) {
-            if (!is_form(form, json ? 4 : 5) || open == LANES) break;
+            if (!is_form(form, json ? JSON_FIELDS : BINARY_FIELDS) || open == LANES) break;
             int opened = open_lane(lane, form, known);
             if (opened < 0) goto end;
             if (!opened) break;

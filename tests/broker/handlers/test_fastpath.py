@@ -175,7 +175,7 @@ async def learned(desk: Desk, lines: list[asyncio.StreamWriter]) -> Line:
     await desk.broker.topics.saved()
     for _ in range(3):
         await producer.send("KEYS\x01k", queue_id=1)
-    assert len(desk.broker.intake.forms) == 1
+    assert len(desk.broker.admission.forms) == 1
     return producer
 
 

@@ -7,7 +7,7 @@ import pytest
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendReply
-from eruca.protocol.send_answers import StoredAnswer, read_binary, read_json
+from eruca.protocol.templates import StoredAnswer, read_stored_binary, read_stored_json
 
 ID = "7F00000100002A9F000000000001E240"
 APACHE_JSON = (
@@ -45,9 +45,9 @@ def ordinary(serialization: int, header: bytes) -> tuple[int, str, int, int, str
 def read(serialization: int, header: bytes) -> StoredAnswer | None:
     """What is read in one go."""
     if serialization != frame.JSON:
-        return read_binary(header)
+        return read_stored_binary(header)
     try:
-        return read_json(header)
+        return read_stored_json(header)
     except frame.UNREADABLE:
         return None
 

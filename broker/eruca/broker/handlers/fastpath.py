@@ -3,7 +3,7 @@ half message; that of a commit (37) is in ``transactions``.
 
 Owns what was learned of such forms: where their messages go and how they are answered. Everything out of the ordinary
 takes the way of ``send``, which is also where every form is learned: only one that was admitted there, and whose
-header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Intake.forget``).
+header was read whole, is remembered, and it is forgotten when anything changes that decided it (``Admission.forget``).
 Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and answered, and where the
 disk is waited for, not before it is there. Where the native step is there (``store.native``) it takes the forms that
 are known, many messages at once, and leaves the others. Batches have no other short way than that one.
@@ -25,11 +25,20 @@ from eruca.broker.store import native
 from eruca.broker.store.results import Durability
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode
-from eruca.protocol.cuts import Binary, Json, Values, binary_head, cut_binary, cut_json, json_head
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from eruca.protocol.templates import (
+    BORN_FIELD,
+    BORN_LENGTH,
+    PROPERTIES_FIELD,
+    Template,
+    Values,
+    binary_send_key,
+    json_send_key,
+    template_of,
+)
 from eruca.remoting import Call, Connection, Express, Reply
 
 _CODES = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -43,7 +52,7 @@ _CLIENT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 class Form(NamedTuple):
     """What all headers of one form have in common; ``native.sends`` knows the fields by their places."""
 
-    cut: Json | Binary
+    request: Template
     queue: tuple[str, int]
     """Topic and queue id."""
     flag: int
@@ -57,7 +66,7 @@ class Form(NamedTuple):
     """What these add to the properties of each message; empty for a form of single messages."""
 
 
-class Template(NamedTuple):
+class ReplyTemplate(NamedTuple):
     """A whole answer but for opaque, commit log offset and queue offset: once to be filled by ``%``, once with anything
     in their places. ``native.sends`` knows the fields by their places."""
 
@@ -69,7 +78,7 @@ class Template(NamedTuple):
     digits_at: int
 
 
-class Replies(dict[tuple[int, int], Template]):
+class Replies(dict[tuple[int, int], ReplyTemplate]):
     """Answers to sends to one queue, as the ordinary encoder writes them, by the lengths of opaque and queue offset."""
 
     def __init__(self, serialization: int, prefix: str, queue_id: int, region: str, trace_on: bool) -> None:
@@ -79,7 +88,7 @@ class Replies(dict[tuple[int, int], Template]):
             msg_id=prefix + _MARK, queue_id=queue_id, queue_offset=0, region=region, trace_on=trace_on
         )
 
-    def __missing__(self, lengths: tuple[int, int]) -> Template:
+    def __missing__(self, lengths: tuple[int, int]) -> ReplyTemplate:
         self._reply.queue_offset = offset = int("7" * lengths[1])
         digits = b"%d" % offset
         if self._serialization == frame.JSON:
@@ -99,7 +108,7 @@ class Replies(dict[tuple[int, int], Template]):
             form += whole[done:at].replace(b"%", b"%%") + place
             done = at + length
         form += whole[done:].replace(b"%", b"%%")
-        template = self[lengths] = Template(form, whole, opaque_at, id_at, digits_at)
+        template = self[lengths] = ReplyTemplate(form, whole, opaque_at, id_at, digits_at)
         return template
 
 
@@ -108,14 +117,14 @@ _MARK = "MMMMMMMMMMMMMMMM"
 
 def express(broker: Broker) -> Express:
     """The short way, to be tried before the ordinary one (see ``Router``)."""
-    forms: dict[bytes, Form] = broker.intake.forms
-    plain = broker.intake.plain
+    forms: dict[bytes, Form] = broker.admission.forms
+    plain = broker.admission.plain
     pulse, hosts = broker.loop_monitor, broker.hosts
     put, count = broker.store.put, broker.statistics.put
     waiting = Waiting(broker) if broker.waits else None
     after_half = 0, 0
     came, places, end_of = broker.halves.came, Places(broker.config.broker_cluster_name), short_end(broker)
-    tip, wrote, cluster = broker.store.tip, broker.store.wrote, broker.intake.cluster
+    tip, wrote, cluster = broker.store.tip, broker.store.wrote, broker.admission.cluster
 
     def one(
         connection: Connection, serialization: int, header: bytes, data: bytes, body_at: int, end: int
@@ -124,17 +133,23 @@ def express(broker: Broker) -> Express:
         if serialization == 0:
             if header[8:11] not in _JSON_CODES:
                 return end_of(connection, 0, connection.reader.read(0, header)) if header[8:11] == b"37," else None
-            form = forms.get(json_head(header))
+            form = forms.get(json_send_key(header))
         elif serialization == 1:
             if header[:2] not in _BINARY_CODES:
                 return end_of(connection, 1, connection.reader.read(1, header)) if header[:2] == b"\0\x25" else None
-            form = forms.get(binary_head(header))
+            form = forms.get(binary_send_key(header))
         else:
             return end_of(connection, serialization, connection.reader.read(serialization, header))
-        values = form.cut.take(header) if form is not None else None
-        if form is None or values is None or form.extra:
+        values = form.request.match(header) if form is not None else None
+        if form is None or values is None or form.extra or not values.first.isdigit():
             return _learn(broker, connection, serialization, header)
-        born, text, opaque = values
+        born = values.first
+        try:
+            text = form.request.unquote(values.second)
+        except frame.UNREADABLE:
+            return None
+        number = values.opaque
+        opaque = number.to_bytes(4, "big", signed=True) if serialization else b"%d" % number
         host = hosts.get(connection)
         if host is None or monotonic() > pulse.overdue or (waiting is not None and not waiting.room):
             return None
@@ -283,26 +298,27 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
     ask = head.ext
     if not isinstance(ask, SendMessageV2) or head.flag not in (0, frame.ONEWAY_FLAG):
         return head
-    to = broker.intake.admitted.get((ask.topic, ask.queue_id))
+    to = broker.admission.admitted.get((ask.topic, ask.queue_id))
     if to is None or not broker.accepting or ask.batch != (head.code == RequestCode.SEND_BATCH_MESSAGE):
         return head
     text, extra = ask.properties or "", b""
     if ask.batch:
         try:
-            extra, wait, later = broker.intake.of_batch(text)
+            extra, wait, later = broker.admission.of_batch(text)
         except ProtocolError:  # the ordinary way says so
             return head
         if not native.on or not wait or later:
             return head
-    cut = cut_json(header) if serialization == frame.JSON else cut_binary(header)
-    values = cut.take(header) if cut is not None else None
-    if cut is None or values is None or not _agree(values, ask, head.opaque, serialization):
+    template = template_of(serialization, header, BORN_FIELD, PROPERTIES_FIELD)
+    values = None if template is None else template.match(header)
+    if template is None or values is None or not _agree(template, values, ask, head.opaque):
         return head
-    forms, config = broker.intake.forms, broker.config
+    forms, config = broker.admission.forms, broker.config
     if len(forms) >= _REMEMBERED:
         forms.clear()
-    forms[cut.head] = Form(
-        cut,
+    key = json_send_key(header) if serialization == frame.JSON else binary_send_key(header)
+    forms[key] = Form(
+        template,
         (to.topic, to.queue_id),
         ask.flag,
         ask.sys_flag & _CLIENT_BITS | to.sys_flag,
@@ -315,8 +331,11 @@ def _learn(broker: Broker, connection: Connection, serialization: int, header: b
     return head
 
 
-def _agree(values: Values, ask: SendMessageV2, opaque: int, serialization: int) -> bool:
+def _agree(template: Template, values: Values, ask: SendMessageV2, opaque: int) -> bool:
     """Whether a header that was read whole says the same where it was cut."""
-    born, text, number = values
-    written = b"%d" % opaque if serialization == frame.JSON else opaque.to_bytes(4, "big", signed=True)
-    return int(born) == ask.born_timestamp and text == (ask.properties or "") and number == written
+    try:
+        text = template.unquote(values.second)
+    except frame.UNREADABLE:
+        return False
+    born = b"%d" % ask.born_timestamp
+    return values.first == born and len(born) == BORN_LENGTH and text == ask.properties and values.opaque == opaque

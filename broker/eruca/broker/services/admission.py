@@ -63,7 +63,7 @@ class Properties(NamedTuple):
         return encode_properties(self.values)
 
 
-class Intake:
+class Admission:
     """The checks; ``forget`` drops what was admitted from memory."""
 
     def __init__(self, config: BrokerConfig, topics: Topics, groups: Groups, registration: Registration) -> None:
