@@ -1,5 +1,5 @@
-"""``mqadmin``: the commands by which operators look at a cluster and change it.
+"""``mqadmin``: the commands with which operators inspect and change a cluster.
 
-Names, flags, columns and texts are those of Apache's mqadmin 4.9.7; errors are one sentence and end with a status that
-is not 0. Reaches nameservers and brokers through the wire alone.
+Names, flags, columns and texts are those of Apache's mqadmin 4.9.7. An error is one sentence, and the exit status is
+then not 0. Talks to nameservers and brokers only over the network.
 """

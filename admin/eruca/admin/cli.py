@@ -1,7 +1,7 @@
-"""``mqadmin``: from a command line to a command and an exit status.
+"""``mqadmin``: from a command line to a command and an exit status (MQAdminStartup in 4.9.7).
 
-Status 0: done. 1: refused, not reached, or not a line that the command takes. Errors are one sentence on standard
-error. Owns nothing of what commands do.
+Status 0: done. 1: a peer refused or did not answer, or the command line is wrong. An error is one sentence on standard
+error. Must not know what commands do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMESERVERS = "NAMESRV_ADDR"
 
 
 def overview() -> str:
-    """What ``mqadmin`` alone prints."""
+    """The text that ``mqadmin`` without a command prints."""
     lines = ["The most commonly used mqadmin commands are:"]
     for each in dict.fromkeys(COMMANDS.values()):
         lines.append(f"   {each.name:<20} {each.help}")
@@ -36,7 +36,7 @@ async def run(
     out: TextIO = sys.stdout,
     err: TextIO = sys.stderr,
 ) -> int:
-    """Do what a command line says; the exit status."""
+    """Run a command line and return the exit status."""
     try:
         properties, arguments = security.split_properties(arguments, environment)
     except AdminError as error:
@@ -96,6 +96,6 @@ def main() -> None:
         sys.exit(asyncio.run(run(sys.argv[1:], os.environ)))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""A cluster as an admin sees it: nameservers, routes, brokers, one request at a time.
+"""The connections of mqadmin to a cluster: nameservers, routes, brokers, one request at a time.
 
-Owns which address answers a question and how its refusal becomes a sentence. Must not know commands or print.
+Owns the choice of the address for a request, and the sentence for a refusal. Must not know commands or print.
 Requests time out after 5 seconds, heavy ones after 15 (DefaultMQAdminExt in 4.9.7).
 """
 
@@ -37,8 +37,8 @@ R = TypeVar("R", bound=Header)
 class Admin:
     """Connections to a cluster; ``async with`` closes them.
 
-    ``nameservers`` are tried in order until one answers; what is changed at nameservers is changed at each. Requests
-    are signed by ``credentials`` and travel encrypted by ``tls``, where those are given.
+    Reads try the ``nameservers`` in order until one answers; changes go to each of them. ``credentials`` sign the
+    requests, and ``tls`` encrypts the connections, where they are given.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Admin:
             raise AdminError("no nameserver is known: name one with -n host:port or set NAMESRV_ADDR")
         return self._nameservers
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ requests
 
-    async def ask(
+    async def call(
         self,
         address: str,
         endpoint: Endpoint[A, R],
@@ -75,7 +75,7 @@ class Admin:
         *,
         timeout: float = TIMEOUT,
     ) -> Answer[R]:
-        """Ask one broker or nameserver. Raises PeerRefused or NoAnswer."""
+        """Send a request to one broker or nameserver. Raises PeerRefused or NoAnswer."""
         try:
             return await self.channels.call(address, endpoint, header, body, timeout=timeout)
         except Refused as refused:
@@ -87,23 +87,23 @@ class Admin:
         except ProtocolError as error:
             raise NoAnswer(f"{address} answered what cannot be read: {error}") from None
 
-    async def ask_nameserver(self, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
-        """Ask the first nameserver that can be reached. Raises PeerRefused or NoAnswer."""
+    async def call_nameserver(self, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
+        """Send a request to the first nameserver that answers. Raises PeerRefused or NoAnswer."""
         *others, last = self.nameservers
         for address in others:
             with contextlib.suppress(NoAnswer):
-                return await self.ask(address, endpoint, header)
-        return await self.ask(last, endpoint, header)
+                return await self.call(address, endpoint, header)
+        return await self.call(last, endpoint, header)
 
-    async def tell_nameservers(self, endpoint: Endpoint[A, Any], header: A | None = None, body: bytes = b"") -> None:
-        """Ask every nameserver, so that all know the same. Raises PeerRefused or NoAnswer."""
-        await asyncio.gather(*(self.ask(address, endpoint, header, body) for address in self.nameservers))
+    async def call_nameservers(self, endpoint: Endpoint[A, Any], header: A | None = None, body: bytes = b"") -> None:
+        """Send a request to every nameserver. Raises PeerRefused or NoAnswer."""
+        await asyncio.gather(*(self.call(address, endpoint, header, body) for address in self.nameservers))
 
     # ------------------------------------------------------------------ routes
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is. Raises PeerRefused(17) for one without a route."""
-        answer = await self.ask_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
+        """The route of a topic. Raises PeerRefused(17) for a topic without a route."""
+        answer = await self.call_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
         return TopicRouteData.decode(answer.body)
 
     async def brokers_of(self, topic: str) -> list[tuple[str, str]]:
@@ -124,14 +124,14 @@ class Admin:
 
     async def all_topics(self) -> list[str]:
         """The names of all topics."""
-        answer = await self.ask_nameserver(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self.call_nameserver(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return TopicList.decode(answer.body).topic_list
 
     # ------------------------------------------------------------------ clusters
 
     async def clusters(self) -> ClusterInfo:
         """All clusters and brokers."""
-        return ClusterInfo.decode((await self.ask_nameserver(api.GET_BROKER_CLUSTER_INFO)).body)
+        return ClusterInfo.decode((await self.call_nameserver(api.GET_BROKER_CLUSTER_INFO)).body)
 
     async def brokers_in(self, cluster: str) -> list[BrokerData]:
         """The brokers of a cluster, by name. Raises AdminError for an unknown cluster."""
@@ -160,12 +160,12 @@ class Admin:
         raise AdminError(f"the nameserver knows no broker at {address}")
 
     async def runtime(self, address: str) -> dict[str, str]:
-        """What a broker tells of itself."""
-        return KVTable.decode((await self.ask(address, api.GET_BROKER_RUNTIME_INFO)).body).table
+        """The runtime info of a broker."""
+        return KVTable.decode((await self.call(address, api.GET_BROKER_RUNTIME_INFO)).body).table
 
 
 def some_address(broker: BrokerData) -> str | None:
-    """The master's address, else that of the slave with the least id."""
+    """The master's address, else the address of the slave with the lowest id."""
     addresses = broker.broker_addrs
     return addresses[min(addresses)] if addresses else None
 

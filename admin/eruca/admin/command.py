@@ -1,7 +1,7 @@
-"""What a command is: a name, its options, and a coroutine that does it.
+"""A command: a name, its options, and a coroutine that runs it (SubCommand in 4.9.7).
 
 Owns the register of commands (``@command``) and the ``Job``, one run of a command: its options read by type, the
-cluster to talk to, where output and complaints go. Must not know any particular command.
+cluster, and where output and errors go. Must not know any particular command.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ COMMON = (
     Option("h", "help", "print this text", takes_value=False),
     Option("n", "namesrvAddr", "nameservers, as host:port;host:port; default: the variable NAMESRV_ADDR"),
 )
+
+BROKER = Option("b", "brokerAddr", "the broker, as host:port")
+CLUSTER = Option("c", "clusterName", "the brokers of this cluster")
+MASTERS = Option("c", "clusterName", "all masters of this cluster")
+TOPIC = Option("t", "topic", "name of the topic", required=True)
+"""Options that several commands share."""
 
 
 class Job:
@@ -40,7 +46,7 @@ class Job:
         return letter in self._given
 
     def text(self, letter: str, default: str = "") -> str:
-        """The value of an option, without blanks around it."""
+        """The value of an option, without the blanks around it."""
         return self._given.get(letter, default).strip()
 
     def maybe(self, letter: str) -> str | None:
@@ -67,7 +73,7 @@ class Job:
     # ------------------------------------------------------------------ output
 
     def write(self, text: str) -> None:
-        """Print a text as it is."""
+        """Print a text without a line end."""
         if text:
             self._out.write(text)
             self._open_line = not text.endswith("\n")
@@ -76,17 +82,17 @@ class Job:
         """Print a line."""
         self.write(text + "\n")
 
-    def row(self, form: str, *values: object) -> None:
-        """Print a row by a printf form."""
-        self.line(columns(form, *values))
+    def row(self, layout: str, *values: object) -> None:
+        """Print a row by a printf format."""
+        self.line(columns(layout, *values))
 
-    def complain(self, error: AdminError | str) -> None:
-        """Tell of a failure that does not end the command; its status will not be 0."""
+    def report(self, error: AdminError | str) -> None:
+        """Print an error that does not end the command. The exit status is then not 0."""
         self.failed = True
         self._err.write(f"{error}\n")
 
     def finish(self) -> None:
-        """End the last line where a text left it open."""
+        """End the last line if it is open."""
         if self._open_line:
             self.line()
         self._out.flush()
@@ -106,11 +112,11 @@ class Command:
     alias: str = ""
 
     def usage(self) -> str:
-        """How to call it."""
+        """The text that explains the command."""
         return posix.usage(f"mqadmin {self.name}", self.options)
 
     def parse(self, arguments: Sequence[str]) -> dict[str, str] | None:
-        """The options given, or None when help was asked for. Raises UsageError."""
+        """The options given, or None when help is requested. Raises UsageError."""
         found = posix.parse(self.options, arguments)
         if "h" in found:
             return None

@@ -1,14 +1,14 @@
-"""What makes a command fail: one sentence for the operator."""
+"""Errors of commands: each is one sentence for the operator."""
 
 from __future__ import annotations
 
 
 class AdminError(Exception):
-    """A command cannot do what it was asked; the message is one sentence that says what to do."""
+    """A command failed; the message is one sentence that says what to do."""
 
 
 class PeerRefused(AdminError):
-    """A broker or nameserver refused; ``code`` and ``remark`` are its own."""
+    """A broker or nameserver refused with this ``code`` and ``remark``."""
 
     def __init__(self, code: int, remark: str, address: str) -> None:
         self.code = code
@@ -19,8 +19,8 @@ class PeerRefused(AdminError):
 
 
 class NoAnswer(AdminError):
-    """A broker or nameserver could not be reached or did not answer in time."""
+    """A broker or nameserver is not reachable or did not answer in time."""
 
 
 class UsageError(AdminError):
-    """The command line lacks an option or has one that does not exist; the command's usage is shown."""
+    """The command line lacks an option or has an unknown one; the command's usage is printed."""

@@ -1,7 +1,7 @@
-"""Messages as an admin handles them: send one, pull some, look one up.
+"""Single messages: send one, pull some, look one up.
 
-Owns the few requests that this takes (310, 11, 12, 33) without a client's machinery: one try, one queue. Must not know
-commands or print.
+Owns the requests for this (310, 11, 12, 33). Each is made once, to one queue, without a client's retries.
+Must not know commands or print.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eruca.protocol.message import (
     parse_offset_message_id,
     unique_key,
 )
-from eruca.protocol.names import DEFAULT_TOPIC, KEYS, TAGS, TOOLS_GROUP, UNIQ_KEY, WAIT
+from eruca.protocol.names import DEFAULT_TOPIC, KEYS, MAX_OFFSET, MIN_OFFSET, TAGS, TOOLS_GROUP, UNIQ_KEY, WAIT
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, decode_records, host_text
 
@@ -39,7 +39,7 @@ _counter = 0
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of a message; ``status`` in Java's words."""
+    """The result of a send (SendResult in 4.9.7); ``status`` in Java's words."""
 
     status: str
     unique_key: str
@@ -56,7 +56,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """Messages of a queue, and where to go on; ``status`` in Java's words."""
+    """The result of a pull (PullResult in 4.9.7): messages and the next offset; ``status`` in Java's words."""
 
     status: str
     next_offset: int
@@ -113,7 +113,7 @@ def _writable(topic: str, route: TopicRouteData, most: int | None) -> dict[Messa
 
 
 async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: int | None) -> tuple[MessageQueue, str]:
-    """One queue and its address: the one named, or any that may be written."""
+    """A queue and its broker's address: the queue that is named, or a random writable one."""
     if broker is not None and queue_id is not None:
         route = await admin.route(topic)
         master = next((each.master() for each in route.broker_datas if each.broker_name == broker), None)
@@ -125,12 +125,12 @@ async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: i
 
 
 async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, properties: dict[str, str]) -> Sent:
-    """Send one message to one queue; it gets an id of its own unless ``properties`` hold one."""
+    """Send one message to one queue. The message gets a unique key unless ``properties`` hold one."""
     properties = {WAIT: "true", **properties}
     if UNIQ_KEY not in properties:
         local = (await admin.channels.get(address)).local
         properties[UNIQ_KEY] = _new_key(local.rpartition(":")[0])
-    ask = sending.SendMessageV2(
+    request = sending.SendMessageV2(
         producer_group=PRODUCER_GROUP,
         topic=queue.topic,
         queue_id=queue.queue_id,
@@ -140,7 +140,7 @@ async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, pro
         properties=encode_properties(properties).decode(),
         reconsume_times=0,
     )
-    answer = await admin.ask(address, api.SEND_MESSAGE_V2, ask, body)
+    answer = await admin.call(address, api.SEND_MESSAGE_V2, request, body)
     stored = answer.header
     placed = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
     status = _SENT.get(ResponseCode(answer.code), "SEND_OK")
@@ -148,7 +148,7 @@ async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, pro
 
 
 def message_properties(tags: str | None, keys: str | None) -> dict[str, str]:
-    """The properties of tags and keys, as far as they are given."""
+    """The properties for tags and keys; None adds none."""
     return {name: value for name, value in ((TAGS, tags), (KEYS, keys)) if value}
 
 
@@ -173,8 +173,8 @@ async def pull(
     expression: str = "*",
     group: str = TOOLS_GROUP,
 ) -> Pulled:
-    """Up to ``count`` messages of a queue from ``offset`` on; does not wait for new ones."""
-    ask = pulling.PullMessage(
+    """Up to ``count`` messages of a queue from ``offset`` on. The broker does not hold the pull."""
+    request = pulling.PullMessage(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
@@ -187,7 +187,7 @@ async def pull(
         sub_version=0,
         expression_type="TAG",
     )
-    answer = await admin.ask(address, api.PULL_MESSAGE, ask)
+    answer = await admin.call(address, api.PULL_MESSAGE, request)
     header = answer.header
     records = decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
     wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
@@ -197,8 +197,13 @@ async def pull(
     return Pulled(status, header.next_begin_offset, header.min_offset, header.max_offset, records)
 
 
+def pulled_properties(record: Record, pulled: Pulled) -> dict[str, str]:
+    """The properties of a pulled message, with the two that clients add."""
+    return record.properties | {MIN_OFFSET: str(pulled.min_offset), MAX_OFFSET: str(pulled.max_offset)}
+
+
 def body_of(record: Record) -> bytes:
-    """The body as it was before it was compressed. Raises AdminError when it cannot be read."""
+    """The uncompressed body. Raises AdminError when it cannot be read."""
     try:
         return decompress(record.body, record.sys_flag)
     except ProtocolError as error:
@@ -206,7 +211,7 @@ def body_of(record: Record) -> bytes:
 
 
 def message_id(record: Record) -> str:
-    """The id by which people know a message: its producer's, else the broker's."""
+    """The message id that users see: the producer's, else the broker's."""
     return record.unique_key or record.offset_message_id
 
 
@@ -214,24 +219,24 @@ def message_id(record: Record) -> str:
 
 
 async def view(admin: Admin, offset_id: str) -> Record:
-    """The message that a broker's id names, from the broker that it names. Raises AdminError."""
+    """The message with an offset message id, from the broker in that id. Raises AdminError."""
     try:
         host, offset = parse_offset_message_id(offset_id)
         address = host_text(host)
     except ProtocolError as error:
         raise AdminError(str(error)) from None
-    answer = await admin.ask(address, api.VIEW_MESSAGE_BY_ID, pulling.ViewMessage(offset=offset))
+    answer = await admin.call(address, api.VIEW_MESSAGE_BY_ID, pulling.ViewMessage(offset=offset))
     return decode_record(answer.body)
 
 
 async def find(admin: Admin, topic: str, key: str, *, unique: bool = False, most: int = 64) -> list[Record]:
-    """The messages of a topic with a business key, or with a producer's id when ``unique``; by time of storing."""
+    """The messages of a topic with a business key, or with a unique key when ``unique``; by store time."""
     found: list[Record] = []
     for broker in (await admin.route(topic)).broker_datas:
         address = some_address(broker)
         if address is None:
             continue
-        ask = pulling.QueryMessage(
+        request = pulling.QueryMessage(
             topic=topic,
             key=key,
             max_num=most,
@@ -240,7 +245,7 @@ async def find(admin: Admin, topic: str, key: str, *, unique: bool = False, most
             unique_key_query=True if unique else None,
         )
         try:
-            answer = await admin.ask(address, api.QUERY_MESSAGE, ask, timeout=HEAVY)
+            answer = await admin.call(address, api.QUERY_MESSAGE, request, timeout=HEAVY)
         except PeerRefused as refused:
             if refused.code != ResponseCode.QUERY_NOT_FOUND:
                 raise

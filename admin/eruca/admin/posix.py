@@ -1,9 +1,9 @@
-"""The command line as Apache's mqadmin reads and explains it.
+"""Parse and explain a command line as Apache's mqadmin does.
 
 Owns the rules of commons-cli 1.2 (PosixParser, HelpFormatter at width 110), which operators' scripts rely on: short
 options may be joined with their value (``-tT``) or with one another, a long one takes ``--topic T`` or ``--topic=T``,
-a token that begins with a dash but names no option is a value, the first of several values counts. Must not know any
-command. Raises UsageError for what does not fit.
+a token that begins with a dash but names no option is a value, and the first of several values counts. Must not know
+any command. Raises UsageError for a command line that does not fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Option:
 
 
 def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]:
-    """The values by letter; an option without value has the empty text. Raises UsageError."""
+    """The values by letter; the value of an option that takes none is "". Raises UsageError."""
     known = {f"-{option.letter}": option for option in options} | {f"--{option.name}": option for option in options}
     found: dict[str, str] = {}
     tokens = _flatten(known, arguments)
@@ -53,7 +53,7 @@ def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]
 
 
 def check(options: Sequence[Option], found: dict[str, str]) -> None:
-    """Whether everything required is there. Raises UsageError."""
+    """Raise UsageError when a required option is missing."""
     for option in options:
         if option.required and option.letter not in found:
             raise UsageError(f"option -{option.letter} (--{option.name.strip()}) is required")
@@ -70,7 +70,7 @@ def _flatten(known: dict[str, Option], arguments: Iterable[str]) -> list[str]:
     rest = iter(arguments)
     for token in rest:
         if token == "--":
-            break  # what follows are no options, and no command takes anything else
+            break  # no options follow, and no command takes arguments
         if token.startswith("--"):
             name, equals, value = token.partition("=")
             tokens += [name, value] if equals and name in known else [token]
@@ -82,7 +82,7 @@ def _flatten(known: dict[str, Option], arguments: Iterable[str]) -> list[str]:
 
 
 def _burst(known: dict[str, Option], token: str) -> list[str]:
-    """``-abT`` as ``-a -b T`` while its letters are options; the whole token where one is none."""
+    """``-abT`` as ``-a -b T`` while its letters are options; else the whole token."""
     tokens: list[str] = []
     for at in range(1, len(token)):
         option = known.get(f"-{token[at]}")
@@ -99,7 +99,7 @@ def _unquoted(text: str) -> str:
 
 
 def usage(program: str, options: Sequence[Option]) -> str:
-    """The text that explains a command: how to call it, then a line for each option."""
+    """The help of a command: the synopsis, then a line for each option."""
     ordered = sorted(options, key=lambda option: option.letter.lower())
     lines = [_wrapped(f"usage: {program} {_synopsis(ordered)}", 7)]
     names = [_prefix(option) for option in ordered]

@@ -1,8 +1,8 @@
-"""Who mqadmin is towards brokers and how it connects, from where Apache's mqadmin takes it.
+"""Credentials and TLS of mqadmin, from the places where Apache's mqadmin looks for them.
 
-Owns the search: Java properties (``-Dname=value`` in ``JAVA_OPT`` or before the command), the account in
+Owns the lookup: Java properties (``-Dname=value`` in ``JAVA_OPT`` or before the command), the account in
 ``conf/tools.yml`` below ``ROCKETMQ_HOME``, the ``tls.client.*`` properties and their file. Unlike Apache's, a server's
-certificate is checked unless the properties say that it shall not be. Invariant: no secret is ever printed.
+certificate is checked unless the properties switch that off. Invariant: no secret is ever printed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def split_properties(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def find_credentials(given: Mapping[str, str], environment: Mapping[str, str]) -> Credentials | None:
-    """The account of ``conf/tools.yml``; None where there is no such file, or no account in it. Raises AdminError."""
+    """The account of ``conf/tools.yml``; None without that file or without an account in it. Raises AdminError."""
     home = given.get("rocketmq.home.dir") or environment.get("ROCKETMQ_HOME")
     if not home:
         return None
@@ -55,7 +55,7 @@ def find_credentials(given: Mapping[str, str], environment: Mapping[str, str]) -
 
 
 def _read_yaml(text: str) -> dict[str, str]:
-    """The pairs of a flat YAML file; what is nested deeper is none of an account."""
+    """The pairs of a flat YAML file; nested pairs are skipped, as an account has none."""
     pairs: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -71,7 +71,7 @@ def _scalar(text: str) -> str:
 
 
 def find_tls(given: Mapping[str, str]) -> Tls | None:
-    """How connections are encrypted; None unless ``tls.enable=true``. Raises AdminError."""
+    """The TLS settings; None unless ``tls.enable=true``. Raises AdminError."""
     if not _is_true(given.get("tls.enable")):
         return None
     file = Path(given.get("tls.config.file", TLS_FILE))
@@ -103,7 +103,7 @@ def _is_false(text: str | None) -> bool:
 
 
 def make_context(tls: Tls | None) -> ssl.SSLContext | None:
-    """What connections are made with. Raises AdminError for files that cannot be used."""
+    """The TLS context of connections. Raises AdminError for files that cannot be used."""
     try:
         return tls.context() if tls is not None else None
     except BadTls as error:

@@ -1,6 +1,6 @@
-"""How Java prints what operators see: times, cut-off names, maps.
+"""Text as Java prints it for operators: times, truncated names, maps.
 
-Pure, apart from the time zone of the machine, in which times are shown and read as Apache's mqadmin does. Times are ms.
+Pure, apart from the time zone of the machine: times are printed and read in it, as Apache's mqadmin does. Times are ms.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from eruca.protocol.message import java_hash
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})#(\d{1,2}):(\d{1,2}):(\d{1,2}):(\d{1,3})")
 
 
-def columns(form: str, *values: object) -> str:
-    """A row by a printf form, as operators know its columns: ``%-32s  %-4s``."""
-    return form % values
+def columns(layout: str, *values: object) -> str:
+    """A row by a printf format such as ``%-32s  %-4s``."""
+    return layout % values
 
 
 def cut(text: str, width: int) -> str:
-    """A text that is no longer than a column."""
+    """The text, truncated to the width of a column."""
     return text[:width]
 
 

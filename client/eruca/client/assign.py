@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from eruca.client.errors import UsageError
-from eruca.protocol.queues import MessageQueue
+from eruca.protocol.queues import MessageQueue, share_averagely
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """Given a client id, all queues and all client ids, both sorted: the queues of that client."""
@@ -24,10 +24,7 @@ def averagely(client: str, queues: Sequence[MessageQueue], clients: Sequence[str
     """Neighbouring queues; the first clients get one more where it does not come out even."""
     if client not in clients:
         return []
-    index = clients.index(client)
-    share, rest = divmod(len(queues), len(clients))
-    start = index * share + min(index, rest)
-    return list(queues[start : start + share + (index < rest)])
+    return share_averagely(queues, clients.index(client), len(clients))
 
 
 def by_circle(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:

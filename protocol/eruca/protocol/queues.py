@@ -8,9 +8,12 @@ Java class compares (topic, then broker name, then id), which is what makes ever
 of a consumer group arrive at the same assignment.
 """
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import msgspec
+
+Q = TypeVar("Q")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """A Java ``int``: readers refuse anything wider."""
@@ -32,3 +35,13 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, cache_hash=True, ren
 
     def __str__(self) -> str:
         return f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, queueId={self.queue_id}]"
+
+
+def share_averagely(queues: Sequence[Q], index: int, members: int) -> list[Q]:
+    """The share of the member at ``index`` of a group: adjacent queues, and one more for each of the first members.
+
+    All members, in any language, must compute the same shares (AllocateMessageQueueAveragely in 4.9.7).
+    """
+    share, rest = divmod(len(queues), members)
+    start = index * share + min(index, rest)
+    return list(queues[start : start + share + (index < rest)])

@@ -1,4 +1,4 @@
-"""The commands, by what they are about; importing this package declares them all, in the order of this list."""
+"""The commands by subject. The import of this package declares them all, in the order of this list."""
 
 from importlib import import_module
 
@@ -10,8 +10,8 @@ _SUBJECTS = (
     "cluster",
     "offset",
     "message",
-    "consume",
-    "timing",
+    "queue_messages",
+    "response_time",
     "trace",
     "kv",
     "export",

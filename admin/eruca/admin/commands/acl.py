@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eruca.admin.command import Job, command, either
-from eruca.admin.commands.broker import BROKER, CLUSTER
+from eruca.admin.command import BROKER, CLUSTER, Job, command, either
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.text import seconds_text, shown
@@ -35,7 +34,7 @@ async def _targets(job: Job) -> list[str]:
 )
 async def update_account(job: Job) -> None:
     """50 at the brokers."""
-    ask = access.UpdateAccessConfig(
+    request = access.UpdateAccessConfig(
         access_key=job.text("a"),
         secret_key=job.text("s"),
         topic_perms=job.maybe("t"),
@@ -45,10 +44,10 @@ async def update_account(job: Job) -> None:
         white_remote_address=job.maybe("w"),
         admin=job.truth("m", False),
     )
-    if not ask.access_key or not ask.secret_key:
+    if not request.access_key or not request.secret_key:
         raise AdminError("an account needs a name (-a) and a secret (-s)")
     for address in await _targets(job):
-        await job.admin.ask(address, api.UPDATE_AND_CREATE_ACL_CONFIG, ask)
+        await job.admin.call(address, api.UPDATE_AND_CREATE_ACL_CONFIG, request)
         job.line(f"create or update plain access config to {address} success.")
 
 
@@ -56,8 +55,8 @@ async def update_account(job: Job) -> None:
 async def delete_account(job: Job) -> None:
     """51 at the brokers."""
     for address in await _targets(job):
-        ask = access.DeleteAccessConfig(access_key=job.text("a"))
-        await job.admin.ask(address, api.DELETE_ACL_CONFIG, ask)
+        request = access.DeleteAccessConfig(access_key=job.text("a"))
+        await job.admin.call(address, api.DELETE_ACL_CONFIG, request)
         job.line(f"delete plain access config account from {address} success.")
     job.write(f"account's accesskey is:{job.text('a')}")
 
@@ -71,9 +70,9 @@ async def delete_account(job: Job) -> None:
 )
 async def update_white_list(job: Job) -> None:
     """53 at the brokers."""
-    ask = access.UpdateGlobalWhiteAddrs(global_white_addrs=job.text("g"), acl_file_full_path=job.maybe("p"))
+    request = access.UpdateGlobalWhiteAddrs(global_white_addrs=job.text("g"), acl_file_full_path=job.maybe("p"))
     for address in await _targets(job):
-        await job.admin.ask(address, api.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, ask)
+        await job.admin.call(address, api.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, request)
         job.line(f"update global white remote addresses to {address} success.")
 
 
@@ -88,7 +87,7 @@ async def show_versions(job: Job) -> None:
         titles = ("#Cluster Name", "#Broker Name", "#Broker Addr")
         job.row(_VERSIONS, *titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        header = (await job.admin.ask(each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
+        header = (await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
         files = decode_file_versions(header.all_acl_file_version) if header.all_acl_file_version else {}
         for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items():
             row = (header.cluster_name, header.broker_name, header.broker_addr, path, version.counter)
@@ -119,7 +118,7 @@ async def show_accounts(job: Job) -> None:
     """54 at one broker, or at the masters of a cluster."""
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        config = AclConfig.decode((await job.admin.ask(each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
+        config = AclConfig.decode((await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
         job.line()
         job.row("%-20s: %s", "globalWhiteRemoteAddresses", f"[{', '.join(config.global_white_addrs)}]")
         job.line()

@@ -1,11 +1,11 @@
-"""Commands about brokers: state, settings, cleaning up, lag and producers."""
+"""Commands about brokers: runtime info, settings, cleaning, lag and producers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from eruca.admin.client import Admin
-from eruca.admin.command import Job, command, either
+from eruca.admin.command import BROKER, CLUSTER, Job, command, either
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.text import cut, seconds_text
@@ -15,11 +15,8 @@ from eruca.protocol.bodies import ConsumeStatsList, ProducerTableInfo
 from eruca.protocol.header import Empty
 from eruca.protocol.headers import topics
 
-BROKER = Option("b", "brokerAddr", "the broker, as host:port")
-CLUSTER = Option("c", "clusterName", "the brokers of this cluster")
 
-
-@command("brokerStatus", "show what brokers tell of themselves", *either(BROKER, CLUSTER))
+@command("brokerStatus", "show the runtime info of brokers", *either(BROKER, CLUSTER))
 async def broker_status(job: Job) -> None:
     """28 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
@@ -31,7 +28,7 @@ async def broker_status(job: Job) -> None:
         try:
             table = await job.admin.runtime(each)
         except AdminError as error:
-            job.complain(f"mqadmin brokerStatus: {error}")
+            job.report(f"mqadmin brokerStatus: {error}")
             continue
         for key, value in sorted(table.items()):
             job.row("%-24s %-32s: %s", each, key, value)
@@ -50,9 +47,9 @@ async def update_broker_config(job: Job) -> None:
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
         try:
-            await job.admin.ask(each, api.UPDATE_BROKER_CONFIG, None, body)
+            await job.admin.call(each, api.UPDATE_BROKER_CONFIG, None, body)
         except AdminError as error:
-            job.complain(f"mqadmin updateBrokerConfig: {error}")
+            job.report(f"mqadmin updateBrokerConfig: {error}")
         else:
             job.line(f"update broker config success, {each}")
 
@@ -75,14 +72,14 @@ async def get_broker_config(job: Job) -> None:
 
 
 async def _print_config(job: Job, title: str, address: str) -> None:
-    answer = await job.admin.ask(address, api.GET_BROKER_CONFIG)
+    answer = await job.admin.call(address, api.GET_BROKER_CONFIG)
     job.line(title)
     print_properties(job, answer.body)
     job.line()
 
 
 def print_properties(job: Job, body: bytes) -> None:
-    """The settings in a body, one a line."""
+    """Print the settings in a body, one on each line."""
     for key, value in properties.parse(properties.decode(body)).items():
         job.row("%-50s=  %s", key, value)
 
@@ -95,7 +92,7 @@ _ANY = (BROKER, Option("c", "cluster", "the brokers of this cluster; default: of
 async def _clean(job: Job, endpoint: Endpoint[Empty, Any]) -> None:
     address = job.maybe("b")
     for each in [address] if address is not None else await _targets(job.admin, job.text("c")):
-        await job.admin.ask(each, endpoint)
+        await job.admin.call(each, endpoint)
     job.write("success")
 
 
@@ -142,7 +139,7 @@ _STATS = "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s"
 )
 async def broker_consume_stats(job: Job) -> None:
     """317."""
-    answer = await job.admin.ask(
+    answer = await job.admin.call(
         job.text("b"),
         api.GET_BROKER_CONSUME_STATS,
         topics.BrokerConsumeStatsOf(is_order=job.truth("o", False)),
@@ -179,7 +176,7 @@ async def broker_consume_stats(job: Job) -> None:
 @command("producer", "list the producers of a broker", Option("b", "broker", "the broker, as host:port", required=True))
 async def producers(job: Job) -> None:
     """328."""
-    answer = await job.admin.ask(job.text("b"), api.GET_ALL_PRODUCER_INFO)
+    answer = await job.admin.call(job.text("b"), api.GET_ALL_PRODUCER_INFO)
     for group, members in ProducerTableInfo.decode(answer.body).data.items():
         if not members:
             job.line(f"producer group ({group}) instances are empty")

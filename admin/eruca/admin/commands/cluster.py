@@ -1,4 +1,4 @@
-"""Commands about clusters: who is there, and how busy."""
+"""Commands about clusters: their brokers, and the load of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
     "clusterList",
     "list clusters and brokers",
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
-    Option("i", "interval", "list again every so many seconds, until interrupted"),
+    Option("i", "interval", "list again every N seconds, until interrupted"),
 )
 async def cluster_list(job: Job) -> None:
     """106, and 28 at each broker."""
@@ -72,7 +72,7 @@ async def _figures(job: Job, address: str) -> dict[str, str]:
     try:
         return await job.admin.runtime(address)
     except AdminError as error:
-        job.complain(f"mqadmin clusterList: {error}")
+        job.report(f"mqadmin clusterList: {error}")
         return {}
 
 
@@ -90,7 +90,7 @@ def _base(table: dict[str, str], now: int) -> tuple[str, ...]:
 
 
 def _load(table: dict[str, str], rates: str, pool: str) -> str:
-    """``     0.00(0,0ms)``: the rate of the last seconds, and what waits."""
+    """``     0.00(0,0ms)``: the rate of the last seconds, queue size and wait time."""
     first = table.get(rates, "").split(" ")[0]
     waiting = table.get(f"{pool}ThreadPoolQueueSize", "")
     wait = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")

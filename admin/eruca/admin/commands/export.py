@@ -1,4 +1,4 @@
-"""Commands that write what a cluster is set to into files."""
+"""Commands that export the settings of a cluster to files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eruca.admin.client import Admin
-from eruca.admin.command import Job, command, either
-from eruca.admin.commands.broker import BROKER
+from eruca.admin.command import BROKER, Job, command, either
 from eruca.admin.errors import AdminError, UsageError
 from eruca.admin.posix import Option
 from eruca.protocol import api, fastjson, properties
@@ -31,9 +30,9 @@ def _write(job: Job, name: str, content: Any) -> None:
 
 
 async def _topics(admin: Admin, address: str, special: bool) -> TopicConfigSerializeWrapper:
-    """The topics of a broker without its own; retry and dead letter topics only when ``special``."""
-    found = TopicConfigSerializeWrapper.decode((await admin.ask(address, api.GET_ALL_TOPIC_CONFIG)).body)
-    own = set(TopicList.decode((await admin.ask(address, api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)).body).topic_list)
+    """The topics of a broker without system topics; retry and dead letter topics only when ``special``."""
+    found = TopicConfigSerializeWrapper.decode((await admin.call(address, api.GET_ALL_TOPIC_CONFIG)).body)
+    own = set(TopicList.decode((await admin.call(address, api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)).body).topic_list)
     found.topic_config_table = {
         name: config
         for name, config in found.topic_config_table.items()
@@ -43,8 +42,8 @@ async def _topics(admin: Admin, address: str, special: bool) -> TopicConfigSeria
 
 
 async def _groups(admin: Admin, address: str) -> SubscriptionGroupWrapper:
-    """The consumer groups of a broker without its own."""
-    found = SubscriptionGroupWrapper.decode((await admin.ask(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+    """The consumer groups of a broker without system groups."""
+    found = SubscriptionGroupWrapper.decode((await admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
     found.subscription_group_table = {
         name: config for name, config in found.subscription_group_table.items() if not is_system_group(name)
     }
@@ -127,7 +126,7 @@ async def export_configs(job: Job) -> None:
     masters = [(broker.broker_name, master) for broker in brokers if (master := broker.master())]
     configs = {}
     for name, address in masters:
-        body = (await job.admin.ask(address, api.GET_BROKER_CONFIG)).body
+        body = (await job.admin.call(address, api.GET_BROKER_CONFIG)).body
         settings = properties.parse(properties.decode(body))
         configs[name] = {key: settings[key] for key in _EXPORTED if key in settings}
     scale = {

@@ -6,22 +6,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from eruca.admin.client import HEAVY, Admin, some_address
-from eruca.admin.command import Job, command, either
-from eruca.admin.commands.topic import BROKER, CLUSTER, drop_topic
-from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.client import Admin, some_address
+from eruca.admin.command import BROKER, MASTERS, Job, command, either
+from eruca.admin.commands.topic import drop_topic
+from eruca.admin.errors import AdminError
+from eruca.admin.lookups import members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import (
-    ConsumerConnection,
     ConsumerRunningInfo,
     ProcessQueueInfo,
     ProducerConnection,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.codes import version_name
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import clients, topics
 from eruca.protocol.names import dead_letter_topic, retry_topic
@@ -35,7 +35,7 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
 @command(
     "updateSubGroup",
     "create a consumer group or change it",
-    *either(BROKER, CLUSTER),
+    *either(BROKER, MASTERS),
     GROUP,
     Option("s", "consumeEnable", "true (default): it may consume"),
     Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false"),
@@ -44,7 +44,7 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
     Option("r", "retryMaxTimes", "how often a message is tried again; default 16"),
     Option("i", "brokerId", "the broker id it should pull from; default 0"),
     Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1"),
-    Option("a", "notifyConsumerIdsChanged", "true (default): its members are told when others come and go"),
+    Option("a", "notifyConsumerIdsChanged", "true (default): its members are notified when others come and go"),
 )
 async def update_group(job: Job) -> None:
     """200 at one broker, or at all masters of a cluster."""
@@ -61,7 +61,7 @@ async def update_group(job: Job) -> None:
     )
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        await job.admin.ask(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+        await job.admin.call(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
         job.line(f"create subscription group to {each} success.")
     job.write(str(config))
 
@@ -69,21 +69,21 @@ async def update_group(job: Job) -> None:
 @command(
     "deleteSubGroup",
     "delete a consumer group",
-    *either(BROKER, CLUSTER),
+    *either(BROKER, MASTERS),
     GROUP,
     Option("r", "removeOffset", "true: forget its offsets too; default false"),
 )
 async def delete_group(job: Job) -> None:
     """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too."""
     group, address = job.text("g"), job.maybe("b")
-    ask = topics.DeleteSubscriptionGroup(group_name=group, remove_offset=job.truth("r", False))
+    request = topics.DeleteSubscriptionGroup(group_name=group, remove_offset=job.truth("r", False))
     if address is not None:
-        await job.admin.ask(address, api.DELETE_SUBSCRIPTIONGROUP, ask)
+        await job.admin.call(address, api.DELETE_SUBSCRIPTIONGROUP, request)
         job.line(f"delete subscription group [{group}] from broker [{address}] success.")
         return
     cluster = job.text("c")
     for master in await job.admin.masters(cluster):
-        await job.admin.ask(master, api.DELETE_SUBSCRIPTIONGROUP, ask)
+        await job.admin.call(master, api.DELETE_SUBSCRIPTIONGROUP, request)
         job.line(f"delete subscription group [{group}] from broker [{master}] in cluster [{cluster}] success.")
     await drop_topic(job, cluster, retry_topic(group))
     await drop_topic(job, cluster, dead_letter_topic(group))
@@ -122,31 +122,11 @@ async def get_consumer_config(job: Job) -> None:
 
 
 async def _group_at(admin: Admin, address: str, group: str) -> SubscriptionGroupConfig | None:
-    answer = await admin.ask(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    answer = await admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table.get(group)
 
 
 # ------------------------------------------------------------------ members
-
-
-async def consumers(admin: Admin, group: str, address: str | None = None) -> ConsumerConnection:
-    """The members of a consumer group, asked at one broker that knows it. Raises PeerRefused(206) for none."""
-    if address is None:
-        _, address = (await admin.brokers_of_group(group))[0]
-    ask = clients.OfConsumerGroup(consumer_group=group)
-    answer = await admin.ask(address, api.GET_CONSUMER_CONNECTION_LIST, ask)
-    found = ConsumerConnection.decode(answer.body)
-    if not found.connection_set:
-        raise PeerRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online", address)
-    return found
-
-
-async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -> ConsumerRunningInfo:
-    """What one consumer is doing."""
-    _, address = (await admin.brokers_of_group(group))[0]
-    ask = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-    answer = await admin.ask(address, api.GET_CONSUMER_RUNNING_INFO, ask, timeout=HEAVY)
-    return ConsumerRunningInfo.decode(answer.body)
 
 
 @command(
@@ -157,7 +137,7 @@ async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -
 )
 async def consumer_connection(job: Job) -> None:
     """203."""
-    found = await consumers(job.admin, job.text("g"), job.maybe("b"))
+    found = await members_of(job.admin, job.text("g"), job.maybe("b"))
     job.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
     for each in found.connection_set:
         row = (each.client_id, each.client_addr, shown(each.language), version_name(each.version))
@@ -182,8 +162,8 @@ async def consumer_connection(job: Job) -> None:
 async def producer_connection(job: Job) -> None:
     """204 at a broker of the topic."""
     _, address = (await job.admin.brokers_of(job.text("t")))[0]
-    ask = clients.OfProducerGroup(producer_group=job.text("g"))
-    answer = await job.admin.ask(address, api.GET_PRODUCER_CONNECTION_LIST, ask)
+    request = clients.OfProducerGroup(producer_group=job.text("g"))
+    answer = await job.admin.call(address, api.GET_PRODUCER_CONNECTION_LIST, request)
     for number, each in enumerate(ProducerConnection.decode(answer.body).connection_set, 1):
         row = (number, each.client_id, each.client_addr, shown(each.language), version_name(each.version))
         job.row("%04d  %-32s %-22s %-8s %s", *row)
@@ -200,7 +180,7 @@ async def producer_connection(job: Job) -> None:
 async def consumer_status(job: Job) -> None:
     """203 and 307."""
     group, jstack = job.text("g"), job.has("s")
-    members = await consumers(job.admin, group, job.maybe("b"))
+    members = await members_of(job.admin, group, job.maybe("b"))
     if job.has("i"):
         job.write(running_text(await running_info(job.admin, group, job.text("i"), jstack)))
         return
@@ -211,7 +191,7 @@ async def consumer_status(job: Job) -> None:
         try:
             info = await running_info(job.admin, group, member.client_id, jstack)
         except (AdminError, ProtocolError) as error:
-            job.complain(f"mqadmin consumerStatus: {member.client_id}: {error}")
+            job.report(f"mqadmin consumerStatus: {member.client_id}: {error}")
             continue
         found[member.client_id] = info
         path = Path(str(now)) / member.client_id.replace("/", "_")
@@ -229,7 +209,7 @@ def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:
 
 
 def _same_subscription(found: dict[str, ConsumerRunningInfo], now: int) -> bool:
-    """Members of a group must subscribe the same; what has just been started is not judged yet."""
+    """Whether all members have one subscription; a group whose first member started just now passes."""
     first = found[min(found)]
     started = int(first.properties.get("PROP_CONSUMER_START_TIMESTAMP") or now)
     if first.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY" or now - started <= 120_000:
@@ -239,7 +219,7 @@ def _same_subscription(found: dict[str, ConsumerRunningInfo], now: int) -> bool:
 
 
 def running_text(info: ConsumerRunningInfo) -> str:
-    """The state of a consumer as operators read it (ConsumerRunningInfo.formatString in 4.9.7)."""
+    """The state of a consumer as text (ConsumerRunningInfo.formatString in 4.9.7)."""
     return "\n".join(_running_lines(info)) + ("" if info.jstack is None else f"\n\n#Consumer jstack#\n{info.jstack}")
 
 

@@ -19,16 +19,16 @@ VALUE = Option("v", "value", "the value", required=True)
 @command("updateKvConfig", "store a value at the nameservers", NAMESPACE, KEY, VALUE)
 async def update_kv_config(job: Job) -> None:
     """100 at every nameserver."""
-    ask = routes.PutKVConfig(namespace=job.text("s"), key=job.text("k"), value=job.text("v"))
-    await job.admin.tell_nameservers(api.PUT_KV_CONFIG, ask)
+    request = routes.PutKVConfig(namespace=job.text("s"), key=job.text("k"), value=job.text("v"))
+    await job.admin.call_nameservers(api.PUT_KV_CONFIG, request)
     job.line("create or update kv config to namespace success.")
 
 
 @command("deleteKvConfig", "remove a value from the nameservers", NAMESPACE, KEY)
 async def delete_kv_config(job: Job) -> None:
     """102 at every nameserver."""
-    ask = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
-    await job.admin.tell_nameservers(api.DELETE_KV_CONFIG, ask)
+    request = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
+    await job.admin.call_nameservers(api.DELETE_KV_CONFIG, request)
     job.line("delete kv config from namespace success.")
 
 
@@ -36,7 +36,7 @@ async def delete_kv_config(job: Job) -> None:
 async def get_namesrv_config(job: Job) -> None:
     """319 at every nameserver."""
     for address in job.admin.nameservers:
-        answer = await job.admin.ask(address, api.GET_NAMESRV_CONFIG)
+        answer = await job.admin.call(address, api.GET_NAMESRV_CONFIG)
         job.line(f"============{address}============")
         print_properties(job, answer.body)
 
@@ -45,7 +45,7 @@ async def get_namesrv_config(job: Job) -> None:
 async def update_namesrv_config(job: Job) -> None:
     """318 at every nameserver."""
     key, value = job.text("k"), job.text("v")
-    await job.admin.tell_nameservers(api.UPDATE_NAMESRV_CONFIG, None, properties.write({key: value}).encode())
+    await job.admin.call_nameservers(api.UPDATE_NAMESRV_CONFIG, None, properties.write({key: value}).encode())
     servers = f"[{', '.join(job.admin.nameservers)}]" if job.has("n") else ""
     job.line(f"update name server config success!{servers}")
     job.line(f"{key} : {value}")
@@ -59,8 +59,8 @@ async def wipe_write_permission(job: Job) -> None:
     """205 at every nameserver."""
 
     async def wipe(nameserver: str) -> int:
-        ask = routes.OfBroker(broker_name=job.text("b"))
-        return (await job.admin.ask(nameserver, api.WIPE_WRITE_PERM_OF_BROKER, ask)).header.wipe_topic_count
+        request = routes.OfBroker(broker_name=job.text("b"))
+        return (await job.admin.call(nameserver, api.WIPE_WRITE_PERM_OF_BROKER, request)).header.wipe_topic_count
 
     await _permit(job, "wipe", wipe)
 
@@ -70,8 +70,8 @@ async def add_write_permission(job: Job) -> None:
     """327 at every nameserver."""
 
     async def add(nameserver: str) -> int:
-        ask = routes.OfBroker(broker_name=job.text("b"))
-        return (await job.admin.ask(nameserver, api.ADD_WRITE_PERM_OF_BROKER, ask)).header.add_topic_count
+        request = routes.OfBroker(broker_name=job.text("b"))
+        return (await job.admin.call(nameserver, api.ADD_WRITE_PERM_OF_BROKER, request)).header.add_topic_count
 
     await _permit(job, "add", add)
 
@@ -83,4 +83,4 @@ async def _permit(job: Job, verb: str, change: Callable[[str], Awaitable[int]]) 
             job.line(f"{what} OK, {await change(nameserver)}")
         except AdminError as error:
             job.line(f"{what} Failed")
-            job.complain(f"mqadmin {verb}WritePerm: {error}")
+            job.report(f"mqadmin {verb}WritePerm: {error}")

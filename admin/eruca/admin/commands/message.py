@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 from eruca.admin.client import HEAVY
-from eruca.admin.command import Job, command
-from eruca.admin.commands.consume import TOPIC, broker_address, broker_addresses, pulled_properties
+from eruca.admin.command import TOPIC, Job, command
 from eruca.admin.errors import AdminError
+from eruca.admin.lookups import broker_address, queues_and_brokers
+from eruca.admin.message_tracks import tracks
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -17,12 +18,12 @@ from eruca.admin.messages import (
     message_id,
     message_properties,
     pull,
+    pulled_properties,
     send,
     view,
 )
 from eruca.admin.posix import Option
 from eruca.admin.text import map_text, millis_text, shown
-from eruca.admin.tracks import tracks
 from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueueResponseBody
 from eruca.protocol.fastjson import Style
@@ -32,7 +33,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, host_text
 
 BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
-"""Where the bodies of messages that were looked up are written."""
+"""The folder for the bodies of messages that were looked up."""
 
 _SENT = "%-32s  %-4s  %-20s    %s"
 
@@ -90,11 +91,11 @@ async def query_by_id(job: Job) -> None:
 
 
 async def _consume_directly(job: Job, record: Record) -> str:
-    ask = clients.ConsumeMessageDirectly(
+    request = clients.ConsumeMessageDirectly(
         consumer_group=job.text("g"), client_id=job.text("d"), msg_id=record.offset_message_id
     )
     address = host_text(record.store_host)
-    answer = await job.admin.ask(address, api.CONSUME_MESSAGE_DIRECTLY, ask, timeout=HEAVY)
+    answer = await job.admin.call(address, api.CONSUME_MESSAGE_DIRECTLY, request, timeout=HEAVY)
     result = ConsumeMessageDirectlyResult.decode(answer.body)
     return (
         f"ConsumeMessageDirectlyResult [order={shown(result.order)}, autoCommit={shown(result.auto_commit)}, "
@@ -131,7 +132,7 @@ async def _print_message(
 
 
 def _keep_body(record: Record, suffix: str) -> Path:
-    """Write the body to a file of its own; an id that is no plain name is not made one of a file."""
+    """Write the body to its own file; an id that is not a plain name does not become a file name."""
     name = message_id(record)
     if not re.fullmatch(r"[0-9A-Za-z_-]{1,128}", name):
         name = record.offset_message_id
@@ -197,7 +198,7 @@ async def query_by_unique_key(job: Job) -> None:
 async def query_by_offset(job: Job) -> None:
     """11 for one message."""
     topic, offset = job.text("t"), job.number("o")
-    _, addresses = await broker_addresses(job.admin, topic)
+    _, addresses = await queues_and_brokers(job.admin, topic)
     queue = MessageQueue(topic, job.text("b"), job.number("i"))
     pulled = await pull(job.admin, broker_address(addresses, topic, queue.broker_name), queue, offset, 1)
     if not pulled.records:
@@ -222,14 +223,14 @@ async def query_consume_queue(job: Job) -> None:
     """321."""
     topic, index = job.text("t"), job.number("i")
     address = job.text("b") or (await job.admin.brokers_of(topic))[0][1]
-    ask = pulling.QueryConsumeQueue(
+    request = pulling.QueryConsumeQueue(
         topic=topic,
         queue_id=job.number("q"),
         index=index,
         count=job.number("c", 10),
         consumer_group=job.maybe("g"),
     )
-    answer = await job.admin.ask(address, api.QUERY_CONSUME_QUEUE, ask)
+    answer = await job.admin.call(address, api.QUERY_CONSUME_QUEUE, request)
     if not answer.body:
         raise AdminError(answer.remark or f"the queue has no unit {index}")
     found = QueryConsumeQueueResponseBody.decode(answer.body)

@@ -1,18 +1,25 @@
-"""Commands that move consumer groups: back or forward to a time, to the end, to where another group is.
+"""Commands that move consumer groups: to a time, to the end, to the offsets of another group.
 
-Online consumers are moved by their brokers (222, 220), which stores nothing itself; when nobody is online the offsets
-are stored at the brokers instead.
+Brokers move online members (222, 220) and store nothing. When no member is online, the command stores the offsets at
+the brokers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eruca.admin.client import Admin, some_address
-from eruca.admin.command import Job, command
-from eruca.admin.commands import progress
-from eruca.admin.commands.topic import stats_at as topic_stats_at
+from eruca.admin.client import Admin
+from eruca.admin.command import TOPIC, Job, command
 from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import (
+    END,
+    broker_addresses,
+    consume_stats,
+    consume_stats_at,
+    offset_at,
+    store_offset,
+    topic_stats_at,
+)
 from eruca.admin.posix import Option
 from eruca.admin.text import cut, point_of_time, shown
 from eruca.protocol import api
@@ -21,11 +28,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.headers import offsets
 from eruca.protocol.queues import MessageQueue
 
-END = -1
-"""The time that means the end of a queue."""
-
 GROUP = Option("g", "group", "name of the consumer group", required=True)
-TOPIC = Option("t", "topic", "name of the topic", required=True)
 FORCE = Option("f", "force", "false: move only back; default true")
 
 _RESET = "%-40s  %-40s  %-40s"
@@ -34,7 +37,7 @@ _ROLLBACK = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What became of one queue of a group that is offline."""
+    """The reset of one queue of an offline group (RollbackStats in 4.9.7)."""
 
     queue: MessageQueue
     broker_offset: int
@@ -53,7 +56,7 @@ class Rollback:
     Option("c", "cplus", "for groups with members in C++", takes_value=False),
 )
 async def reset_by_time(job: Job) -> None:
-    """222 at each broker of the topic; when nobody is online (206) the offsets are stored at the brokers."""
+    """222 at each broker of the topic; when no member is online (206), stores the offsets at the brokers."""
     text = job.text("s")
     timestamp = END if text == "now" else point_of_time(text)
     what = (
@@ -105,15 +108,15 @@ def _print_rollbacks(job: Job, title: str | None, rollbacks: list[Rollback]) -> 
 async def reset_online(
     admin: Admin, route: TopicRouteData, topic: str, group: str, timestamp: int, force: bool
 ) -> dict[MessageQueue, int]:
-    """Let each broker of a topic move the online members of a group; the offset of each queue.
+    """Let each broker of a topic move the online members of a group; returns the offset of each queue.
 
-    Raises PeerRefused: 206 when nobody is online, 1 when a queue has no offset yet (told by name).
+    Raises PeerRefused: 206 when no member is online, 1 when a queue has no offset yet (the error names it).
     """
-    ask = offsets.ResetOffset(topic=topic, group=group, timestamp=timestamp, is_force=force)
+    request = offsets.ResetOffset(topic=topic, group=group, timestamp=timestamp, is_force=force)
     moved: dict[MessageQueue, int] = {}
-    for name, address in _brokers(route):
+    for name, address in broker_addresses(route):
         try:
-            answer = await admin.ask(address, api.INVOKE_BROKER_TO_RESET_OFFSET, ask)
+            answer = await admin.call(address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
         except PeerRefused as refused:
             if refused.code == ResponseCode.SYSTEM_ERROR and "not exist" in refused.remark:
                 await _name_fresh_queues(admin, route, name, refused, f"{topic}@{group}")
@@ -124,8 +127,8 @@ async def reset_online(
 
 
 async def _name_fresh_queues(admin: Admin, route: TopicRouteData, name: str, refused: PeerRefused, key: str) -> None:
-    """Raise AdminError with the queues for which a group (``topic@group``) has no offset, if that is why."""
-    answer = await admin.ask(refused.address, api.GET_ALL_CONSUMER_OFFSET)
+    """Raise AdminError with the queues for which a group (``topic@group``) has no offset, if there are any."""
+    answer = await admin.call(refused.address, api.GET_ALL_CONSUMER_OFFSET)
     known = ConsumerOffsets.decode(answer.body).offset_table.get(key, {})
     count = next((queue.write_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
     fresh = [str(queue) for queue in range(count) if known.get(queue, -1) < 0]
@@ -144,7 +147,7 @@ async def reset_offline(
 ) -> list[Rollback]:
     """Store the offsets of a time at each broker of a topic, for a group without online members."""
     rollbacks = []
-    for name, address in _brokers(route):
+    for name, address in broker_addresses(route):
         for queue, offset in sorted((await _offline_offsets(admin, route, name, address, topic, group)).items()):
             rollbacks.append(await _roll_back(admin, address, group, queue, offset, timestamp, force))
     return rollbacks
@@ -153,8 +156,8 @@ async def reset_offline(
 async def _offline_offsets(
     admin: Admin, route: TopicRouteData, name: str, address: str, topic: str, group: str
 ) -> dict[MessageQueue, OffsetWrapper]:
-    """Where a group is; a group that never consumed the topic counts as standing at the first message."""
-    stats = await progress.stats_at(admin, address, group)
+    """The offsets of a group; a group that never consumed the topic counts as being at the first message."""
+    stats = await consume_stats_at(admin, address, group)
     consumed = {queue: offset for queue, offset in stats.offset_table.items() if queue.topic == topic}
     if consumed:
         return consumed
@@ -176,27 +179,6 @@ async def _roll_back(
     return Rollback(queue, now.broker_offset, now.consumer_offset, target, wanted)
 
 
-async def offset_at(admin: Admin, address: str, queue: MessageQueue, timestamp: int) -> int:
-    """The offset of a queue at a time; END is its end."""
-    if timestamp == END:
-        ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
-        return (await admin.ask(address, api.GET_MAX_OFFSET, ask)).header.offset
-    search = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
-    return (await admin.ask(address, api.SEARCH_OFFSET_BY_TIMESTAMP, search)).header.offset
-
-
-async def store_offset(admin: Admin, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-    """Store how far a group has come in a queue."""
-    ask = offsets.UpdateConsumerOffset(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
-    )
-    await admin.ask(address, api.UPDATE_CONSUMER_OFFSET, ask)
-
-
-def _brokers(route: TopicRouteData) -> list[tuple[str, str]]:
-    return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
-
-
 @command(
     "cloneGroupOffset",
     "put a consumer group where another one is",
@@ -208,8 +190,8 @@ def _brokers(route: TopicRouteData) -> list[tuple[str, str]]:
 async def clone_group_offset(job: Job) -> None:
     """208 of the one group, then 15 for each queue of the other."""
     source, target, topic = job.text("s"), job.text("d"), job.text("t")
-    stats = await progress.stats_of(job.admin, source)
-    brokers = dict(_brokers(await job.admin.route(topic)))
+    stats = await consume_stats(job.admin, source)
+    brokers = dict(broker_addresses(await job.admin.route(topic)))
     for queue, offset in sorted(stats.offset_table.items()):
         if queue.broker_name in brokers and offset.consumer_offset >= 0:
             await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)

@@ -1,44 +1,22 @@
-"""Commands about how far consumer groups have come, and about traffic."""
+"""Commands about the progress of consumer groups, and about traffic."""
 
 from __future__ import annotations
 
 import asyncio
 
-from eruca.admin.client import HEAVY, Admin
+from eruca.admin.client import Admin
 from eruca.admin.command import Job, command
-from eruca.admin.commands.group import consumers, running_info
-from eruca.admin.commands.topic import groups_of
 from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import consume_stats, groups_of, members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.text import cut, seconds_text, shown
 from eruca.protocol import api
-from eruca.protocol.bodies import BrokerStatsData, ConsumeStats
+from eruca.protocol.bodies import BrokerStatsData
 from eruca.protocol.codes import version_name
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import topics
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
 from eruca.protocol.queues import MessageQueue
-
-
-async def stats_at(admin: Admin, address: str, group: str, topic: str | None = None) -> ConsumeStats:
-    """How far a group has come at one broker."""
-    ask = topics.ConsumeStatsOf(consumer_group=group, topic=topic)
-    return ConsumeStats.decode((await admin.ask(address, api.GET_CONSUME_STATS, ask, timeout=HEAVY)).body)
-
-
-async def stats_of(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:
-    """How far a group has come at all brokers that know it. Raises AdminError when it has consumed nothing."""
-    result = ConsumeStats()
-    for _, address in await admin.brokers_of_group(group):
-        stats = await stats_at(admin, address, group, topic)
-        result.offset_table |= stats.offset_table
-        result.consume_tps += stats.consume_tps
-    if not result.offset_table:
-        raise AdminError(
-            f"Not found the consumer group consume stats: the group {group} has no offset of any queue, "
-            "maybe it has not consumed a message yet"
-        )
-    return result
 
 
 @command(
@@ -56,18 +34,18 @@ async def consumer_progress(job: Job) -> None:
 
 
 async def _progress_of(job: Job, group: str, show_owner: bool) -> None:
-    stats = await stats_of(job.admin, group)
+    stats = await consume_stats(job.admin, group)
     owners = await _owners(job.admin, group) if show_owner else {}
     owner = "  %-20s %-20s" if show_owner else "  %-20s"
-    form = "%-64s  %-32s  %-4s  %-20s  %-20s" + owner + "  %s"
+    layout = "%-64s  %-32s  %-4s  %-20s  %-20s" + owner + "  %s"
     extra: tuple[str, ...] = ("#Client IP",) if show_owner else ()
     titles = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", *extra, "#Diff", "#LastTime")
-    job.row(form, *titles)
+    job.row(layout, *titles)
     for queue, offset in sorted(stats.offset_table.items()):
         if show_owner:
             extra = (owners.get(queue, "N/A"),)
         job.row(
-            form,
+            layout,
             cut(queue.topic, 64),
             cut(queue.broker_name, 32),
             queue.queue_id,
@@ -83,9 +61,9 @@ async def _progress_of(job: Job, group: str, show_owner: bool) -> None:
 
 
 async def _owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """The address of the member that has a queue; empty when nobody is online."""
+    """The address of the member that owns each queue; empty when no member is online."""
     try:
-        members = await consumers(admin, group)
+        members = await members_of(admin, group)
         owners: dict[MessageQueue, str] = {}
         for member in members.connection_set:
             info = await running_info(admin, group, member.client_id, False)
@@ -108,18 +86,18 @@ async def _progress_of_all(job: Job) -> None:
 async def _summary(admin: Admin, group: str) -> tuple[object, ...]:
     tps, lag, count, version, kind, model = 0, 0, 0, "OFFLINE", "", ""
     try:
-        stats = await stats_of(admin, group)
+        stats = await consume_stats(admin, group)
         tps, lag = int(stats.consume_tps), stats.lag()
     except AdminError:
-        pass  # it has consumed nothing: shown as nothing
+        pass  # it has consumed nothing: printed as 0
     try:
-        members = await consumers(admin, group)
+        members = await members_of(admin, group)
         count = len(members.connection_set)
         version = version_name(min(each.version for each in members.connection_set))
         kind = "PULL" if members.consume_type == "CONSUME_ACTIVELY" else "PUSH"
         model = shown(members.message_model) if kind == "PUSH" else ""
     except AdminError:
-        pass  # nobody is online: shown as OFFLINE
+        pass  # no member is online: printed as OFFLINE
     return cut(group, 64), count, version, kind, model, tps, lag
 
 
@@ -144,7 +122,7 @@ async def stats_all(job: Job) -> None:
         try:
             await _print_traffic(job, topic)
         except AdminError as error:
-            job.complain(f"mqadmin statsAll: topic {topic}: {error}")
+            job.report(f"mqadmin statsAll: topic {topic}: {error}")
 
 
 async def _print_traffic(job: Job, topic: str) -> None:
@@ -164,18 +142,18 @@ async def _print_traffic(job: Job, topic: str) -> None:
 
 async def _lag_or_nothing(admin: Admin, group: str, topic: str) -> int:
     try:
-        return max(0, (await stats_of(admin, group, topic)).lag())
+        return max(0, (await consume_stats(admin, group, topic)).lag())
     except AdminError:
         return 0
 
 
 async def _traffic(admin: Admin, masters: list[str], name: str, key: str) -> tuple[float, int]:
-    """Messages a second of the last minute, and messages of the last day, over all brokers that count them."""
+    """Messages per second over the last minute and messages of the last day, summed over all brokers."""
     rate, day = 0.0, 0
     for master in masters:
         try:
-            ask = topics.BrokerStatsOf(stats_name=name, stats_key=key)
-            stats = BrokerStatsData.decode((await admin.ask(master, api.VIEW_BROKER_STATS_DATA, ask)).body)
+            request = topics.BrokerStatsOf(stats_name=name, stats_key=key)
+            stats = BrokerStatsData.decode((await admin.call(master, api.VIEW_BROKER_STATS_DATA, request)).body)
         except PeerRefused:
             continue  # nothing counted there yet
         rate += stats.stats_minute.tps

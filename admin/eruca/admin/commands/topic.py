@@ -1,41 +1,35 @@
-"""Commands about topics: create, change, delete, list, and where they are."""
+"""Commands about topics: create, change, delete, list, route and offsets."""
 
 from __future__ import annotations
 
-from eruca.admin.client import Admin, some_address
-from eruca.admin.command import Job, command, either
+from eruca.admin.client import Admin
+from eruca.admin.command import BROKER, MASTERS, TOPIC, Job, command, either
 from eruca.admin.errors import AdminError, PeerRefused, UsageError
+from eruca.admin.lookups import groups_of, readable_queues, topic_stats
 from eruca.admin.posix import Option
 from eruca.admin.text import cut, millis_text
-from eruca.protocol import api
+from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import (
     ClusterInfo,
-    GroupList,
     QueueData,
     TopicConfig,
-    TopicOffset,
     TopicRouteData,
-    TopicStatsTable,
 )
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import routes, topics
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
-from eruca.protocol.queues import MessageQueue
+from eruca.protocol.queues import share_averagely
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""The nameserver's namespace of the queues of ordered topics."""
+"""The nameserver's namespace for the queues of ordered topics."""
 _UNIT, _UNIT_SUB = 1, 2
 _DEFAULT_QUEUES = 8
-
-BROKER = Option("b", "brokerAddr", "the broker, as host:port")
-CLUSTER = Option("c", "clusterName", "all masters of this cluster")
-TOPIC = Option("t", "topic", "name of the topic", required=True)
 
 
 async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     """Create a topic at a broker, or change it."""
-    ask = topics.CreateTopic(
+    request = topics.CreateTopic(
         topic=config.topic_name,
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
@@ -44,13 +38,13 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
         topic_sys_flag=config.topic_sys_flag,
         order=config.order,
     )
-    await admin.ask(address, api.UPDATE_AND_CREATE_TOPIC, ask)
+    await admin.call(address, api.UPDATE_AND_CREATE_TOPIC, request)
 
 
 @command(
     "updateTopic",
     "create a topic or change it",
-    *either(BROKER, CLUSTER),
+    *either(BROKER, MASTERS),
     TOPIC,
     Option("r", "readQueueNums", "number of queues to read; default 8"),
     Option("w", "writeQueueNums", "number of queues to write; default 8"),
@@ -90,15 +84,15 @@ async def update_topic(job: Job) -> None:
 
 
 async def _put_order(admin: Admin, topic: str, order: str) -> None:
-    ask = routes.PutKVConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order)
-    await admin.tell_nameservers(api.PUT_KV_CONFIG, ask)
+    request = routes.PutKVConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order)
+    await admin.call_nameservers(api.PUT_KV_CONFIG, request)
 
 
 async def _merged_order(admin: Admin, topic: str, own: str) -> str:
-    """The order configuration that is there, with one broker's part replaced or added."""
+    """The present order configuration, with one broker's part replaced or added."""
     try:
-        ask = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
-        old = (await admin.ask_nameserver(api.GET_KV_CONFIG, ask)).header.value or ""
+        request = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
+        old = (await admin.call_nameserver(api.GET_KV_CONFIG, request)).header.value or ""
     except PeerRefused as refused:
         if refused.code != ResponseCode.QUERY_NOT_FOUND:
             raise
@@ -108,12 +102,12 @@ async def _merged_order(admin: Admin, topic: str, own: str) -> str:
 
 
 async def drop_topic(job: Job, cluster: str, topic: str) -> None:
-    """Delete a topic at all masters of a cluster and at every nameserver, and say so."""
+    """Delete a topic at all masters of a cluster and at every nameserver, and print each."""
     for master in await job.admin.masters(cluster):
-        await job.admin.ask(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
+        await job.admin.call(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
     job.line(f"delete topic [{topic}] from cluster [{cluster}] success.")
-    ask = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
-    await job.admin.tell_nameservers(api.DELETE_TOPIC_IN_NAMESRV, ask)
+    request = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
+    await job.admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, request)
     job.line(f"delete topic [{topic}] from NameServer success.")
 
 
@@ -131,12 +125,12 @@ async def delete_topic(job: Job) -> None:
 @command(
     "updateTopicPerm",
     "change the permission of a topic",
-    *either(BROKER, CLUSTER),
+    *either(BROKER, MASTERS),
     TOPIC,
     Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True),
 )
 async def update_topic_perm(job: Job) -> None:
-    """17 with what the route says of the topic, but another permission."""
+    """17 with the topic's route, but another permission."""
     perm = job.number("p")
     route = await job.admin.route(job.text("t"))
     first = route.queue_datas[0]
@@ -200,20 +194,6 @@ def _print_route(job: Job, route: TopicRouteData) -> None:
     job.row(_ROUTE, "Total:", len(queues), "", read, write, "")
 
 
-async def topic_stats(admin: Admin, topic: str) -> dict[MessageQueue, TopicOffset]:
-    """The least and the next offset of all queues of a topic, over all its brokers."""
-    found: dict[MessageQueue, TopicOffset] = {}
-    for _, address in await admin.brokers_of(topic):
-        found |= await stats_at(admin, address, topic)
-    return found
-
-
-async def stats_at(admin: Admin, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
-    """The least and the next offset of the queues that one broker has of a topic."""
-    answer = await admin.ask(address, api.GET_TOPIC_STATS_INFO, topics.OfTopic(topic=topic))
-    return TopicStatsTable.decode(answer.body).offset_table
-
-
 @command("topicStatus", "show the offsets of a topic's queues", TOPIC)
 async def topic_status(job: Job) -> None:
     """202 at each broker of the topic."""
@@ -246,15 +226,6 @@ def _clusters_of(route: TopicRouteData, info: ClusterInfo) -> list[str]:
     return [cluster for cluster, names in info.cluster_addr_table.items() if first in names]
 
 
-async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> list[str]:
-    """The consumer groups of a topic, as its first broker knows them."""
-    address = some_address(route.broker_datas[0])
-    if address is None:
-        return []
-    answer = await admin.ask(address, api.QUERY_TOPIC_CONSUME_BY_WHO, topics.OfTopic(topic=topic))
-    return GroupList.decode(answer.body).group_list
-
-
 @command(
     "topicList",
     "list all topics",
@@ -278,22 +249,12 @@ async def topic_list(job: Job) -> None:
             cluster = next(iter(_clusters_of(route, info)), "null")
             groups = await groups_of(job.admin, route, name) or [""]
         except AdminError as error:
-            job.complain(f"mqadmin topicList: topic {name}: {error}")
+            job.report(f"mqadmin topicList: topic {name}: {error}")
         for group in groups:
             job.row("%-20s  %-64s  %-64s", cut(cluster, 20), cut(name, 64), cut(group, 64))
 
 
 # ------------------------------------------------------------------ queues and their owners
-
-
-def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """The queues that consumers of a topic share."""
-    return [
-        MessageQueue(topic, queue.broker_name, queue_id)
-        for queue in route.queue_datas
-        if queue.perm & 4
-        for queue_id in range(queue.read_queue_nums)
-    ]
 
 
 @command(
@@ -303,19 +264,11 @@ def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
     Option("i", "ipList", "the consumers, joined by commas", required=True),
 )
 async def allocate_queues(job: Job) -> None:
-    """The averaging allocation of a topic's queues to the consumers given (AllocateMessageQueueAveragely in 4.9.7)."""
+    """Share a topic's queues averagely among the given consumers (AllocateMQSubCommand in 4.9.7)."""
     topic, consumers = job.text("t"), job.text("i").split(",")
     queues = readable_queues(topic, await job.admin.route(topic))
-    result = {consumer: _averaged(queues, consumers, at) for at, consumer in enumerate(consumers)}
-    from eruca.protocol import fastjson
-
+    result = {consumer: share_averagely(queues, at, len(consumers)) for at, consumer in enumerate(consumers)}
     job.line(fastjson.dumps({"result": result}).decode())
-
-
-def _averaged(queues: list[MessageQueue], consumers: list[str], at: int) -> list[MessageQueue]:
-    each, rest = divmod(len(queues), len(consumers))
-    start = at * each + min(at, rest)
-    return queues[start : start + each + (at < rest)]
 
 
 @command(
@@ -330,7 +283,7 @@ async def update_order_conf(job: Job) -> None:
     topic, method = job.text("t"), job.text("m")
     key = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
     if method == "get":
-        value = (await job.admin.ask_nameserver(api.GET_KV_CONFIG, key)).header.value
+        value = (await job.admin.call_nameserver(api.GET_KV_CONFIG, key)).header.value
         job.write(f"get orderConf success. topic=[{topic}], orderConf=[{value}] ")
     elif method == "put":
         order = job.text("v")
@@ -339,7 +292,7 @@ async def update_order_conf(job: Job) -> None:
         await _put_order(job.admin, topic, order)
         job.write(f"update orderConf success. topic=[{topic}], orderConf=[{order}]")
     elif method == "delete":
-        await job.admin.tell_nameservers(api.DELETE_KV_CONFIG, key)
+        await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)
         job.write(f"delete orderConf success. topic=[{topic}]")
     else:
         raise UsageError(f"option -m takes put, get or delete, not '{method}'")

@@ -1,7 +1,7 @@
-"""The trace of a message: who sent it and who consumed it, as clients with tracing have recorded.
+"""The trace of a message: who sent it and who consumed it, as recorded by clients with tracing.
 
-Owns the text form of traces that Java clients write (TraceDataEncoder in 4.9.7): records end with 02, their fields are
-joined by 01. A record that cannot be read is passed over.
+Owns the text format of traces that Java clients write (TraceDataEncoder in 4.9.7): records end with 02, their fields are
+joined by 01. An unreadable record is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROW = "%-10s %-20s %-20s %-20s %-10s %-10s"
 
 
 class Step(NamedTuple):
-    """One thing that happened to a message: ``kind`` Pub or SubAfter, ``at`` in ms, ``cost`` in ms."""
+    """One event of a message: ``kind`` Pub or SubAfter, ``at`` in ms, ``cost`` in ms."""
 
     kind: str
     group: str

@@ -1,12 +1,11 @@
-"""Commands that send messages to see how long that takes."""
+"""Commands that measure the response time (RT) of sends."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from eruca.admin.command import Job, command
-from eruca.admin.commands.consume import TOPIC
+from eruca.admin.command import TOPIC, Job, command
 from eruca.admin.errors import AdminError
 from eruca.admin.messages import choose_queue, send, writable_queues
 from eruca.admin.posix import Option
@@ -23,7 +22,7 @@ _SENT = "%-32s  %-4s  %-20s    %s"
     Option("c", "count", "how many; default 50"),
 )
 async def send_msg_status(job: Job) -> None:
-    """310 again and again, after one that is not shown."""
+    """310 in a loop, after one that is not printed."""
     topic, size = job.text("b"), job.number("s", 128)
     queue, address = await choose_queue(job.admin, topic, None, None)
     await send(job.admin, queue, address, b"a" * 16, {})
@@ -53,7 +52,7 @@ async def check_send_time(job: Job) -> None:
             await send(job.admin, queue, address, body, {})
             stored = True
         except AdminError as error:
-            job.complain(f"mqadmin checkMsgSendRT: {error}")
+            job.report(f"mqadmin checkMsgSendRT: {error}")
             stored = False
         times.append(int((time.monotonic() - start) * 1000))
         job.row(_SENT, queue.broker_name, queue.queue_id, shown(stored), times[-1])
@@ -93,7 +92,7 @@ async def cluster_send_time(job: Job) -> None:
 
 
 async def _round(job: Job, broker: str) -> tuple[float, int, int]:
-    """Mean time in ms, and how many messages were stored and how many failed."""
+    """Mean time in ms, number of messages stored, number failed."""
     amount, body = job.number("a", 100), b"a" * job.number("s", 128)
     times, failed = [], 0
     for _ in range(amount):
@@ -103,6 +102,6 @@ async def _round(job: Job, broker: str) -> tuple[float, int, int]:
             await send(job.admin, queue, address, body, {})
         except AdminError as error:
             failed += 1
-            job.complain(f"mqadmin clusterRT: {error}")
+            job.report(f"mqadmin clusterRT: {error}")
         times.append((time.monotonic() - start) * 1000)
     return sum(times[1:]) / max(1, amount - 1), amount - failed, failed

@@ -1,16 +1,14 @@
-"""Who has consumed a message: one verdict a consumer group.
+"""Which groups have consumed a message: one MessageTrack for each consumer group.
 
-Owns the rule of Apache's mqadmin: a group has consumed a message when its offset of the queue, at the broker that
-stored the message, is beyond it.
+Owns the rule of ``DefaultMQAdminExtImpl.messageTrackDetail`` in 4.9.7: a group has consumed a message when its offset
+of the queue, at the broker that stored the message, is beyond it.
 """
 
 from __future__ import annotations
 
 from eruca.admin.client import Admin
-from eruca.admin.commands.group import consumers
-from eruca.admin.commands.progress import stats_of
-from eruca.admin.commands.topic import groups_of
 from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import consume_stats, groups_of, members_of
 from eruca.protocol.bodies import ConsumerConnection
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.record import Record, host_text
@@ -33,7 +31,7 @@ async def tracks(admin: Admin, record: Record) -> list[str]:
 
 
 async def _verdict(admin: Admin, record: Record, group: str) -> str:
-    members = await consumers(admin, group)
+    members = await members_of(admin, group)
     if members.consume_type == "CONSUME_ACTIVELY":
         return "PULL"
     if not await _is_consumed(admin, record, group):
@@ -44,7 +42,7 @@ async def _verdict(admin: Admin, record: Record, group: str) -> str:
 async def _is_consumed(admin: Admin, record: Record, group: str) -> bool:
     brokers = (await admin.clusters()).broker_addr_table
     stored_at = host_text(record.store_host)
-    for queue, offset in (await stats_of(admin, group)).offset_table.items():
+    for queue, offset in (await consume_stats(admin, group)).offset_table.items():
         if (queue.topic, queue.queue_id) != (record.topic, record.queue_id) or queue.broker_name not in brokers:
             continue
         if brokers[queue.broker_name].master() == stored_at and offset.consumer_offset > record.queue_offset:

@@ -1,51 +1,33 @@
-"""Commands that print the messages of queues, between offsets or times, without moving any group."""
+"""Commands that print the messages of queues between offsets or times. No offset of a group moves."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 
-from eruca.admin.client import Admin, some_address
-from eruca.admin.command import Job, command
-from eruca.admin.commands.offset import offset_at
-from eruca.admin.commands.topic import readable_queues
+from eruca.admin.command import TOPIC, Job, command
 from eruca.admin.errors import AdminError
-from eruca.admin.messages import Pulled, body_of, message_id, pull
+from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
+from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
 from eruca.admin.text import map_text, point_of_time, shown
 from eruca.protocol import api
 from eruca.protocol.headers import offsets
-from eruca.protocol.names import MAX_OFFSET, MIN_OFFSET, TOOLS_GROUP
+from eruca.protocol.names import TOOLS_GROUP
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, host_text
 
-TOPIC = Option("t", "topic", "name of the topic", required=True)
-
-
-async def broker_addresses(admin: Admin, topic: str) -> tuple[list[MessageQueue], dict[str, str]]:
-    """The readable queues of a topic, and an address of each of its brokers."""
-    route = await admin.route(topic)
-    addresses = {broker.broker_name: address for broker in route.broker_datas if (address := some_address(broker))}
-    return [queue for queue in readable_queues(topic, route) if queue.broker_name in addresses], addresses
-
 
 async def _interval(job: Job, address: str, queue: MessageQueue, begin: int, end: int) -> tuple[int, int]:
-    """The offsets of a queue between two times; 0: its very beginning or end."""
-    ask = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
+    """The offsets of a queue for two times; 0 means the first or the end offset."""
+    request = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
     first = (
         await offset_at(job.admin, address, queue, begin)
         if begin
-        else (await job.admin.ask(address, api.GET_MIN_OFFSET, ask)).header.offset
+        else (await job.admin.call(address, api.GET_MIN_OFFSET, request)).header.offset
     )
-    last = await offset_at(job.admin, address, queue, end or -1)
+    last = await offset_at(job.admin, address, queue, end or END)
     return first, last
-
-
-def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
-    """The address of a broker by name. Raises AdminError when the topic is not there."""
-    if name not in addresses:
-        raise AdminError(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
-    return addresses[name]
 
 
 def _times(job: Job, first: str, second: str) -> tuple[int, int]:
@@ -89,7 +71,7 @@ async def consume_message(job: Job) -> None:
 
 async def _consume_queue(job: Job, most: int, begin: int, end: int) -> None:
     topic, name = job.text("t"), job.text("b")
-    _, addresses = await broker_addresses(job.admin, topic)
+    _, addresses = await queues_and_brokers(job.admin, topic)
     address = broker_address(addresses, topic, name)
     queue = MessageQueue(topic, name, job.number("i"))
     first, last = await _interval(job, address, queue, begin, end)
@@ -105,7 +87,7 @@ async def _consume_queue(job: Job, most: int, begin: int, end: int) -> None:
 
 
 async def _consume_all(job: Job, most: int, begin: int, end: int) -> None:
-    queues, addresses = await broker_addresses(job.admin, job.text("t"))
+    queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
     left = most
     for queue in queues:
         if left <= 0:
@@ -121,7 +103,7 @@ async def _consume_all(job: Job, most: int, begin: int, end: int) -> None:
 
 
 async def _print_range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> None:
-    """Print the messages from ``first`` to ``last``, and that the queue is finished where it ends before."""
+    """Print the messages from ``first`` to ``last``; says so where the queue ends before."""
     group = job.text("g") or TOOLS_GROUP
     while first <= last:
         pulled = await pull(job.admin, address, queue, first, last - first + 1, group=group)
@@ -148,11 +130,6 @@ def _decoded(body: bytes, charset: str) -> str:
         return body.decode(charset, "replace")
     except LookupError:
         raise AdminError(f"there is no charset {charset}") from None
-
-
-def pulled_properties(record: Record, pulled: Pulled) -> dict[str, str]:
-    """The properties of a pulled message, with the two that clients add."""
-    return record.properties | {MIN_OFFSET: str(pulled.min_offset), MAX_OFFSET: str(pulled.max_offset)}
 
 
 def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulled) -> str:
@@ -193,7 +170,7 @@ async def print_messages(job: Job) -> None:
     """11 at all queues of the topic."""
     begin, end = _times(job, "b", "e")
     charset, with_body = job.text("c", "UTF-8"), job.truth("d", True)
-    queues, addresses = await broker_addresses(job.admin, job.text("t"))
+    queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
     for queue in queues:
         address = addresses[queue.broker_name]
         offset, last = await _interval(job, address, queue, begin, end)
@@ -228,7 +205,7 @@ async def print_messages(job: Job) -> None:
 async def print_queue(job: Job) -> None:
     """11 at one queue."""
     begin, end = _times(job, "b", "e")
-    _, addresses = await broker_addresses(job.admin, job.text("t"))
+    _, addresses = await queues_and_brokers(job.admin, job.text("t"))
     queue = MessageQueue(job.text("t"), job.text("a"), job.number("i"))
     address = broker_address(addresses, queue.topic, queue.broker_name)
     offset, last = await _interval(job, address, queue, begin, end)

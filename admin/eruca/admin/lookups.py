@@ -1,0 +1,146 @@
+"""What several commands look up in a cluster: offsets of topics, members and progress of groups.
+
+Owns the requests behind MQAdminExt's ``examineTopicStats``, ``queryTopicConsumeByWho``,
+``examineConsumerConnectionInfo``, ``getConsumerRunningInfo``, ``examineConsumeStats``, ``searchOffset`` and
+``updateConsumeOffset`` (4.9.7). Must not know commands or print.
+"""
+
+from __future__ import annotations
+
+from eruca.admin.client import HEAVY, Admin, some_address
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    PERM_READ,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeStats,
+    GroupList,
+    TopicOffset,
+    TopicRouteData,
+    TopicStatsTable,
+)
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.headers import clients, offsets, topics
+from eruca.protocol.queues import MessageQueue
+
+END = -1
+"""The timestamp that means the end of a queue."""
+
+# ------------------------------------------------------------------ topics
+
+
+async def topic_stats(admin: Admin, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """The first and the next offset of each queue of a topic, over all its brokers."""
+    found: dict[MessageQueue, TopicOffset] = {}
+    for _, address in await admin.brokers_of(topic):
+        found |= await topic_stats_at(admin, address, topic)
+    return found
+
+
+async def topic_stats_at(admin: Admin, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """The first and the next offset of each queue that one broker has of a topic."""
+    answer = await admin.call(address, api.GET_TOPIC_STATS_INFO, topics.OfTopic(topic=topic))
+    return TopicStatsTable.decode(answer.body).offset_table
+
+
+async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> list[str]:
+    """The consumer groups of a topic, as its first broker knows them."""
+    address = some_address(route.broker_datas[0])
+    if address is None:
+        return []
+    answer = await admin.call(address, api.QUERY_TOPIC_CONSUME_BY_WHO, topics.OfTopic(topic=topic))
+    return GroupList.decode(answer.body).group_list
+
+
+def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues that the consumers of a topic share."""
+    return [
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in route.queue_datas
+        if queue.perm & PERM_READ
+        for queue_id in range(queue.read_queue_nums)
+    ]
+
+
+async def queues_and_brokers(admin: Admin, topic: str) -> tuple[list[MessageQueue], dict[str, str]]:
+    """The readable queues of a topic, and an address for each of its brokers."""
+    route = await admin.route(topic)
+    addresses = dict(broker_addresses(route))
+    return [queue for queue in readable_queues(topic, route) if queue.broker_name in addresses], addresses
+
+
+def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
+    """Name and an address of each broker of a route."""
+    return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+
+
+def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
+    """The address of a broker by name. Raises AdminError when the topic is not there."""
+    if name not in addresses:
+        raise AdminError(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
+    return addresses[name]
+
+
+# ------------------------------------------------------------------ groups
+
+
+async def members_of(admin: Admin, group: str, address: str | None = None) -> ConsumerConnection:
+    """The members of a consumer group, from one broker that knows it. Raises PeerRefused(206) for none."""
+    if address is None:
+        _, address = (await admin.brokers_of_group(group))[0]
+    request = clients.OfConsumerGroup(consumer_group=group)
+    answer = await admin.call(address, api.GET_CONSUMER_CONNECTION_LIST, request)
+    found = ConsumerConnection.decode(answer.body)
+    if not found.connection_set:
+        raise PeerRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online", address)
+    return found
+
+
+async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -> ConsumerRunningInfo:
+    """The state of one member, which its broker requests from it (307)."""
+    _, address = (await admin.brokers_of_group(group))[0]
+    request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
+    answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=HEAVY)
+    return ConsumerRunningInfo.decode(answer.body)
+
+
+async def consume_stats(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:
+    """The progress of a group at all brokers that know it. Raises AdminError when it has consumed nothing."""
+    result = ConsumeStats()
+    for _, address in await admin.brokers_of_group(group):
+        stats = await consume_stats_at(admin, address, group, topic)
+        result.offset_table |= stats.offset_table
+        result.consume_tps += stats.consume_tps
+    if not result.offset_table:
+        raise AdminError(
+            f"Not found the consumer group consume stats: the group {group} has no offset of any queue, "
+            "maybe it has not consumed a message yet"
+        )
+    return result
+
+
+async def consume_stats_at(admin: Admin, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+    """The progress of a group at one broker."""
+    request = topics.ConsumeStatsOf(consumer_group=group, topic=topic)
+    return ConsumeStats.decode((await admin.call(address, api.GET_CONSUME_STATS, request, timeout=HEAVY)).body)
+
+
+# ------------------------------------------------------------------ offsets
+
+
+async def offset_at(admin: Admin, address: str, queue: MessageQueue, timestamp: int) -> int:
+    """The offset of a queue at a time; END is its end."""
+    if timestamp == END:
+        request = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
+        return (await admin.call(address, api.GET_MAX_OFFSET, request)).header.offset
+    search = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    return (await admin.call(address, api.SEARCH_OFFSET_BY_TIMESTAMP, search)).header.offset
+
+
+async def store_offset(admin: Admin, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+    """Store the offset of a group in a queue."""
+    request = offsets.UpdateConsumerOffset(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    await admin.call(address, api.UPDATE_CONSUMER_OFFSET, request)
