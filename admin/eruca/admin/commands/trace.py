@@ -1,7 +1,7 @@
 """The trace of a message: who sent it and who consumed it, as recorded by clients with tracing.
 
-Owns the text format of traces that Java clients write (TraceDataEncoder in 4.9.7): records end with 02, their fields are
-joined by 01. An unreadable record is skipped.
+Owns the text format of traces that Java clients write (TraceDataEncoder in 4.9.7): records end with 02, their fields
+are joined by 01. An unreadable record is skipped.
 """
 
 from __future__ import annotations
