@@ -1,4 +1,7 @@
-"""What every test run shares: the summary in plain words at its end; examples have no deadline, machines are slow."""
+"""What every test run shares: its order, the marker of Spark's tests, and the summary in plain words at its end.
+
+Examples have no deadline, machines are slow.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,18 @@ from hypothesis import settings
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "left out", "xfailed": "known to fail"}
+
+
+_LONG_FIRST = ("slow", "spark", "processes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what uses a Spark session; side by side, begin with what takes long, so that no worker is left with it."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in _LONG_FIRST))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -323,6 +323,7 @@ def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     return run
 
 
+@pytest.mark.processes
 def test_the_command_starts_tells_and_stops(command: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     process = command("-c", "broker.conf", "-n", "127.0.0.1:1")
     assert process.stdout is not None
@@ -338,6 +339,7 @@ def test_the_command_starts_tells_and_stops(command: Callable[..., subprocess.Po
     assert not (tmp_path / "store" / "abort").exists()
 
 
+@pytest.mark.processes
 def test_the_command_shows_its_settings(command: Callable[..., subprocess.Popen[str]]) -> None:
     shown, _ = command("-c", "broker.conf", "-p").communicate(timeout=20)
     settings = dict(line.split("=", 1) for line in shown.splitlines())
@@ -349,6 +351,7 @@ def test_the_command_shows_its_settings(command: Callable[..., subprocess.Popen[
     assert "brokerClusterName=DefaultCluster" in shown and "waitTimeMillsInSendQueue" not in shown
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -372,6 +375,7 @@ def test_a_start_that_cannot_be_says_why_in_one_sentence(
     assert errors.splitlines()[-1].startswith("mqbroker: ") and said in errors
 
 
+@pytest.mark.processes
 def test_known_java_keys_start_without_a_warning(tmp_path: Path, command: Callable[..., subprocess.Popen[str]]) -> None:
     with (tmp_path / "broker.conf").open("a") as conf:
         conf.write("sendMessageThreadPoolNums=16\nuseEpollNativeSelector=true\ntransientStorePoolEnable=false\n")
@@ -380,6 +384,7 @@ def test_known_java_keys_start_without_a_warning(tmp_path: Path, command: Callab
     assert "noSuchKey" in only
 
 
+@pytest.mark.processes
 def test_a_promise_that_cannot_be_kept_is_warned_about(
     tmp_path: Path, command: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -83,6 +83,7 @@ def stored(root: Path, work: list[tuple[str, int, bytes, bytes, int, bool]]) -> 
     return answers, figures.puts, figures.put_bytes, logs, queue_units(root), index_contents(root)
 
 
+@pytest.mark.slow
 @given(st.lists(puts, max_size=12))
 @settings(deadline=None, max_examples=60)
 def test_a_store_holds_the_same(
@@ -300,6 +301,7 @@ async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytes
     assert quick_store == plain_store
 
 
+@pytest.mark.slow
 async def test_batches_are_answered_and_stored_the_same(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     ordinary = count_ordinary(two, monkeypatch)
     sent = 0

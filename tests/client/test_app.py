@@ -85,6 +85,7 @@ print("closed", flush=True)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_run_serves_until_a_signal(lab: Lab, number: signal.Signals) -> None:
     await lab.send("Orders", b"salad")

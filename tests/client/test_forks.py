@@ -18,6 +18,8 @@ from eruca.client.errors import ForkedClient
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 
+pytestmark = pytest.mark.processes
+
 QUEUE = MessageQueue("T", "broker-a", 0)
 
 

@@ -7,8 +7,12 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 
+import pytest
+
 from eruca.client import Message, MessageQueue
 from tests.client.conftest import Lab
+
+pytestmark = pytest.mark.processes
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 BEGIN = """

@@ -186,6 +186,7 @@ async def test_orderly_consumers_lock_and_are_reset_by_the_brokers_names(
     assert seen.bodies == [b"once", b"once"]
 
 
+@pytest.mark.slow
 async def test_a_broker_that_asks_finds_the_producer_of_a_transaction(
     tmp_path: Path, seen: Seen, tenant: ClientSettings
 ) -> None:

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
+
+pytestmark = pytest.mark.processes
 
 PROGRAM = """
 import asyncio, logging, sys

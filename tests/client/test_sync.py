@@ -206,6 +206,7 @@ def test_a_child_that_leaves_the_block_of_its_parent_ends_as_it_wants(address: s
 BEFORE, AFTER = "from eruca.client import sync", "atexit.register(close)"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("order", "said"),
     [

@@ -12,6 +12,8 @@ from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
 from tests.support.programme import LONG, chance, rounds
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])

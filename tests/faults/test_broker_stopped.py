@@ -14,7 +14,7 @@ from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
 from tests.support.programme import LONG, chance, rounds
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
 
 
 def needs_no_recovery(broker: LoneBroker) -> bool:

@@ -18,6 +18,8 @@ from eruca.broker.services import delay_recovery
 from eruca.broker.services.delays import Delays, Moment
 from tests.support.desk import START, Desk
 
+pytestmark = pytest.mark.slow
+
 SEND_V2 = 310
 TIMER, SCHEDULE = "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"
 

@@ -15,7 +15,7 @@ from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
 from tests.support.programme import amount, chance, rounds
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
 SERVICE_NOT_AVAILABLE = 14
 SIZE = amount(16, 64) << 20
 KEEP_ALL = {"diskMaxUsedSpaceRatio": "95", "cleanFileForciblyEnable": "false", "cleanResourceInterval": "100"}

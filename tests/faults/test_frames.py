@@ -16,6 +16,8 @@ from tests.support.load import QUEUES, Load, read
 from tests.support.programme import MEBIBYTE, chance, rounds
 from tests.support.raw import frame, send_header
 
+pytestmark = pytest.mark.slow
+
 MORE_MEMORY = 32 * MEBIBYTE
 
 

@@ -18,6 +18,8 @@ from tests.support.peers import Peer
 from tests.support.programme import MEBIBYTE, amount
 from tests.support.raw import frame, send_header
 
+pytestmark = pytest.mark.processes
+
 
 @asynccontextmanager
 async def connections(

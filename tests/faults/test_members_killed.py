@@ -18,6 +18,8 @@ from tests.support.peers import Peer
 from tests.support.processes import Process
 from tests.support.programme import chance, rounds
 
+pytestmark = pytest.mark.processes
+
 TOPIC, QUEUES, TOGETHER, CONVERGED = "Shared", 8, 3, 20.0
 MEMBER = """
 import asyncio, sys

@@ -30,6 +30,8 @@ from tests.support.order import Event, Fates, events_in, first_of, judge, pieces
 from tests.support.processes import Process
 from tests.support.programme import chance, rounds
 
+pytestmark = pytest.mark.processes
+
 TOPIC, CONVERGED = "Ordered", 40.0
 EXPIRY = 1.5
 """Seconds that a lock lives at the broker."""

@@ -26,6 +26,8 @@ from tests.support.lone import LoneBroker
 from tests.support.proxy import Proxy
 from tests.support.scripted import Scripted
 
+pytestmark = pytest.mark.processes
+
 TOPIC = "Traffic"
 SENDERS = 4
 

@@ -17,6 +17,8 @@ from tests.support.peers import Peer
 from tests.support.programme import chance, rounds
 from tests.support.proxy import Proxy
 
+pytestmark = pytest.mark.processes
+
 RESUMED_WITHIN = 10.0
 """Seconds from the end of a fault until a send is confirmed by the slave again."""
 SETTINGS = {"haSendHeartbeatInterval": "500", "haHousekeepingInterval": "3000", "slaveTimeout": "1000"}

@@ -7,11 +7,15 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.history import History, judge
 from tests.support.load import QUEUES, TOPIC, Load, pull, read
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.programme import amount, rounds
+
+pytestmark = pytest.mark.processes
 
 OFFSET_MOVED, FOUND, MIN_OFFSET = 21, 0, 31
 UNIT = 20
@@ -67,6 +71,7 @@ async def grown(load: Load, log: Path, count: int) -> None:
         await load.until(load.answers[0] + 50)
 
 
+@pytest.mark.slow
 async def test_old_files_go_while_they_are_written_and_read(tmp_path: Path) -> None:
     store = tmp_path / "store"
     history = History()

@@ -6,11 +6,15 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.history import History
 from tests.support.load import Load, pull, send
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.programme import LONG, MEBIBYTE, TIMES
+
+pytestmark = pytest.mark.processes
 
 SECONDS = 120 * TIMES if LONG else 8.0
 WARM = SECONDS / 10 if LONG else 3.0

@@ -15,6 +15,8 @@ from eruca.broker.store import Store, verify
 from tests.support.programme import chance, rounds
 from tests.support.stores import bodies, small_config
 
+pytestmark = pytest.mark.processes
+
 QUEUES = 4
 
 WRITER = """

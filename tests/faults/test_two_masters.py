@@ -20,6 +20,8 @@ from eruca.client.errors import ClientError
 from tests.support.pairs import BROKERS, MASTERS, Pairs, eventually
 from tests.support.programme import chance, rounds
 
+pytestmark = pytest.mark.slow
+
 TOPIC, QUEUES, PATIENCE = "Traffic", 4, 60.0
 
 

@@ -24,6 +24,7 @@ def public_modules() -> list[str]:
     return found.group(1).replace("\\", " ").split()
 
 
+@pytest.mark.slow
 def test_it_can_be_made(tmp_path: Path) -> None:
     run = subprocess.run(
         [*PDOC, "--docformat", "google", "--no-show-source", "-o", str(tmp_path), *public_modules()],

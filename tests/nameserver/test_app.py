@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"PYTHONPATH": ":".join(str(ROOT / part) for part in ("protocol", "remoting", "nameserver"))}
 

@@ -177,6 +177,7 @@ class TestCompressedRegistration:
         table = body.topic_config_serialize_wrapper.topic_config_table
         assert table["T"] == TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=2)
 
+    @pytest.mark.slow
     @given(st.lists(topic_configs, max_size=5), st.lists(words, max_size=3))
     def test_reads_back(self, configs: list[TopicConfig], servers: list[str]) -> None:
         body = RegisterBrokerBody(

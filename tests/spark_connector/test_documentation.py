@@ -15,6 +15,8 @@ from eruca.spark_connector.schema import COLUMNS
 from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS
 from tests.support.spark import Topic
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "spark.md").read_text()
 NOTEBOOK = (DOCS / "spark-notebook.md").read_text()

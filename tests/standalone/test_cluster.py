@@ -18,6 +18,8 @@ from eruca.standalone.cli import main
 from eruca.standalone.cluster import Cluster
 from tests.support.stores import put, small_config
 
+pytestmark = pytest.mark.processes
+
 
 async def test_what_was_sent_is_there_after_a_restart(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster, Producer("writers", nameserver=cluster.address) as producer:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from eruca.standalone.demo.steps import Demonstration
 
+pytestmark = pytest.mark.processes
 
+
+@pytest.mark.slow
 async def test_the_demonstration_holds() -> None:
     told = io.StringIO()
     await Demonstration(Console(file=told, width=200), count=600).run()

@@ -10,6 +10,8 @@ import pytest
 
 from eruca.standalone.demo.processes import outcome
 
+pytestmark = pytest.mark.processes
+
 PARENT = """
 import os, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -17,6 +17,8 @@ from eruca.spark_connector.java import NoJava
 from eruca.spark_connector.runtime.installed import check_python, missing
 from eruca.standalone.pipeline.running import end
 
+pytestmark = pytest.mark.processes
+
 WRAPPED = """[STREAM_FAILED] Query [id = 4, runId = e] terminated with exception: Failed: Traceback
 Traceback (most recent call last):
   File "worker.py", line 3, in main

@@ -16,6 +16,8 @@ from eruca.client import Message, Producer, PushConsumer, sync
 from eruca.client.errors import BadConfig, BadName
 from eruca.standalone.background import BackgroundCluster
 
+pytestmark = pytest.mark.processes
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 

@@ -7,10 +7,14 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from eruca.client import Message, MessageQueue, Producer, PushConsumer, ReceivedMessage
 from tests.support.eruca import SCRIPTS, ErucaCluster
 from tests.support.pairs import eventually
 from tests.support.processes import Process
+
+pytestmark = pytest.mark.processes
 
 TOPIC, QUEUES, BEFORE, AFTER = "Ordered", 4, 30, 20
 

@@ -13,6 +13,8 @@ import pytest
 from tests.house.tree import ROOT
 from tests.support.processes import Process
 
+pytestmark = pytest.mark.processes
+
 BIN = Path(sys.executable).parent
 README = (ROOT / "README.md").read_text()
 SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)

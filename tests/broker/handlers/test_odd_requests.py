@@ -2,11 +2,14 @@
 
 import random
 
+import pytest
+
 from eruca.broker.handlers import TABLES
 from tests.support.desk import Desk
 from tests.support.odd import ACCIDENT, odd_body, odd_fields
 
 
+@pytest.mark.slow
 async def test_odd_values_are_refused_or_served_but_never_crash(desk: Desk) -> None:
     seed = random.Random(20_261_121)
     desk.topic("T", 2)

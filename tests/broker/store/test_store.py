@@ -304,6 +304,7 @@ def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
     assert store.refusal == "the store is closed"
 
 
+@pytest.mark.slow
 def test_ten_thousand_queues_cost_neither_files_nor_room(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path, mapped_file_size_consume_queue=6_000_000, mapped_file_size_commit_log=1 << 24))
     store.open()

@@ -33,6 +33,7 @@ async def letters(lab: Lab, seen: Seen, count: int) -> list[ReceivedMessage]:
     return seen.messages
 
 
+@pytest.mark.slow
 async def test_a_message_that_always_fails_comes_as_often_as_it_may_and_is_a_dead_letter_then(lab: Lab) -> None:
     tried, dead = Seen(), Seen()
 

@@ -165,6 +165,7 @@ async def test_everything_to_everybody_waits_for_a_slow_listener(
     assert caplog.text.count("did not end within") == 1
 
 
+@pytest.mark.processes
 async def test_an_executor_that_died_is_replaced(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     made = list[ProcessPoolExecutor]()
 

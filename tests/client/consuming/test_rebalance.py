@@ -89,6 +89,7 @@ async def test_a_member_whom_the_broker_does_not_list_yet_takes_nothing(server: 
         assert len(consumer.queues) <= 2
 
 
+@pytest.mark.slow
 async def test_a_member_whose_heartbeat_was_refused_tells_of_itself_again_soon(server: Scripted) -> None:
     """As when an operator grants what was missing; the regular heartbeat would come after half a minute."""
     server.refused_codes.add(34)
@@ -100,6 +101,7 @@ async def test_a_member_whose_heartbeat_was_refused_tells_of_itself_again_soon(s
         await eventually(lambda: bool(consumer.queues))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PushConsumer, LitePullConsumer])
 async def test_what_could_not_be_shared_out_at_the_start_is_tried_again_soon(
     kind: type[PushConsumer | LitePullConsumer], server: Scripted

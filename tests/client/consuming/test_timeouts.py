@@ -86,6 +86,7 @@ async def test_a_slow_listener_holds_up_nothing_else(lab: Lab, seen: Seen) -> No
         release.set()
 
 
+@pytest.mark.processes
 async def test_a_listener_in_other_processes(lab: Lab) -> None:
     for tag in ("ok", "ok", "no"):
         await lab.producer.send(Message("T", b"x", tags=tag, keys=str(os.getpid())))

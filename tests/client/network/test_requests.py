@@ -78,6 +78,7 @@ async def test_an_answer_that_comes_too_late_harms_nobody(lab: Lab, caplog: pyte
     assert "an answer came to nobody's question" in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_broker_that_hangs_keeps_no_question_waiting(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     ask_cluster = Session.cluster
     with socket.create_server(("127.0.0.1", 0)) as hung:

@@ -137,6 +137,7 @@ async def test_a_queue_that_is_not_assigned_any_more_is_not_polled(lab: Lab) -> 
 # ---------------------------------------------------------------------- what counts as consumed
 
 
+@pytest.mark.slow
 async def test_asking_for_more_commits_what_came_before(lab: Lab) -> None:
     await fill(lab, 10)
     async with lite(lab, pull_batch_size=5, auto_commit_interval=1.0).subscribe("T") as consumer:

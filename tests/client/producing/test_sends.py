@@ -278,6 +278,7 @@ async def test_a_one_way_send_asks_for_nothing(lab: Lab) -> None:
     assert len(lab.a.sends) == 2
 
 
+@pytest.mark.slow
 async def test_a_broker_that_does_not_read_holds_up_a_oneway_send_for_the_send_timeout(lab: Lab) -> None:
     producer = await lab.producer(send_timeout=0.2, compress_from=1 << 30)
     queue = MessageQueue("T", "broker-a", 0)

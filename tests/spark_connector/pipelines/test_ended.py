@@ -33,6 +33,8 @@ from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, QUICK_START, Topic, assert_rows, read, rows_of
 from tests.support.spark_copy import kill_session
 
+pytestmark = pytest.mark.slow
+
 TORTURE = bool(os.environ.get("ERUCA_TORTURE"))
 ROUNDS = 6 if TORTURE else 1
 CHANCE = random.Random(int(os.environ.get("ERUCA_SEED", "1")))

@@ -44,6 +44,7 @@ def bare_python(tmp_path: Path) -> Path:
     return tmp_path / "bare" / "bin" / "python"
 
 
+@pytest.mark.slow
 def test_spark_submit_runs_a_job_where_eruca_is_not_installed(topic: Topic, bare_python: Path, tmp_path: Path) -> None:
     topic.fill(12)
     files = tmp_path / "eruca.zip"

@@ -168,6 +168,7 @@ async def test_a_stop_lets_slaves_have_the_rest_but_does_not_wait_for_ever(tmp_p
     await stuck.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_was_acknowledged_is_on_the_slave_whatever_its_connection_suffers(tmp_path: Path, seed: int) -> None:
     """Cut in the middle of frames, split and held up while four producers send; then the master is gone."""
