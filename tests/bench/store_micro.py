@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eruca.broker.store import Got, Matcher, Store, StoreConfig
-from eruca.broker.store.dispatch import Request
+from eruca.broker.store.layout import Request
 from eruca.protocol.message import encode_properties, tags_code, unique_key
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 

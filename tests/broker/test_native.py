@@ -24,6 +24,7 @@ from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 from eruca.remoting import Connection
 from tests.support.desk import START, Desk
+from tests.support.native import using
 from tests.support.stores import HOST, Clock, bodies, index_contents, queue_units, small_config
 
 pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
@@ -90,8 +91,7 @@ def test_a_store_holds_the_same(
     tmp_path_factory: pytest.TempPathFactory, work: list[tuple[str, int, bytes, bytes, int, bool]]
 ) -> None:
     quick = stored(tmp_path_factory.mktemp("quick"), work)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "on", False)
+    with using(c=False):
         assert stored(tmp_path_factory.mktemp("plain"), work) == quick
 
 
@@ -203,8 +203,8 @@ class Two:
     def _in_turn(self, both: list[One]) -> Iterator[One]:
         """The one that uses the native step, then the other."""
         for one, on in zip(both, (True, False), strict=True):
-            self._patch.setattr(native, "on", on)
-            yield one
+            with using(c=on):
+                yield one
 
     def _line(self, desk: Desk) -> Connection:
         broker = desk.broker
@@ -248,13 +248,13 @@ class Two:
 async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Two]:
     desks = []
     for name, on in (("quick", True), ("plain", False)):
-        monkeypatch.setattr(native, "on", on)
         desk = Desk(tmp_path / name)
         desk.config.store.mapped_file_size_commit_log = 8 << 20
         desk.config.store.max_hash_slot_num = 5000
         desk.config.store.max_index_num = 20000
         desk.config.store.mapped_file_size_consume_queue = 20 * 500
-        await desk.start()
+        with using(c=on):
+            await desk.start()
         desk.topic("T", queues=2)
         desk.topic("U", queues=2)
         await desk.broker.topics.saved()

@@ -21,9 +21,9 @@ from eruca.client.config import check_topic
 from eruca.client.errors import BadAnswer, BadMessage
 from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Reader, Serializer
-from eruca.protocol import names
+from eruca.protocol import names, properties_text
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.message import COMPRESSED, PROPERTIES_MAX_LENGTH, property_bytes
+from eruca.protocol.message import COMPRESSED, PROPERTIES_MAX_LENGTH
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Outline, Record, decode_record, host_text, outline, properties_of, stored_body
 
@@ -374,7 +374,7 @@ def received(
     messages, new = [], kind.__new__
     if tags is not None:
         texts = (properties_of(data[place : place + head[0]]) for place, head in zip(places, found, strict=True))
-        wanted = [property_bytes(text, b"TAGS") in tags for text in texts]
+        wanted = [properties_text.get(text, "TAGS") in tags for text in texts]
         places, found = list(compress(places, wanted)), list(compress(found, wanted))
     for place, head in zip(places, found, strict=True):
         message = new(kind)

@@ -8,6 +8,7 @@ Facts: MessageDecoder, MessageSysFlag, MessageId and MessageClientIDSetter in 4.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Mapping
 from operator import mul
 from typing import Final, NamedTuple
@@ -70,53 +71,25 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return result
 
 
-def property_bytes(data: bytes, name: bytes) -> bytes | None:
-    """The raw value of one property of a stored text, without parsing the others.
+_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+_CHUNK: Final = 256
+_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_CHUNK + 1))
 
-    Where a name occurs twice the last one holds, as in the parsed form.
+
+def java_hash(text: str, before: int = 0) -> int:
+    """Java's ``String.hashCode()`` of ``text``: a signed 32-bit number over UTF-16 code units.
+
+    With ``before``, the hash code of another text: that of both texts joined.
     """
-    wanted = name + b"\x01"
-    start = len(wanted) if data.startswith(wanted) else -1
-    later = data.rfind(b"\x02" + wanted)
-    if later >= 0:
-        start = later + len(wanted) + 1
-    if start < 0:
-        return None
-    end = data.find(b"\x02", start)
-    return (data[start:] if end < 0 else data[start:end]) or None
-
-
-_POWERS: Final[list[tuple[int, ...]]] = []
-
-
-def _powers(length: int) -> tuple[int, ...]:
-    """31**(length-1) … 31**0, each modulo 2**32; the short ones are kept."""
-    keep = 256
-    falling: list[int] = [pow(31, power, 1 << 32) for power in range(max(length, keep) - 1, -1, -1)]
-    if length > keep:
-        return tuple(falling)
-    _POWERS[:] = [tuple(falling[keep - size :]) for size in range(keep + 1)]
-    return _POWERS[length]
-
-
-def ascii_hash(data: bytes) -> int:
-    """String.hashCode of ASCII text as an unsigned 32-bit number.
-
-    Hashes join: ``ascii_hash(a + b) == ascii_hash(a) * 31 ** len(b) + ascii_hash(b)`` modulo 2**32.
-    """
-    length = len(data)
-    total: int = sum(map(mul, data, _POWERS[length] if length < len(_POWERS) else _powers(length)))
-    return total & 0xFFFFFFFF
-
-
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode()`` of ``text``: a signed 32-bit number over UTF-16 units."""
+    units: bytes | list[int]
     if text.isascii():
-        value = ascii_hash(text.encode("ascii"))
+        units = text.encode("ascii")
     else:
-        data = text.encode("utf-16-be", "surrogatepass")
-        units = struct.unpack(f">{len(data) // 2}H", data)
-        value = sum(map(mul, units, _powers(len(units)))) & 0xFFFFFFFF
+        units = memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H").tolist()
+    value = before & 0xFFFFFFFF
+    for start in range(0, len(units), _CHUNK):
+        part = units[start : start + _CHUNK]
+        value = (value * _POWERS[len(part)] + sum(map(mul, reversed(part), _POWERS))) & 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 

@@ -18,11 +18,13 @@ from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch
 from eruca.protocol.templates import binary_send_key, json_send_key, template_of
+from tests.support.native import Step
 from tests.support.stores import HOST
+
+step_in_c: Any = native
 
 pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
-step: Any = native
 GUARD = b"\xa5" * 64
 EXTREMES = [0, 1, 21, 22, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
 
@@ -107,20 +109,20 @@ def test_sends_and_what_follows_of_them(seed: int) -> None:
         data = damaged(chance, data) if chance.random() < 0.6 else data
         size = chance.choice([100, 700, 6000])
         room, queue, pending = Room(size), Queue(), list[Any]()
-        end = step.sends(
+        end = step_in_c.sends(
             *(data, 0, forms, {("T", 0): queue}, pending, room.inside, 0, 1000, 1000 + size, 1, 4000, 4000, 99),
             *(HOST, 0, HOST, b"CLUSTER\x01C"),
         )[2]
         assert room.is_guarded and end <= 1000 + size and not any(room.inside[end - 1000 :])
         written += len(pending)
-        followed = step.follow(pending, set(), ())
+        followed = native.follow(pending, 0, set(), ())
         assert len(queue.tail) == 20 * followed and len(queue.arrived) == followed
-        assert all(0 <= value < 2**31 for value, _, _ in step.keys(pending) or ())
+        assert all(0 <= value < 2**31 for value, _, _ in native.keys(pending))
     assert written > 500
 
 
 @pytest.mark.parametrize("slots", [1, 7])
-def test_entries_of_an_index_file(slots: int) -> None:
+def test_entries_of_an_index_file(step: Step, slots: int) -> None:
     chance = random.Random(slots)
     at = 40 + 4 * slots
     for there in range(1, 5):
@@ -152,7 +154,7 @@ def test_batches(seed: int) -> None:
         at, size = chance.choice(
             [*[(0, 900)] * 8, (0, 300), (899, 1), (900, 0), (901, 0), (0, 901), (-1, 9), (0, 2**62)]
         )
-        found = step.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
+        found = step_in_c.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
         assert room.is_guarded and (found is None or 0 <= at <= at + size <= 900)
         written += found is not None
     assert written > 20
@@ -177,8 +179,8 @@ def test_units_that_point_beside_the_log(seed: int, tmp_path: Path) -> None:
         wanted = [unit for unit in UNIT_FORM.iter_unpack(units) if codes is None or struct.pack(">q", unit[2]) in codes]
         limits = units, codes, chance.choice([1, 32, 1024]), chance.choice([1, 5000, 1 << 20])
         for found in (
-            step.take(*limits, log, start, start, start + len(log)),
-            step.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
+            native.take(*limits, log, start, start, start + len(log)),
+            native.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
         ):
             if found is not None:
                 data, count, _ = found

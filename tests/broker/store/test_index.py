@@ -6,15 +6,16 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eruca.broker.store import Store
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.dispatch import KeyHashes
-from eruca.broker.store.index_file import IndexFile, index_hash
+from eruca.broker.store.index_file import IndexFile
+from eruca.broker.store.layout import index_hash
 from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
 from eruca.protocol.record import decode_record
+from tests.support.native import STEPS, Step
 from tests.support.stores import Clock, put, small_config
 
 EVER = 2**62
@@ -40,11 +41,11 @@ def found(store: Store, topic: str, key: str, most: int = 32, begin: int = 0, en
     [("T1#k1", 79072524), ("T1#AC11000115F018B4AAC20DBD69E80000", 1191156885)],
 )
 def test_hashes_are_absolute(key: str, value: int) -> None:
-    assert index_hash(java_hash(key) & 0xFFFFFFFF) == value
+    assert index_hash(java_hash(key)) == value
 
 
 def test_the_one_number_without_an_absolute_value_is_0() -> None:
-    assert index_hash(0x80000000) == 0
+    assert index_hash(-0x80000000) == 0
 
 
 keys = st.one_of(
@@ -55,11 +56,26 @@ keys = st.one_of(
 )
 
 
-@given(keys, keys)
-def test_the_hashes_of_a_record_are_those_of_java(unique: str, key: str) -> None:
+@given(st.sampled_from(["Topic", "主题"]), keys, keys)
+def test_the_hashes_of_a_record_are_those_of_java(step: Step, topic: str, unique: str, key: str) -> None:
+    queue = ConsumeQueue(topic, 0, "unused")
+    text = f"TAGS\x01x\x02UNIQ_KEY\x01{unique}\x02KEYS\x01{key}".encode()
+    found = step.keys([(queue, 7, 100, text, 0, 99, 0)])
+    assert found == [(index_hash(java_hash(f"{topic}#{one}")), 7, 99) for one in (unique, key)]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=40), st.sampled_from([0, 4, 8, 12])), max_size=9))
+@example([(b"KEYS\x01\xed\xa0\x80 \xed\xa0\xbd\xed\xb8\x80", 0), (b"UNIQ_KEY\x01\xf0\x9f\x98", 0)])
+def test_both_implementations_hash_any_bytes_alike(texts: list[tuple[bytes, int]]) -> None:
+    """Text that is not UTF-8, lone surrogates and code points of four bytes among them."""
     queue = ConsumeQueue("Topic", 0, "unused")
-    found = KeyHashes().of(queue, f"TAGS\x01x\x02UNIQ_KEY\x01{unique}\x02KEYS\x01{key}".encode())
-    assert found == [index_hash(java_hash(f"Topic#{one}") & 0xFFFFFFFF) for one in (unique, key)]
+    work = [
+        (queue, at, 100, prefix + text, at, 99, sys_flag)
+        for at, (text, sys_flag) in enumerate(texts)
+        for prefix in (b"", b"KEYS\x01", b"UNIQ_KEY\x01", b"TAGS\x01a\x02KEYS\x01k\x02UNIQ_KEY\x01")
+    ]
+    first, *others = [step.keys(work) for step in STEPS]
+    assert all(other == first for other in others)
 
 
 def test_a_file_as_apache_writes_it(tmp_path: Path, clock: Clock) -> None:

@@ -15,6 +15,7 @@ from eruca.broker.store import Got, Matcher, Store, native
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol.message import java_hash
 from eruca.protocol.record import decode_records
+from tests.support.native import using
 from tests.support.stores import Clock, bodies, put, small_config
 
 compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
@@ -51,20 +52,18 @@ def test_what_is_found_is_the_same_however_it_is_read(
         store._reader.limits.memory = chance.choice([5000, 1 << 30])
         found = []
         for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(native, "on", on)
+            with using(c=on), pytest.MonkeyPatch.context() as patch:
                 patch.setattr("eruca.broker.store.reader._TOGETHER", together)
                 found.append(taken(store.get(*ask)))
         assert found[0] == found[1] == found[2] == found[3], ask
     store.close()
 
 
-@pytest.mark.parametrize("on", [True, False], ids=["native", "pure"])
+@pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("again", [True, False], ids=["of an earlier run", "of this run"])
 def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool, again: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    monkeypatch.setattr(native, "on", on and native.on)
     store = Store(
         small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
     )
@@ -146,8 +145,7 @@ def test_damage_is_found_the_same_however_it_is_read(tmp_path_factory: pytest.Te
     for number in range(2):
         found = []
         for on in (native.on, False):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(native, "on", on)
+            with using(c=on):
                 found.append(taken(store.get("T", number, 0, 32)))
         assert found[0] == found[1], (seed, number)
     store.close()

@@ -17,7 +17,7 @@ from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
-from eruca.protocol.message import property_bytes
+from eruca.protocol import properties_text
 from eruca.protocol.names import TIMER_TOPIC
 
 
@@ -61,7 +61,7 @@ class CopiedDelays:
 
     def _copied(self, properties: bytes) -> None:
         if b"TIMER_ORIGIN\x01" in properties:
-            self._origins.append(property_bytes(properties, b"TIMER_ORIGIN") or b"")
+            self._origins.append(properties_text.get(properties, "TIMER_ORIGIN"))
 
     async def heard(self, told: Told) -> None:
         """The master was asked: note the newest of what it said that counts by now. Raises OSError."""

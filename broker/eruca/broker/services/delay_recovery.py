@@ -15,8 +15,8 @@ from eruca.broker.services.timers import origin_of
 from eruca.broker.state.delay_mark import Mark
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
+from eruca.protocol import properties_text
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.message import property_bytes
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from eruca.protocol.record import decode_record
 
@@ -64,11 +64,11 @@ def delivered(store: Store, mark: Mark | None, told: Mapping[int, int], levels: 
 def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:
     for copy in store.records_since(position):
         if b"DELAY\x01" in copy.properties and copy.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            level = property_bytes(copy.properties, b"DELAY") or b""
+            level = properties_text.get(copy.properties, "DELAY")
             if level.isdigit() and len(level) < 10 and int(level) in levels:
                 _count(store, int(level), copy.offset, levels)
         if b"TIMER_ORIGIN\x01" in copy.properties:
-            settle_by_origin(store, property_bytes(copy.properties, b"TIMER_ORIGIN") or b"", settled)
+            settle_by_origin(store, properties_text.get(copy.properties, "TIMER_ORIGIN"), settled)
 
 
 def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -> None:

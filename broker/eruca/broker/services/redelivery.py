@@ -13,9 +13,8 @@ import structlog
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.store import Store
 from eruca.broker.store.results import PutStatus
-from eruca.protocol import names
+from eruca.protocol import names, properties_text
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.message import property_bytes
 from eruca.protocol.record import Record, decode_record
 
 log = structlog.get_logger("eruca.broker")
@@ -43,8 +42,8 @@ def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_of
     if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
         fault = "its record is lost"
     else:
-        real = (property_bytes(record.properties_text, b"REAL_TOPIC") or b"").decode("utf-8", "replace")
-        number = property_bytes(record.properties_text, b"REAL_QID") or b""
+        real = (properties_text.get(record.properties_text, "REAL_TOPIC")).decode("utf-8", "replace")
+        number = properties_text.get(record.properties_text, "REAL_QID")
         if names.topic_fault(real) is None and number.isdigit() and len(number) < 10:
             if real != names.TRANS_HALF_TOPIC:
                 return Waiting(record, real, int(number))

@@ -18,8 +18,8 @@ from eruca.broker.services.delay_levels import AGAIN_AFTER, NEVER
 from eruca.broker.services.redelivery import Redelivery, waiting_at
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
-from eruca.protocol import names
-from eruca.protocol.message import PROPERTIES_MAX_LENGTH, property_bytes
+from eruca.protocol import names, properties_text
+from eruca.protocol.message import PROPERTIES_MAX_LENGTH
 from eruca.protocol.names import TIMER_TOPIC
 from eruca.protocol.record import Record
 
@@ -157,7 +157,7 @@ class Timers:
             self._settle(index)
             return True
         record = waiting.record
-        due = property_bytes(record.properties_text, b"TIMER_OUT_MS") or b""
+        due = properties_text.get(record.properties_text, "TIMER_OUT_MS")
         if due.isdigit() and len(due) < 16 and int(due) > now:  # a slot that RocketMQ wrote: its code is a tag's
             self._wait(index, int(due))
             return True
@@ -193,7 +193,7 @@ class Timers:
             waiting = waiting_at(self._store, TIMER_TOPIC, 0, index, unit[0]) if unit is not None else None
             if waiting is not None:
                 record = waiting.record
-                before = property_bytes(record.properties_text, b"TIMER_ROLL_TIMES") or b""
+                before = properties_text.get(record.properties_text, "TIMER_ROLL_TIMES")
                 times = int(before) + 1 if before.isdigit() and len(before) < 9 else 1
                 text = changed(record.properties_text, (), TIMER_ROLL_TIMES=str(times), TIMER_ORIGIN=origin_of(record))
                 if not self._redelivery.put(record, TIMER_TOPIC, 0, text):

@@ -1,11 +1,12 @@
-"""What _native.c offers. Each function leaves what is not ordinary to its counterpart in Python."""
+"""The native step: functions in C (folder ``c``). ``pure`` has the same ones in Python; ``native`` chooses."""
 
 import mmap
 from typing import Any
 
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.dispatch import Request
-from eruca.broker.store.index_file import IndexEntry
+from eruca.broker.store.layout import IndexEntry, Request
+
+LAYOUTS: dict[str, tuple[str, ...]]
 
 def batch(
     queue: ConsumeQueue,
@@ -100,13 +101,24 @@ def fetch(
         OSError: the disk fails.
     """
 
-def follow(work: list[Request], touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:
-    """Put the units of records behind their queues; how many records were done. As ``Dispatch._queue_up``."""
+def follow(work: list[Request], at: int, touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:
+    """Append the units of records to their queues, from ``work[at]`` on; the queues are added to ``touched``.
 
-def keys(work: list[Request], /) -> list[IndexEntry] | None:
-    """The index entries of records, None where a key is not ASCII. As ``Dispatch._entries``."""
+    Returns the number of the first request that needs more: one of a topic in ``timed``, or one that does not follow
+    its queue's last unit.
+    """
+
+def keys(work: list[Request], /) -> list[IndexEntry]:
+    """The index entries of records: of each its unique key, then its business keys. A rollback has none."""
 
 def put_entries(
     map: mmap.mmap, slots: int, entries_at: int, count: int, begin_time: int, entries: list[IndexEntry], /
 ) -> int:
-    """Write entries into an index file; how many slots were used for the first time. As ``IndexFile._put``."""
+    """Write entries into an index file with ``slots`` slots, whose entries begin at ``entries_at``.
+
+    ``count`` is the number of the first entry, ``begin_time`` the store time of the file's first message. Returns how
+    many slots were used for the first time.
+
+    Raises:
+        ValueError: the entries do not fit.
+    """

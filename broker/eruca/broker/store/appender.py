@@ -19,7 +19,7 @@ import structlog
 from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.dispatch import Request
+from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError

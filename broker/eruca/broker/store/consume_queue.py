@@ -7,16 +7,22 @@ Invariant: ``tail`` holds the units from index ``tail_start`` on without a gap.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from pathlib import Path
 
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
-from eruca.protocol.message import ascii_hash
+from eruca.protocol.message import java_hash
 
 UNIT_FORM = struct.Struct(">qiq")
-_STEP_32 = pow(31, 32, 1 << 32)
 BLANK_SIZE_MARK = 0x7FFFFFFF
 BLANK_UNIT = UNIT_FORM.pack(0, BLANK_SIZE_MARK, 0)
 """Fills the head of a file whose queue begins later than the file."""
+
+
+@lru_cache(maxsize=4096)
+def tag_code(tags: bytes) -> int:
+    """What a unit stores of a message's tag: its hash code; 0 without a tag."""
+    return java_hash(tags.decode("utf-8", "replace"))
 
 
 class ConsumeQueue:
@@ -28,7 +34,6 @@ class ConsumeQueue:
         "checked_from",
         "folder",
         "index_prefix",
-        "index_shifted",
         "lost",
         "min_offset",
         "next_offset",
@@ -47,9 +52,8 @@ class ConsumeQueue:
         self.folder = folder
         """Where its files are."""
         self.topic_tail = bytes((len(name),)) + name
-        self.index_prefix = ascii_hash(name + b"#")
-        self.index_shifted = self.index_prefix * _STEP_32 & 0xFFFFFFFF
-        """The prefix's part in the hash of a key of 32 characters."""
+        self.index_prefix = java_hash(f"{topic}#") & 0xFFFFFFFF
+        """Hash code of ``topic#``, which precedes each key in the index, as an unsigned number."""
         self.next_offset = 0
         """The queue offset that the next message gets; ahead of ``max_offset`` by what is not dispatched."""
         self.min_offset = 0

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from eruca.broker.store.index_file import IndexEntry, IndexFile, index_hash, size_of
+from eruca.broker.store.index_file import IndexFile, size_of
+from eruca.broker.store.layout import IndexEntry, index_hash
 from eruca.broker.store.segment import Unflushed
 
 _NAME = re.compile(r"\d{17}\Z")
@@ -158,12 +159,12 @@ class Index:
             gone += 1
         return gone
 
-    def search(self, unsigned_hash: int, begin: int, end: int, *, wait: bool = True) -> Iterator[int]:
-        """Commit log offsets of the entries with a key's hash stored between two times, newest first.
+    def search(self, code: int, begin: int, end: int, *, wait: bool = True) -> Iterator[int]:
+        """Commit log offsets of the entries with a key's hash code stored between two times, newest first.
 
         Times are exact to a second: the caller looks at the records. Errors as ``IndexFile.chain``.
         """
-        value = index_hash(unsigned_hash)
+        value = index_hash(code)
         for file in reversed(tuple(self.files)):
             if file.count > 1 and file.begin_time <= end and file.end_time + 1000 >= begin:
                 for offset, time in file.chain(value, wait=wait):

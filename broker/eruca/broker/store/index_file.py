@@ -13,36 +13,17 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 from eruca.broker.store import native
+from eruca.broker.store.layout import IndexEntry
 from eruca.broker.store.segment import read_at
 
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
-_EMPTY = b"\0\0\0\0"
 _WINDOW = 1 << 20
 _EMPTY_SECTOR = 480
 """So many zeros are in no entries, but in every sector of 512 bytes that was never written."""
-_TOGETHER = 64
-MAX_SECONDS = 0x7FFFFFFF
-
-IndexEntry = tuple[int, int, int]
-"""Index hash of the key, commit log offset and store time in ms of the message."""
-
-
-@lru_cache(maxsize=_TOGETHER + 1)
-def _entries(count: int) -> struct.Struct:
-    return struct.Struct(">" + "Iqi4s" * count)
-
-
-def index_hash(unsigned: int) -> int:
-    """The hash an index keeps of a key's ``String.hashCode`` (unsigned here): its absolute value,
-    0 for the one number that has none."""
-    if unsigned & 0x80000000:
-        return (0x1_0000_0000 - unsigned) & 0x7FFFFFFF
-    return unsigned
 
 
 def size_of(slots: int, entries: int) -> int:
@@ -141,41 +122,13 @@ class IndexFile:
 
     def put(self, entries: list[IndexEntry]) -> None:
         """Add entries in the order of the log; room must be there."""
-        if native.on:
-            used = native.put_entries(self.map, self.slots, self.entries_at, self.count, self.begin_time, entries)
-        else:
-            used = self._put(entries)
+        used = native.put_entries(self.map, self.slots, self.entries_at, self.count, self.begin_time, entries)
         if self.count <= 1:
             _, self.begin_offset, self.begin_time = entries[0]
         self.count += len(entries)
         self.used_slots += used
         _, self.end_offset, self.end_time = entries[-1]
         self.write_header()
-
-    def _put(self, entries: list[IndexEntry]) -> int:
-        """Write entries; returns how many slots were used for the first time."""
-        memory = self.map
-        slots = self.slots
-        count = self.count
-        begin = self.begin_time
-        used = 0
-        flat: list[int | bytes] = []
-        for value, offset, time in entries:
-            seconds = (time - begin) // 1000 if begin > 0 and time > begin else 0
-            if count <= 1:
-                begin = time
-            slot = 40 + value % slots * 4
-            previous = memory[slot : slot + 4]
-            if previous == _EMPTY:
-                used += 1
-            flat += (value, offset, seconds if seconds < MAX_SECONDS else MAX_SECONDS, previous)
-            memory[slot : slot + 4] = count.to_bytes(4, "big")
-            count += 1
-        at = self.entries_at + self.count * 20
-        for first in range(0, len(entries), _TOGETHER):
-            part = flat[4 * first : 4 * (first + _TOGETHER)]
-            _entries(len(part) // 4).pack_into(memory, at + 20 * first, *part)
-        return used
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Hash, commit log offset, seconds since the file began, previous entry of the chain."""

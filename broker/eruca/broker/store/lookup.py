@@ -17,7 +17,8 @@ from eruca.broker.store.index import Index
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Found
 from eruca.broker.store.scan import sound_record
-from eruca.protocol.message import java_hash, property_bytes
+from eruca.protocol.message import java_hash
+from eruca.protocol.properties_text import get
 
 
 class Lookup:
@@ -54,9 +55,9 @@ class Lookup:
         newest = self._index.files[-1]
         wanted = min(max_messages, self._config.max_msgs_num_batch)
         offsets: set[int] = set()
-        hashed = java_hash(f"{topic}#{key}") & 0xFFFFFFFF
+        code = java_hash(f"{topic}#{key}")
         found: list[tuple[int, bytes]] = []
-        for offset in self._index.search(hashed, begin, end, wait=self._wait):
+        for offset in self._index.search(code, begin, end, wait=self._wait):
             if len(found) >= wanted:
                 break
             data = self.record(offset) if offset not in offsets else None
@@ -162,5 +163,5 @@ def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: in
     if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
         return False
     wanted = key.encode("utf-8", "replace")
-    keys = (property_bytes(record.properties, b"KEYS") or b"").split(b" ")
-    return wanted == property_bytes(record.properties, b"UNIQ_KEY") or wanted in keys
+    keys = get(record.properties, "KEYS").split(b" ")
+    return wanted == get(record.properties, "UNIQ_KEY") or wanted in keys

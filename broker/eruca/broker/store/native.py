@@ -1,20 +1,39 @@
-"""The native step: what is done for every message in C, where that was compiled at the installation.
+"""The native step: the work that is done for every message, in C where that was compiled at the installation.
 
-The same results as the Python of this package gives, byte for byte, at a fraction of its time; each function does the
-ordinary cases and leaves the others to Python. Without it, or with ``ERUCA_PURE`` set in the environment, ``on`` is
-False, and Python does all. The C is in the folder ``c``; how it is compiled, in ``hatch_build.py``.
+Chooses once, for all callers, between ``_native`` (C, folder ``c``, compiled by ``hatch_build.py``) and ``pure`` (the
+same functions in Python). With ``ERUCA_PURE`` in the environment it chooses ``pure``.
 """
 
 from __future__ import annotations
 
 import os
 
+from eruca.broker.store import pure
+from eruca.broker.store.layout import LAYOUTS
+
 try:
-    from eruca.broker.store._native import batch, fetch, follow, keys, put_entries, sends, take
-
-    on = not os.environ.get("ERUCA_PURE")
-    """Whether it is used; looked at when a broker or a store begins to use it, and with every batch."""
+    from eruca.broker.store import _native
 except ImportError:
-    on = False
+    compiled = False
+else:
+    batch, fetch, sends, take = _native.batch, _native.fetch, _native.sends, _native.take
+    compiled = not os.environ.get("ERUCA_PURE")
+    if _native.LAYOUTS != LAYOUTS:
+        raise ImportError("the native step was compiled from other sources: run hatch_build.py again")
 
-__all__ = ["batch", "fetch", "follow", "keys", "on", "put_entries", "sends", "take"]
+on = compiled
+"""Whether the functions in C are used."""
+
+follow = pure.follow
+keys = pure.keys
+put_entries = pure.put_entries
+
+
+def use(*, c: bool) -> None:
+    """Take the functions in C, or those in Python. Called once at the start; tests compare both."""
+    global on, follow, keys, put_entries
+    step = _native if c else pure
+    on, follow, keys, put_entries = c, step.follow, step.keys, step.put_entries
+
+
+use(c=compiled)

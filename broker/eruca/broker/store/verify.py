@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
@@ -166,7 +167,7 @@ class _Check:
             return
         seen = self._seen.setdefault(queue, bytearray(queue.max_offset))
         unit = self._queues.unit(queue, record.queue_offset)
-        code = self._dispatch.tags_code(record.topic, record.properties, record.store_timestamp)
+        code = self._dispatch.unit_code(record.topic, record.properties, record.store_timestamp)
         if unit == (record.offset, record.size, code):
             seen[record.queue_offset] = 1
         elif unit is not None and unit[0] != record.offset:
@@ -263,5 +264,6 @@ class _Check:
             self._find(path, f"entry {number} points to offset {offset}, where no record begins")
             return
         queue = ConsumeQueue(record.topic, record.queue_id, os.devnull)
-        if value not in self._dispatch.hashes.of(queue, record.properties):
+        entries = native.keys([(queue, offset, record.size, record.properties, record.queue_offset, 0, 0)])
+        if all(entry[0] != value for entry in entries):
             self._find(path, f"entry {number} has the hash of none of the keys of its message at offset {offset}")

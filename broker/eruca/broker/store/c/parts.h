@@ -12,6 +12,20 @@ _Static_assert(sizeof(Size) == 8, "lengths of 32 bits out of frames and files ar
 enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767 };
 enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8 };
 
+/* The fields of the tuples that are read by position. The module offers their names as LAYOUTS, and native.py compares
+ * those with layout.py. */
+enum {
+    REQUEST_QUEUE,
+    REQUEST_POSITION,
+    REQUEST_SIZE,
+    REQUEST_PROPERTIES,
+    REQUEST_QUEUE_OFFSET,
+    REQUEST_STORE_TIME,
+    REQUEST_SYS_FLAG,
+    REQUEST_FIELDS
+};
+enum { ENTRY_HASH, ENTRY_POSITION, ENTRY_STORE_TIME, ENTRY_FIELDS };
+
 typedef struct {
     Bytes at;
     Size size;
@@ -66,16 +80,6 @@ static inline Text property(Text in, const char *name, Size size) {
         found = (Text){start, (end ? end : in.at + in.size) - start};
     }
     return found;
-}
-
-/* String.hashCode of ASCII text that follows a text with this hash; 0 of text beyond ASCII, which has none here. */
-static inline int hash(Text text, uint32_t before, uint32_t *value) {
-    for (Size n = 0; n < text.size; n++) {
-        if (text.at[n] & 0x80) return 0;
-        before = before * 31 + text.at[n];
-    }
-    *value = before;
-    return 1;
 }
 
 static inline uint32_t crc32_of(Bytes p, Size size) {
@@ -143,7 +147,7 @@ static inline void put_record(uint8_t *p, Size size, const Common *c, uint32_t f
     put(p, properties.at, properties.size);
 }
 
-/* Note what dispatch has to do for a record (see dispatch.Request); takes over the reference to `properties`. */
+/* Note what dispatch has to do for a record (see layout.Request); takes over the reference to `properties`. */
 static inline int add_request(PyObject *pending, PyObject *queue, int64_t position, Size size, PyObject *properties,
                               int64_t queue_offset, const Common *c) {
     PyObject *work = Py_BuildValue("(OLnNLLL)", queue, (long long)position, size, properties, (long long)queue_offset,

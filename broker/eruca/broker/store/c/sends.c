@@ -207,7 +207,7 @@ static int add_answer(Answers *out, Lane *lane, Text opaque, int64_t queue_offse
             *id++ = ',';
             id = put(id, to + lane->id_at - lane->id_size, lane->id_size);
         }
-        put_id(id, number_at(PyList_GET_ITEM(pending, n), 1));
+        put_id(id, number_at(PyList_GET_ITEM(pending, n), REQUEST_POSITION));
         id += 16;
     }
     add32(to, more);

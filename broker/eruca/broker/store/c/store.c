@@ -1,9 +1,8 @@
-/* What is done for every message, in C: the same as the Python of this package, only quicker.
+/* The native step: the work that is done for every message, in C.
  *
- * Owns no state. Every function here has a Python counterpart that does all cases; this one does the ordinary ones,
- * and leaves the others untouched for it: a form it does not know, text beyond ASCII, a lack of room, bytes that do
- * not agree with one another. Which function is whose is told in native.py; tests hold both against each other.
- * Invariant: nothing is read or written outside of the buffers that were given, whatever the bytes say.
+ * Owns no state. Each function has a counterpart in pure.py with the same name, arguments and results; native.py
+ * chooses, and tests compare both. Invariant: nothing is read or written outside of the given buffers, whatever the
+ * bytes say.
  */
 #include "parts.h"
 
@@ -89,7 +88,7 @@ static PyObject *batch(PyObject *self, PyObject *args) {
     }
     if (!(offsets = PyTuple_New(count))) goto end;
     for (Size n = 0; n < count; n++)
-        PyTuple_SET_ITEM(offsets, n, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(requests, n), 1)));
+        PyTuple_SET_ITEM(offsets, n, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(requests, n), REQUEST_POSITION)));
     result = PyTuple_Pack(2, offsets, requests);
 end:
     PyBuffer_Release(&memory);
@@ -103,25 +102,50 @@ end:
 /* ---- dispatch */
 
 static int is_request(PyObject *work) {
-    if (PyTuple_Check(work) && PyTuple_GET_SIZE(work) == 7 && PyBytes_Check(PyTuple_GET_ITEM(work, 3))) return 1;
+    if (PyTuple_Check(work) && PyTuple_GET_SIZE(work) == REQUEST_FIELDS &&
+        PyBytes_Check(PyTuple_GET_ITEM(work, REQUEST_PROPERTIES)))
+        return 1;
     PyErr_SetString(PyExc_TypeError, "dispatch takes requests");
     return 0;
 }
 
-PyDoc_STRVAR(follow_doc, "Put the units of records behind their queues; returns how many were done.");
+/* Java's String.hashCode of a text in UTF-8, joined to one with the hash code `before`. Bytes that are not UTF-8 count
+ * as U+FFFD, as Python's decoder replaces them. 0 for an error. */
+static int hash(Text text, uint32_t before, uint32_t *value) {
+    Size n = 0;
+    *value = before;
+    for (; n < text.size && text.at[n] < 0x80; n++) *value = *value * 31 + text.at[n];
+    if (n >= text.size) return 1;
+    PyObject *rest = PyUnicode_DecodeUTF8((const char *)text.at + n, text.size - n, "replace");
+    if (!rest) return 0;
+    Size length = PyUnicode_GET_LENGTH(rest);
+    for (n = 0; n < length; n++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(rest, n);
+        if (c > 0xFFFF) { /* two UTF-16 code units */
+            *value = *value * 31 + (0xD7C0 + (c >> 10));
+            c = 0xDC00 | (c & 0x3FF);
+        }
+        *value = *value * 31 + c;
+    }
+    Py_DECREF(rest);
+    return 1;
+}
+
+PyDoc_STRVAR(follow_doc, "Append the units of records to their queues; returns where it stopped.");
 
 static PyObject *follow(PyObject *self, PyObject *args) {
     PyObject *work, *touched, *timed, *last = NULL, *tail = NULL, *arrived = NULL;
     int64_t start = 0;
-    Size done = 0;
+    Size at;
     int bad = 1;
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &work, &PySet_Type, &touched, &PyTuple_Type, &timed))
+    if (!PyArg_ParseTuple(args, "O!nO!O!", &PyList_Type, &work, &at, &PySet_Type, &touched, &PyTuple_Type, &timed))
         return NULL;
-    for (; done < PyList_GET_SIZE(work); done++) {
-        PyObject *one = PyList_GET_ITEM(work, done);
+    if (at < 0) return PyErr_Format(PyExc_ValueError, "a request's number is 0 or more");
+    for (; at < PyList_GET_SIZE(work); at++) {
+        PyObject *one = PyList_GET_ITEM(work, at);
         if (!is_request(one)) goto end;
-        if (number_at(one, 6) & 4) continue;
-        PyObject *queue = PyTuple_GET_ITEM(one, 0);
+        if (number_at(one, REQUEST_SYS_FLAG) & 4) continue; /* half messages and rollbacks have no unit */
+        PyObject *queue = PyTuple_GET_ITEM(one, REQUEST_QUEUE);
         if (queue != last) {
             PyObject *topic = PyObject_GetAttr(queue, TOPIC);
             int special = topic ? PySequence_Contains(timed, topic) : -1;
@@ -131,20 +155,25 @@ static PyObject *follow(PyObject *self, PyObject *args) {
             Py_XSETREF(tail, PyObject_GetAttr(queue, TAIL));
             Py_XSETREF(arrived, PyObject_GetAttr(queue, ARRIVED));
             if (!tail || !arrived || !long_of(queue, TAIL_START, &start)) goto end;
-            if (!PyByteArray_CheckExact(tail) || !PyList_CheckExact(arrived)) break;
+            if (!PyByteArray_CheckExact(tail) || !PyList_CheckExact(arrived)) {
+                PyErr_SetString(PyExc_TypeError, "a queue's tail is a bytearray, and its arrived a list");
+                goto end;
+            }
             last = queue;
         }
         Size size = PyByteArray_GET_SIZE(tail);
-        uint32_t code = 0;
-        Text tags = property(text_of(PyTuple_GET_ITEM(one, 3)), "TAGS\x01", 5);
-        if (start + size / UNIT != number_at(one, 4) || !hash(tags, 0, &code)) break;
+        uint32_t code;
+        Text tags = property(text_of(PyTuple_GET_ITEM(one, REQUEST_PROPERTIES)), "TAGS\x01", 5);
+        if (start + size / UNIT != number_at(one, REQUEST_QUEUE_OFFSET)) break;
+        if (!hash(tags, 0, &code)) goto end;
         PyObject *number = PyLong_FromLong((int32_t)code);
         if (!number || PySet_Add(touched, queue) || PyByteArray_Resize(tail, size + UNIT)) {
             Py_XDECREF(number);
             goto end;
         }
         uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(tail) + size;
-        put64(put32(put64(p, number_at(one, 1)), number_at(one, 2)), (int64_t)(int32_t)code);
+        p = put32(put64(p, number_at(one, REQUEST_POSITION)), number_at(one, REQUEST_SIZE));
+        put64(p, (int64_t)(int32_t)code);
         int added = PyList_Append(arrived, number);
         Py_DECREF(number);
         if (added) goto end;
@@ -153,51 +182,46 @@ static PyObject *follow(PyObject *self, PyObject *args) {
 end:
     Py_XDECREF(tail);
     Py_XDECREF(arrived);
-    return bad ? NULL : PyLong_FromSsize_t(done);
+    return bad ? NULL : PyLong_FromSsize_t(at);
 }
 
 static int add_entry(PyObject *entries, Text key, int64_t prefix, PyObject *work) {
     uint32_t value;
+    if (key.size <= 0) return 1;
     if (!hash(key, (uint32_t)prefix, &value)) return 0;
-    if (value & 0x80000000u) value = (0u - value) & 0x7FFFFFFF;
-    PyObject *offset = PyTuple_GET_ITEM(work, 1), *time = PyTuple_GET_ITEM(work, 5);
-    PyObject *entry = Py_BuildValue("(kOO)", (unsigned long)value, offset, time);
+    if (value & 0x80000000u) value = (0u - value) & 0x7FFFFFFF; /* the absolute value, or 0 */
+    PyObject *position = PyTuple_GET_ITEM(work, REQUEST_POSITION), *time = PyTuple_GET_ITEM(work, REQUEST_STORE_TIME);
+    PyObject *entry = Py_BuildValue("(kOO)", (unsigned long)value, position, time);
     int added = entry && PyList_Append(entries, entry) == 0;
     Py_XDECREF(entry);
-    return added ? 1 : -1;
+    return added;
 }
 
-PyDoc_STRVAR(keys_doc, "The index entries of records; None where a key is not ASCII.");
+PyDoc_STRVAR(keys_doc, "The index entries of records: of each its unique key, then its business keys.");
 
 static PyObject *keys(PyObject *self, PyObject *work) {
     if (!PyList_Check(work)) return PyErr_Format(PyExc_TypeError, "dispatch takes requests");
     PyObject *entries = PyList_New(0);
-    int fine = 1;
-    for (Size n = 0; entries && fine == 1 && n < PyList_GET_SIZE(work); n++) {
+    int fine = entries != NULL;
+    for (Size n = 0; fine && n < PyList_GET_SIZE(work); n++) {
         PyObject *one = PyList_GET_ITEM(work, n);
         int64_t prefix;
-        if (!is_request(one)) { fine = -1; break; }
-        if ((number_at(one, 6) & 12) == 12) continue;
-        if (!long_of(PyTuple_GET_ITEM(one, 0), INDEX_PREFIX, &prefix)) { fine = -1; break; }
-        Text in = text_of(PyTuple_GET_ITEM(one, 3));
-        Size at = FIND(in, 0, "UNIQ_KEY\x01");
-        if (at == 0 || (at > 0 && in.at[at - 1] == 2)) {
-            Bytes start = in.at + at + 9, end = memchr(start, 2, in.size - at - 9);
-            Text key = {start, (end ? end : in.at + in.size) - start};
-            if (key.size) fine = add_entry(entries, key, prefix, one);
-        }
+        if (!(fine = is_request(one))) break;
+        if ((number_at(one, REQUEST_SYS_FLAG) & 12) == 12) continue; /* a rollback */
+        if (!(fine = long_of(PyTuple_GET_ITEM(one, REQUEST_QUEUE), INDEX_PREFIX, &prefix))) break;
+        Text in = text_of(PyTuple_GET_ITEM(one, REQUEST_PROPERTIES));
+        fine = add_entry(entries, property(in, "UNIQ_KEY\x01", 9), prefix, one);
         Text rest = property(in, "KEYS\x01", 5);
-        while (fine == 1 && rest.size > 0) {
+        while (fine && rest.size > 0) {
             Bytes space = memchr(rest.at, ' ', rest.size);
             Text key = {rest.at, space ? space - rest.at : rest.size};
-            if (key.size) fine = add_entry(entries, key, prefix, one);
+            fine = add_entry(entries, key, prefix, one);
             Size used = key.size + (space != NULL);
             rest = (Text){rest.at + used, rest.size - used};
         }
     }
-    if (entries && fine == 1 && !PyErr_Occurred()) return entries;
+    if (fine && !PyErr_Occurred()) return entries;
     Py_XDECREF(entries);
-    if (fine == 0) Py_RETURN_NONE;
     return NULL;
 }
 
@@ -220,11 +244,12 @@ static PyObject *put_entries(PyObject *self, PyObject *args) {
     }
     for (Size n = 0; n < size; n++, count++) {
         PyObject *one = PyList_GET_ITEM(entries, n);
-        if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != 3) {
+        if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != ENTRY_FIELDS) {
             PyErr_SetString(PyExc_TypeError, "an index entry is a hash, an offset and a time");
             goto end;
         }
-        long long value = number_at(one, 0), offset = number_at(one, 1), time = number_at(one, 2);
+        long long value = number_at(one, ENTRY_HASH), offset = number_at(one, ENTRY_POSITION),
+                  time = number_at(one, ENTRY_STORE_TIME);
         if (PyErr_Occurred()) goto end;
         long long seconds = begin > 0 && time > begin ? (time - begin) / 1000 : 0;
         if (count <= 1) begin = time;
@@ -255,6 +280,43 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "See native.py.", .m_size = -1, .m_methods = methods};
 
+/* The names of the fields of tuples that are read by position, in their order. */
+static const struct {
+    const char *tuple, *fields[12];
+    int size;
+} LAYOUTS[] = {
+    {"Request",
+     {[REQUEST_QUEUE] = "queue",
+      [REQUEST_POSITION] = "position",
+      [REQUEST_SIZE] = "size",
+      [REQUEST_PROPERTIES] = "properties",
+      [REQUEST_QUEUE_OFFSET] = "queue_offset",
+      [REQUEST_STORE_TIME] = "store_time",
+      [REQUEST_SYS_FLAG] = "sys_flag"},
+     REQUEST_FIELDS},
+    {"IndexEntry",
+     {[ENTRY_HASH] = "hash", [ENTRY_POSITION] = "position", [ENTRY_STORE_TIME] = "store_time"},
+     ENTRY_FIELDS},
+};
+
+static int add_layouts(PyObject *made) {
+    PyObject *layouts = PyDict_New();
+    int fine = layouts != NULL;
+    for (size_t n = 0; fine && n < sizeof LAYOUTS / sizeof *LAYOUTS; n++) {
+        PyObject *fields = PyTuple_New(LAYOUTS[n].size);
+        for (int at = 0; fields && at < LAYOUTS[n].size; at++) {
+            PyObject *name = PyUnicode_FromString(LAYOUTS[n].fields[at]);
+            if (name) PyTuple_SET_ITEM(fields, at, name);
+            else Py_CLEAR(fields);
+        }
+        fine = fields && PyDict_SetItemString(layouts, LAYOUTS[n].tuple, fields) == 0;
+        Py_XDECREF(fields);
+    }
+    fine = fine && PyModule_AddObjectRef(made, "LAYOUTS", layouts) == 0;
+    Py_XDECREF(layouts);
+    return fine;
+}
+
 PyMODINIT_FUNC PyInit__native(void) {
     fill_crc();
     PyObject **names[] = {&TAIL, &TAIL_START, &NEXT_OFFSET, &TOPIC, &QUEUE_ID, &TOPIC_TAIL, &ARRIVED, &INDEX_PREFIX};
@@ -262,5 +324,7 @@ PyMODINIT_FUNC PyInit__native(void) {
                            "queue_id", "topic_tail", "arrived",     "index_prefix"};
     for (int n = 0; n < 8; n++)
         if (!*names[n] && !(*names[n] = PyUnicode_InternFromString(texts[n]))) return NULL;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made && !add_layouts(made)) Py_CLEAR(made);
+    return made;
 }
