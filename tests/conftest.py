@@ -5,7 +5,11 @@ Examples have no deadline, machines are slow.
 
 from __future__ import annotations
 
+import gc
+import sys
+import warnings
 from collections import Counter
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -25,6 +29,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in _LONG_FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What a failed test left open goes with it: its frames hold sockets, of which the next test would be accused."""
+    failed = item.session.testsfailed
+    done = yield
+    if item.session.testsfailed > failed:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            vars(sys).pop(name, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+    return done
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
