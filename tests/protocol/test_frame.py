@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eruca.protocol import api, frame
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.header import from_fields, read_binary_fields, write_binary_fields
+from eruca.protocol.header_fields import from_fields, read_binary_fields, write_binary_fields
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
 from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2, SendReply

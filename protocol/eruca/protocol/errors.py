@@ -1,28 +1,36 @@
-"""The two errors of the wire: a peer that breaks the protocol, and a request that is refused.
+"""The two errors of the wire.
 
-Every decoder raises ``ProtocolError`` and nothing else for bytes that are not what they should be. ``Refused`` is the
-one way for a server to answer with an error code, and what a caller gets when it does.
+=================  ================================================  =======================================
+error              cause                                             what a server does
+=================  ================================================  =======================================
+``ProtocolError``  bytes break the protocol: the stream is unusable  closes the connection, sends no answer
+``Refused``        a sound request cannot be carried out             answers with the code, keeps on serving
+=================  ================================================  =======================================
+
+Every decoder raises ``ProtocolError``, and nothing else, for bytes that are not what they should be. The decoder of a
+body inside a sound frame raises it, too: a handler that decodes a body turns it into ``Refused``, and one that leaves
+a handler all the same is answered with code 1, since the frame around the body was sound.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eruca.protocol.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from eruca.protocol.header import Header
+from eruca.protocol.header import Header
 
 
 class ProtocolError(Exception):
-    """Bytes that are no frame, header, record or body of this protocol; the connection they came on is closed."""
+    """Bytes that are no frame, header, record or body of this protocol.
+
+    Ends the connection when it is raised while frames are read.
+    """
 
 
 class Refused(Exception):
-    """A well-formed request that is answered with an error.
+    """A sound request that is answered with an error; the connection stays open.
 
-    ``code`` is a ResponseCode (kept as a plain int when the peer uses one that is not known here), ``remark`` the
-    sentence for the person at the other end, ``header`` the reply's fields where an error carries some.
+    A server raises it to answer with an error code, a caller gets it from a call that was answered with one. ``code``
+    is a ResponseCode, or a plain int when the peer uses an unknown one. ``remark`` is the sentence for the person at
+    the other end. ``header`` holds the fields of the reply where an error carries some.
     """
 
     def __init__(self, code: int, remark: str = "", header: Header | None = None) -> None:

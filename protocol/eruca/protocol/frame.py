@@ -17,7 +17,8 @@ import msgspec
 
 from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.header import Empty, Header, from_fields, read_binary_fields, write_binary_fields
+from eruca.protocol.header import Empty, Header
+from eruca.protocol.header_fields import from_fields, read_binary_fields, write_binary_fields
 
 JSON: Final = 0
 """Header serialization of every client's first word."""

@@ -1,9 +1,8 @@
-"""Typed header fields: the ``extFields`` of a frame, and their codecs.
+"""Typed header fields: the ``extFields`` of a frame, and how they are written.
 
-A subclass of ``Header`` names the fields of one request or reply; this module turns values of it into the three wire
-forms and back. All fields travel as strings; reading is lenient (numbers, nulls, unknown names), writing is exact.
-Codecs are compiled once a type. Knows nothing of frames, codes or sockets. A value that does not fit raises
-``Refused`` with code 1, since the frame around it may be answered.
+A subclass of ``Header`` names the fields of one request or reply; this module turns its values into the three wire
+forms (``header_fields`` reads them). All fields travel as strings. Codecs are compiled once per type. Knows nothing of
+frames, codes or sockets.
 """
 
 from __future__ import annotations
@@ -12,19 +11,14 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import msgspec
-
-from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import ProtocolError, Refused
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """A 32-bit field."""
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A 64-bit field."""
-
-H = TypeVar("H", bound="Header")
 
 _encode_json = msgspec.json.Encoder().encode
 _length = struct.Struct(">i")
@@ -54,48 +48,9 @@ class Empty(Header):
     """The header of requests and replies that have none."""
 
 
-def from_fields(kind: type[H], fields: Mapping[str, Any]) -> H:
-    """Read a header from loose fields.
+class Field(NamedTuple):
+    """One field of a header type: its attribute, its name on the wire, its scalar type."""
 
-    Any scalar is accepted for its text, nulls are dropped. A boolean is true for the word ``true`` in any case, and
-    for the ``1`` of the C++ client; everything else is false.
-    Raises Refused(1) for a missing required field or a number that cannot be read.
-    """
-    try:
-        return msgspec.convert(fields, kind, strict=False)
-    except msgspec.ValidationError:
-        return _from_loose_fields(kind, fields)
-
-
-def _from_loose_fields(kind: type[H], fields: Mapping[str, Any]) -> H:
-    values: dict[str, Any] = {}
-    for field in _plan(kind):
-        value = fields.get(field.wire)
-        if value is not None:
-            values[field.wire] = _read_value(kind, field, value)
-        elif field.required:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"{kind.__name__} needs the custom field <{field.wire}>")
-    try:
-        return msgspec.convert(values, kind, strict=True)
-    except msgspec.ValidationError as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"{kind.__name__}: {error}") from None
-
-
-def _read_value(kind: type[Header], field: _Field, value: object) -> Any:
-    text = value if isinstance(value, str) else "true" if value is True else "false" if value is False else str(value)
-    if field.base is bool:
-        return text.lower() in ("true", "1")
-    if field.base is int:
-        try:
-            return int(text)
-        except ValueError:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f'{kind.__name__}: the field {field.wire} is no number: "{text[:64]}"'
-            ) from None
-    return text
-
-
-class _Field(NamedTuple):
     name: str
     wire: str
     base: type
@@ -104,9 +59,10 @@ class _Field(NamedTuple):
 
 
 @cache
-def _plan(kind: type[Header]) -> tuple[_Field, ...]:
+def plan_of(kind: type[Header]) -> tuple[Field, ...]:
+    """The fields of a header type, in their order."""
     return tuple(
-        _Field(field.name, field.encode_name, *_base_of(field.type), field.required)
+        Field(field.name, field.encode_name, *_base_of(field.type), field.required)
         for field in msgspec.structs.fields(kind)
     )
 
@@ -134,11 +90,11 @@ _codecs: dict[type[Header], _Codec] = {}
 def _codec(kind: type[Header]) -> _Codec:
     codec = _codecs.get(kind)
     if codec is None:
-        codec = _codecs[kind] = _compile(_plan(kind))
+        codec = _codecs[kind] = _compile(plan_of(kind))
     return codec
 
 
-def _compile(plan: tuple[_Field, ...]) -> _Codec:
+def _compile(plan: tuple[Field, ...]) -> _Codec:
     """Write the writers of a header type: straight-line code, one template for all fields that are always sent."""
     always = [field for field in plan if not field.optional]
     perhaps = [field for field in plan if field.optional]
@@ -170,37 +126,9 @@ _BINARY = {str: "{}.encode()", int: "b'%d' % {}", bool: "(b'true' if {} else b'f
 _PLACES = {str: b"%b", int: b'"%d"', bool: b'"%b"'}
 
 
-def _as(forms: Mapping[type, str], field: _Field) -> str:
+def _as(forms: Mapping[type, str], field: Field) -> str:
     return forms[field.base].format(f"h.{field.name}")
 
 
-def _in_json(field: _Field) -> bytes:
+def _in_json(field: Field) -> bytes:
     return b',"%b":%b' % (field.wire.encode(), _PLACES[field.base])
-
-
-def write_binary_fields(fields: Mapping[str, str]) -> bytes:
-    """Loose fields as entries of a ROCKETMQ header."""
-    parts = []
-    for name, text in fields.items():
-        key, value = name.encode(), text.encode()
-        parts.append(len(key).to_bytes(2, "big") + key + _length.pack(len(value)) + value)
-    return b"".join(parts)
-
-
-def read_binary_fields(data: bytes) -> dict[str, str]:
-    """The entries of a ROCKETMQ header; an empty name or value counts as absent. Raises ProtocolError."""
-    fields: dict[str, str] = {}
-    at, end = 0, len(data)
-    try:
-        while at < end:
-            split = at + 2 + int.from_bytes(data[at : at + 2], "big")
-            start = split + 4
-            stop = start + int.from_bytes(data[split:start], "big")
-            if start > end or stop > end:
-                raise ProtocolError("a header entry is longer than the header that holds it")
-            if split > at + 2 and stop > start:
-                fields[data[at + 2 : split].decode()] = data[start:stop].decode()
-            at = stop
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"a header entry is not UTF-8: {error}") from None
-    return fields

@@ -23,7 +23,8 @@ import msgspec
 
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.header import Header, Int, Long, from_fields, read_binary_fields
+from eruca.protocol.header import Header, Int, Long
+from eruca.protocol.header_fields import from_fields, read_binary_fields
 from eruca.protocol.headers.pull import PullMessage
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.memo import Memo
