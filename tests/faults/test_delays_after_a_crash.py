@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.services import delay_recovery
-from eruca.broker.services.delays import Delays, Moment
+from eruca.broker.services.delays import Delays, Positions
 from tests.support.desk import START, Desk
 
 pytestmark = pytest.mark.slow
@@ -185,13 +185,13 @@ async def test_the_checker_sees_a_broker_that_marks_what_the_log_may_lose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says of its present deliveries that an earlier log holds them."""
-    honest = Delays._moment
+    honest = Delays._positions
 
-    def hasty(self: Delays) -> Moment:
+    def hasty(self: Delays) -> Positions:
         moment, before = honest(self), self._mark.current
         return moment._replace(mark=moment.mark._replace(position=before.position if before is not None else 0))
 
-    monkeypatch.setattr(Delays, "_moment", hasty)
+    monkeypatch.setattr(Delays, "_positions", hasty)
     wrong = 0
     for seed in range(6):
         arrived, expected = await crashes(tmp_path / str(seed), seed, power=True)

@@ -21,8 +21,8 @@ from eruca.remoting import (
     Channels,
     ConnectFailed,
     Connection,
+    ConnectionLimits,
     ConnectionLost,
-    Limits,
     Reply,
     Router,
     Routes,
@@ -298,7 +298,7 @@ async def test_a_large_body_comes_back_whole() -> None:
 
 
 async def test_more_connections_than_allowed_are_turned_away() -> None:
-    async with serving(limits=Limits(connections=1)) as (_, server, address):
+    async with serving(limits=ConnectionLimits(connections=1)) as (_, server, address):
         first, second = Channels(), Channels()
         await first.call(address, api.GET_MAX_OFFSET, of(1))
         with pytest.raises(ConnectionLost):
@@ -309,7 +309,7 @@ async def test_more_connections_than_allowed_are_turned_away() -> None:
 
 
 async def test_idle_connections_and_half_frames_are_closed() -> None:
-    async with serving(limits=Limits(idle=0.05, half_frame=0.05, sweep_every=0.01)) as (_, _, address):
+    async with serving(limits=ConnectionLimits(idle=0.05, half_frame=0.05, sweep_every=0.01)) as (_, _, address):
         host, port = address.split(":")
         for start in (b"", b"\0\0\0\x30"):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -390,7 +390,7 @@ async def test_what_a_peer_asks_in_one_go_is_answered_as_it_reads() -> None:
 
 async def test_half_a_frame_may_lie_behind_what_waits() -> None:
     request = frame.encode(frame.JSON, 43, 999, 0, None, 0)
-    limits = Limits(half_frame=0.0, sweep_every=0.01)
+    limits = ConnectionLimits(half_frame=0.0, sweep_every=0.01)
     async with serving(limits=limits) as (desk, server, _), greedy(desk, server, request * 2) as peer:
         sweep = server._sweep
         await eventually(lambda: server._sweep is not sweep)  # the server has looked for half frames meanwhile

@@ -26,7 +26,7 @@ from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
-from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
@@ -61,7 +61,7 @@ class BrokerApp:
         self.config = config
         self.broker = Broker(config, clock=clock)
         self.broker.configuration.file = file
-        limits = Limits(
+        limits = ConnectionLimits(
             connections=config.server.server_max_connections,
             connections_per_address=config.server.server_max_connections_per_address,
             idle=float(config.server.server_channel_max_idle_time_seconds),

@@ -97,8 +97,14 @@ class Broker:
         self.registration = Registration(config, self.topics)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
-            *(self.topics, self.offsets, self.registration, self.statistics),
-            *(self.store, self._own_host, clock, self.delays.postponed),
+            self.topics,
+            self.offsets,
+            self.registration,
+            self.statistics,
+            self.store,
+            self._own_host,
+            clock,
+            self.delays.postponed,
         )
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """The pulls that may read from the disk at the same time: few, since each makes a large answer."""

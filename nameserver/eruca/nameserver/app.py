@@ -17,7 +17,7 @@ from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
-from eruca.remoting import Connection, Limits, Router, Server, run
+from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
@@ -43,7 +43,7 @@ class Nameserver:
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
         self.now = clock
-        limits = Limits(idle=float(self.config.server_channel_max_idle_time_seconds))
+        limits = ConnectionLimits(idle=float(self.config.server_channel_max_idle_time_seconds))
         self._server = Server(Router(self, [routes]), limits=limits, on_lost=self._lost)
         self._scan: asyncio.TimerHandle | None = None
 

@@ -41,7 +41,7 @@ _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 log = structlog.get_logger("eruca.nameserver")
 
 
-class Server(Protocol):
+class NameserverTables(Protocol):
     """What the handlers need of a nameserver."""
 
     config: NamesrvConfig
@@ -52,13 +52,13 @@ class Server(Protocol):
         """The time in ms."""
 
 
-routes: Routes[Server] = Routes()
+routes: Routes[NameserverTables] = Routes()
 
 # ------------------------------------------------------------------ brokers
 
 
 @routes.on(api.REGISTER_BROKER)
-def register(server: Server, call: Call[headers.RegisterBroker]) -> Reply:
+def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Reply:
     """103: take a broker's word; answer with the order configuration, and a slave's master."""
     ask = call.header
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
@@ -86,7 +86,7 @@ def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSeriali
 
 
 @routes.on(api.UNREGISTER_BROKER)
-def unregister(server: Server, call: Call[headers.UnregisterBroker]) -> Reply:
+def unregister(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
     """104: a broker leaves."""
     server.table.unregister(call.header)
     log.info("broker_unregistered", broker=call.header.broker_name, address=call.header.broker_addr)
@@ -94,7 +94,7 @@ def unregister(server: Server, call: Call[headers.UnregisterBroker]) -> Reply:
 
 
 @routes.on(api.QUERY_DATA_VERSION)
-def compare_version(server: Server, call: Call[headers.UnregisterBroker]) -> Reply:
+def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
     """322: does the broker need to register again? If not, it counts as a sign of life."""
     address = call.header.broker_addr
     try:
@@ -112,7 +112,7 @@ def compare_version(server: Server, call: Call[headers.UnregisterBroker]) -> Rep
 
 
 @routes.on(api.GET_ROUTEINFO_BY_TOPIC)
-def route(server: Server, call: Call[headers.RouteOf]) -> Reply:
+def route(server: NameserverTables, call: Call[headers.RouteOf]) -> Reply:
     """105: where a topic is, as standard JSON or in fastjson's form by the client's version."""
     topic = call.header.topic
     found = server.table.route(topic)
@@ -125,43 +125,43 @@ def route(server: Server, call: Call[headers.RouteOf]) -> Reply:
 
 
 @routes.on(api.GET_BROKER_CLUSTER_INFO)
-def clusters(server: Server, call: Call[Empty]) -> Reply:
+def clusters(server: NameserverTables, call: Call[Empty]) -> Reply:
     """106: all brokers and clusters."""
     return Reply(body=server.table.clusters().encode())
 
 
 @routes.on(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-def all_topics(server: Server, call: Call[Empty]) -> Reply:
+def all_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """206: the names of all topics."""
     return _listed(server.table.topics())
 
 
 @routes.on(api.GET_TOPICS_BY_CLUSTER)
-def topics_of_cluster(server: Server, call: Call[headers.OfCluster]) -> Reply:
+def topics_of_cluster(server: NameserverTables, call: Call[headers.OfCluster]) -> Reply:
     """224: the topics of a cluster; none for an unknown one."""
     return _listed(server.table.topics(call.header.cluster))
 
 
 @routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-def system_topics(server: Server, call: Call[Empty]) -> Reply:
+def system_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """304: clusters and brokers, whose names are topics."""
     return _listed(server.table.system_topics())
 
 
 @routes.on(api.GET_UNIT_TOPIC_LIST)
-def unit_topics(server: Server, call: Call[Empty]) -> Reply:
+def unit_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """311: the topics of units."""
     return _listed(server.table.topics_by_flag(has=UNIT))
 
 
 @routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST)
-def unit_sub_topics(server: Server, call: Call[Empty]) -> Reply:
+def unit_sub_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """312: the topics that units subscribe."""
     return _listed(server.table.topics_by_flag(has=UNIT_SUB))
 
 
 @routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
-def unit_sub_of_no_unit(server: Server, call: Call[Empty]) -> Reply:
+def unit_sub_of_no_unit(server: NameserverTables, call: Call[Empty]) -> Reply:
     """313: the topics that units subscribe and that are of no unit."""
     return _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
 
@@ -174,35 +174,35 @@ def _listed(topics: TopicList) -> Reply:
 
 
 @routes.on(api.DELETE_TOPIC_IN_NAMESRV)
-def delete_topic(server: Server, call: Call[topic_headers.DeleteTopicInNamesrv]) -> Reply:
+def delete_topic(server: NameserverTables, call: Call[topic_headers.DeleteTopicInNamesrv]) -> Reply:
     """216: forget a topic until a broker registers it with a new data version."""
     server.table.delete_topic(call.header.topic, call.header.cluster_name)
     return Reply()
 
 
 @routes.on(api.WIPE_WRITE_PERM_OF_BROKER)
-def wipe_write_permission(server: Server, call: Call[headers.OfBroker]) -> Reply:
+def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """205: no more writing to a broker."""
     count = server.table.wipe_write_permission(call.header.broker_name)
     return Reply(header=headers.WipeReply(wipe_topic_count=count))
 
 
 @routes.on(api.ADD_WRITE_PERM_OF_BROKER)
-def add_write_permission(server: Server, call: Call[headers.OfBroker]) -> Reply:
+def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """327: writing to a broker again."""
     count = server.table.add_write_permission(call.header.broker_name)
     return Reply(header=headers.AddReply(add_topic_count=count))
 
 
 @routes.on(api.PUT_KV_CONFIG)
-def put_value(server: Server, call: Call[headers.PutKVConfig]) -> Reply:
+def put_value(server: NameserverTables, call: Call[headers.PutKVConfig]) -> Reply:
     """100: store a value."""
     ask = call.header
     return _persist(server.kv.put, ask.namespace, ask.key, ask.value)
 
 
 @routes.on(api.DELETE_KV_CONFIG)
-def delete_value(server: Server, call: Call[headers.KVConfigKey]) -> Reply:
+def delete_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
     """102: remove a value."""
     return _persist(server.kv.delete, call.header.namespace, call.header.key)
 
@@ -219,7 +219,7 @@ def _persist(change_file: Any, *arguments: Any) -> Reply:
 
 
 @routes.on(api.GET_KV_CONFIG)
-def get_value(server: Server, call: Call[headers.KVConfigKey]) -> Reply:
+def get_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
     """101: one value."""
     namespace, key = call.header.namespace, call.header.key
     value = server.kv.get(namespace, key)
@@ -229,7 +229,7 @@ def get_value(server: Server, call: Call[headers.KVConfigKey]) -> Reply:
 
 
 @routes.on(api.GET_KVLIST_BY_NAMESPACE)
-def list_values(server: Server, call: Call[headers.OfNamespace]) -> Reply:
+def list_values(server: NameserverTables, call: Call[headers.OfNamespace]) -> Reply:
     """219: all values of a namespace."""
     table = server.kv.list(call.header.namespace)
     if table is None:
@@ -238,13 +238,13 @@ def list_values(server: Server, call: Call[headers.OfNamespace]) -> Reply:
 
 
 @routes.on(api.GET_NAMESRV_CONFIG)
-def show_settings(server: Server, call: Call[Empty]) -> Reply:
+def show_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     """319: all settings as properties."""
     return Reply(body="".join(f"{key}={text}\n" for key, text in values(server.config).items()).encode())
 
 
 @routes.on(api.UPDATE_NAMESRV_CONFIG)
-def change_settings(server: Server, call: Call[Empty]) -> Reply:
+def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     """318: change settings that may change at run time, all or none, and keep them."""
     try:
         asked = properties.parse(properties.decode(call.body))

@@ -9,7 +9,7 @@ from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
 from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes
-from eruca.remoting.server import Limits, Server
+from eruca.remoting.server import ConnectionLimits, Server
 from eruca.remoting.signing import Renamer, Signer
 from eruca.remoting.tls import BadTls, Tls, TlsFiles
 
@@ -21,9 +21,9 @@ __all__ = [
     "Channels",
     "ConnectFailed",
     "Connection",
+    "ConnectionLimits",
     "ConnectionLost",
     "Express",
-    "Limits",
     "RemotingError",
     "Renamer",
     "Reply",

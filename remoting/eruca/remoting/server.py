@@ -19,7 +19,7 @@ from eruca.remoting.router import Router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """What a server bears. Times in seconds; 120 s of idleness is Apache's serverChannelMaxIdleTimeSeconds."""
 
     connections: int = 20_000
@@ -39,7 +39,7 @@ class Server:
         self,
         router: Router[Any],
         *,
-        limits: Limits = Limits(),
+        limits: ConnectionLimits = ConnectionLimits(),
         on_made: Callable[[Connection], None] | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:

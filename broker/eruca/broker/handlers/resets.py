@@ -13,7 +13,7 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit
-from eruca.broker.services.resets import END, Place, plan
+from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.protocol import api
 from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody, TopicConfig
@@ -102,14 +102,15 @@ async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, i
         found = await broker.store.lookup(
             lambda there: [there.offset_by_time(ask.topic, queue_id, ask.timestamp) for queue_id in queues]
         )
-    places = [
-        Place(broker.offsets.query(ask.group, ask.topic, queue_id), offset) for queue_id, offset in enumerate(found)
+    offsets = [
+        QueueOffsets(broker.offsets.query(ask.group, ask.topic, queue_id), offset)
+        for queue_id, offset in enumerate(found)
     ]
-    fresh = [queue_id for queue_id, place in enumerate(places) if place.committed == -1]
+    fresh = [queue_id for queue_id, queue in enumerate(offsets) if queue.committed == -1]
     if fresh:
         log.info("reset_refused", group=ask.group, topic=ask.topic, queues_without_offset=fresh)
-    offsets = plan(ask.group, places, ask.is_force)
-    return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(offsets)}
+    targets = plan(ask.group, offsets, ask.is_force)
+    return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(targets)}
 
 
 def _need_new_members(members: Iterable[Member]) -> None:

@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     """Makes a topic with one queue where it is not there."""
 
 
-class Moment(NamedTuple):
+class Positions(NamedTuple):
     """What was delivered at one time, and the commit log offsets from which on waiting messages are needed.
 
     The first is that of the messages with a delay of their own, the second that of the levels.
@@ -147,27 +147,27 @@ class Delays:
         needed = (self._needed, self._held())
         return min(min(each[: 1 if crowded else 2]) for each in needed)
 
-    def _moment(self) -> Moment:
+    def _positions(self) -> Positions:
         position = self._store.figures().max_offset
         mark = Mark(position, dict(self.offsets.table), *self.timers.settled.contents())
-        return Moment(mark, self._held())
+        return Positions(mark, self._held())
 
     def _held(self) -> tuple[int, int]:
         return self.timers.held(), self.levels.held()
 
-    def _keep(self, moment: Moment) -> None:
-        self.offsets.stage(moment.mark.levels)
-        self._mark.stage(moment.mark)
+    def _keep(self, positions: Positions) -> None:
+        self.offsets.stage(positions.mark.levels)
+        self._mark.stage(positions.mark)
 
     async def saved(self) -> None:
-        """Bring the positions of this moment to the disk, after the log. Raises OSError."""
-        moment = self._moment()
-        waiter = self._store.on_disk(moment.mark.position)
+        """Save the present positions, after the log is on the disk. Raises OSError."""
+        positions = self._positions()
+        waiter = self._store.on_disk(positions.mark.position)
         if waiter is None or await waiter is Durability.DURABLE:
-            self._keep(moment)
+            self._keep(positions)
             await self.offsets.saved()
             await self._mark.saved()
-            self._needed = moment.needed
+            self._needed = positions.needed
 
     def save(self) -> None:
         """Bring the log and then the positions to the disk now; the log's disk failing, they stay as they were.
@@ -181,8 +181,8 @@ class Delays:
         except OSError as error:
             log.error("delay_offsets_not_saved", reason=f"the log cannot be flushed: {error.strerror}")
             return
-        moment = self._moment()
-        self._keep(moment)
+        positions = self._positions()
+        self._keep(positions)
         self.offsets.save()
         self._mark.save()
-        self._needed = moment.needed
+        self._needed = positions.needed

@@ -16,25 +16,25 @@ END = -1
 """The time that means the end of every queue."""
 
 
-class Place(NamedTuple):
+class QueueOffsets(NamedTuple):
     """One write queue: where the group is (-1: it has committed nothing) and where the time is."""
 
     committed: int
     at_time: int
 
 
-def plan(group: str, places: Sequence[Place], force: bool) -> list[int]:
-    """The new offset of each queue, in the order of ``places``.
+def plan(group: str, queues: Sequence[QueueOffsets], force: bool) -> list[int]:
+    """The new offset of each queue, in the order of ``queues``.
 
     With ``force`` that is the offset at the time, without it only where that goes back. An offset below 0 counts as 0.
     Raises Refused(1), in RocketMQ's words, when the group has no committed offset for one of the queues: it is young,
     broadcasting (its members keep their own offsets), or not there at all.
     """
-    if any(place.committed == -1 for place in places):
+    if any(queue.committed == -1 for queue in queues):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
-    return [_target(place, force) for place in places]
+    return [_target(queue, force) for queue in queues]
 
 
-def _target(place: Place, force: bool) -> int:
-    at_time = max(place.at_time, 0)
-    return at_time if force or at_time < place.committed else place.committed
+def _target(queue: QueueOffsets, force: bool) -> int:
+    at_time = max(queue.at_time, 0)
+    return at_time if force or at_time < queue.committed else queue.committed
