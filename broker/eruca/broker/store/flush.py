@@ -1,8 +1,9 @@
-"""Flushing the log: one fdatasync in a thread releases everybody who waits for it.
+"""Flushes the log: one fdatasync in a thread serves everybody who waits (GroupCommitService and FlushRealTimeService
+in RocketMQ).
 
 Owns ``flushed`` and the waiting senders. Knows the log's files and the event loop it was given. While the disk is
-quick, the loop waits for the thread: that is over before it could have been told. A flush that takes longer holds it
-up for ``PATIENCE`` at most, and for a while after that the loop does not wait.
+fast, the loop waits for the thread, since a switch back through the loop takes longer than the flush. A slow flush
+blocks the loop for at most ``PATIENCE``, and then the loop does not wait again for a while.
 Invariant: nothing is reported durable that was not flushed; after a failed flush nothing is
 reported durable any more.
 """
@@ -18,13 +19,14 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.flush_thread import FlushThread
 from eruca.broker.store.results import Durability
 from eruca.broker.store.segment import Segment, flush_directory
+from eruca.broker.store.waiters import OffsetWaiters
 
 PATIENCE = 0.0005
-"""Seconds that the loop waits for a flush at most."""
+"""The loop waits at most this many seconds for a flush."""
 _MUCH = 1 << 20
-"""Bytes from which on a flush takes its time anyhow."""
+"""The loop does not wait for a flush of more bytes than this."""
 _RESTS = 8 * PATIENCE, 256 * PATIENCE
-"""Seconds without such a wait after one in vain: so many after the first, twice as many after each, at most these."""
+"""Seconds without such a wait after a flush that was too slow: the first time, and at most (doubled each time)."""
 
 
 class Flush:
@@ -36,7 +38,7 @@ class Flush:
         self.flushed = 0
         """Commit log offset up to which everything is on the disk."""
         self.fault: OSError | None = None
-        """The failed flush after which nothing is durable any more."""
+        """The error of a failed flush; after it nothing is durable any more."""
         self.on_flushed: Callable[[], None] | None = None
         """Called after each flush, a failed one too."""
         self.count = 0
@@ -50,8 +52,7 @@ class Flush:
         self._running = False
         self._target = 0
         self._asked = False
-        self._waiting: list[tuple[int, float, asyncio.Future[Durability]]] = []
-        self._expiry: asyncio.TimerHandle | None = None
+        self._waiters = OffsetWaiters(Durability.FLUSH_DISK_TIMEOUT)
 
     @property
     def behind(self) -> int:
@@ -64,12 +65,12 @@ class Flush:
         self._thread = FlushThread(loop, self._done)
 
     async def stop(self) -> None:
-        """Flush at once again, in the caller's thread; those whom the flush under way does not release get False."""
+        """Flush at once again, in the caller's thread; who still waits after the running flush gets a timeout."""
         if self._loop is not None and self._thread is not None:
             await self._loop.run_in_executor(None, self._thread.stop)
             await asyncio.sleep(0)
         self._loop = self._thread = None
-        self._release(-1, failed=True)
+        self._waiters.release_all(Durability.FLUSH_DISK_TIMEOUT)
 
     def durable(self, end: int) -> Awaitable[Durability] | None:
         """None when everything before ``end`` is on the disk, else an awaitable that says whether it
@@ -83,13 +84,11 @@ class Flush:
         if self._loop is None:
             self.flush()
             return None
-        waiter: asyncio.Future[Durability] = self._loop.create_future()
         if self.fault is not None:
-            waiter.set_result(Durability.FLUSH_DISK_TIMEOUT)
-            return waiter
-        self._waiting.append((end, time.monotonic() + self._timeout, waiter))
-        if self._expiry is None:
-            self._expiry = self._loop.call_later(self._timeout, self._expire)
+            failed: asyncio.Future[Durability] = self._loop.create_future()
+            failed.set_result(Durability.FLUSH_DISK_TIMEOUT)
+            return failed
+        waiter = self._waiters.add(end, self._timeout)
         self.ask()
         return waiter
 
@@ -107,7 +106,7 @@ class Flush:
         self._running = True
         target, segments, new_files = self._plan()
         self._target = target
-        patient = self._waiting and target - self.flushed <= _MUCH and time.monotonic() >= self._patient_from
+        patient = self._waiters and target - self.flushed <= _MUCH and time.monotonic() >= self._patient_from
         if self._thread.begin(partial(self._work, segments, new_files), PATIENCE if patient else 0.0):
             self._rest = _RESTS[0]
         elif patient:
@@ -148,40 +147,15 @@ class Flush:
             self._flushed_to(self._target)
         elif isinstance(fault, OSError):
             self.fault = fault
-            self._release(-1, failed=True)
+            self._waiters.release_all(Durability.FLUSH_DISK_TIMEOUT)
         else:
             raise fault
         if self.on_flushed is not None:
             self.on_flushed()
-        if self._log.position > self.flushed and (self._waiting or self._eager):
+        if self._log.position > self.flushed and (self._waiters or self._eager):
             self.ask()
 
     def _flushed_to(self, target: int) -> None:
         self.flushed = max(self.flushed, target)
         self.count += 1
-        self._release(self.flushed)
-
-    def _release(self, flushed: int, *, failed: bool = False) -> None:
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            if one[2].done():
-                continue
-            if failed:
-                one[2].set_result(Durability.FLUSH_DISK_TIMEOUT)
-            elif one[0] <= flushed:
-                one[2].set_result(Durability.DURABLE)
-            else:
-                self._waiting.append(one)
-        if not self._waiting and self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-
-    def _expire(self) -> None:
-        now = time.monotonic()
-        self._expiry = None
-        for _, deadline, waiter in self._waiting:
-            if deadline <= now and not waiter.done():
-                waiter.set_result(Durability.FLUSH_DISK_TIMEOUT)
-        self._waiting = [one for one in self._waiting if not one[2].done()]
-        if self._waiting and self._loop is not None:
-            self._expiry = self._loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)
+        self._waiters.release(self.flushed, Durability.DURABLE)

@@ -16,6 +16,7 @@ from eruca.broker.config import BrokerRole, StoreSettings
 from eruca.broker.services.replication.ha_server import HAConnection
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
+from eruca.broker.store.waiters import OffsetWaiters
 from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 
 
@@ -32,8 +33,7 @@ class Slaves:
         """Where the messages end that no confirmation speaks of: a slave was empty, and began behind them."""
         self._store = store
         self._settings = settings
-        self._waiting: list[tuple[int, float, asyncio.Future[Durability]]] = []
-        self._expiry: asyncio.TimerHandle | None = None
+        self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
         self._news = asyncio.Event()
         """Set by each report of a slave, and when one goes."""
         self._server: asyncio.Server | None = None
@@ -60,7 +60,7 @@ class Slaves:
         for slave in tuple(self.connected):
             slave.close()
         await asyncio.gather(*ends)
-        self._release(self._store.replicator.end_offset, Durability.FLUSH_SLAVE_TIMEOUT)
+        self._waiters.release(self._store.replicator.end_offset, Durability.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
 
     async def _caught_up(self) -> None:
@@ -116,10 +116,10 @@ class Slaves:
         self._news.set()
         if slave.skipped and not slave.acknowledged:
             self._gap = (self.confirmed, slave.skipped)
-            self._release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
+            self._waiters.release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
         if slave.acknowledged > self.confirmed:
             self.confirmed = slave.acknowledged
-            self._release(self.confirmed, Durability.DURABLE)
+            self._waiters.release(self.confirmed, Durability.DURABLE)
         self._store.drain()
 
     def _written(self) -> None:
@@ -146,40 +146,12 @@ class Slaves:
         return copy if disk is None else asyncio.ensure_future(_both(disk, copy))
 
     def _copied(self, end_offset: int) -> asyncio.Future[Durability]:
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Durability] = loop.create_future()
         if end_offset <= self._gap[1] or not self.in_reach:
+            waiter: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
             gone = end_offset <= self._gap[1]
             waiter.set_result(Durability.FLUSH_SLAVE_TIMEOUT if gone else Durability.SLAVE_NOT_AVAILABLE)
             return waiter
-        timeout = self._settings.slave_timeout / 1000
-        self._waiting.append((end_offset, loop.time() + timeout, waiter))
-        if self._expiry is None:
-            self._expiry = loop.call_later(timeout, self._expire)
-        return waiter
-
-    def _release(self, end_offset: int, result: Durability) -> None:
-        """Answer who waits for messages that end at or before ``end_offset``."""
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            if one[0] > end_offset:
-                self._waiting.append(one)
-            elif not one[2].done():
-                one[2].set_result(result)
-        if not self._waiting and self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-
-    def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        self._expiry = None
-        for _, deadline, waiter in self._waiting:
-            if deadline <= now and not waiter.done():
-                waiter.set_result(Durability.FLUSH_SLAVE_TIMEOUT)
-        self._waiting = [one for one in self._waiting if not one[2].done()]
-        if self._waiting:
-            self._expiry = loop.call_later(max(self._waiting[0][1] - now, 0.01), self._expire)
+        return self._waiters.add(end_offset, self._settings.slave_timeout / 1000)
 
 
 async def _both(disk: Awaitable[Durability], copy: Awaitable[Durability]) -> Durability:
