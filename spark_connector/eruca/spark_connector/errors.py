@@ -1,4 +1,4 @@
-"""What a Spark user is told when something is wrong.
+"""The errors of the connector.
 
 Owns the classes. Invariant: the message is one line that names the cause and what to do, since Spark shows the
 last line of a Python traceback and most people read no further.

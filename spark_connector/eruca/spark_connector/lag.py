@@ -43,7 +43,7 @@ class Lag:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells ``told`` the lag of every query after each of its batches.
+    """Calls ``told`` with the lag of every query after each of its batches.
 
         spark.streams.addListener(LagListener(lambda lag: gauge.set(lag.total)))
 
@@ -70,7 +70,7 @@ class LagListener(StreamingQueryListener):
             try:
                 self._told(lag)
             except Exception:
-                log.exception("the lag of query %s was not told", lag.query_id)
+                log.exception("the listener for the lag of query %s failed", lag.query_id)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Called by Spark."""

@@ -1,6 +1,6 @@
 """The columns of the source, and the projection that a user's schema is.
 
-Owns names and types. Spark does not tell a Python source which columns a query needs, but a schema given with
+Owns names and types. Spark does not say to a Python source which columns a query needs, but a schema given with
 ``.schema("body binary, queueOffset bigint")`` reaches the reader: only those columns are made.
 """
 

@@ -3,7 +3,7 @@
 Owns the two deliveries. At least once: a task returns when its messages are stored, and nothing is left to do.
 Transactional: a task stores half messages and a list of them; the driver decides by a marker which attempt of the epoch
 counts (see ``markers``) and commits what it lists. All that a restarted query needs is at the broker: it finds the
-marker and finishes what was decided, or finds none and sends the epoch anew.
+marker and finishes what was decided, or finds none and sends the epoch again.
 Invariant: nothing is rolled back that a marker may name.
 """
 
@@ -27,7 +27,7 @@ from eruca.spark_connector.write.half_messages import HalfMessage, TransactionEn
 from eruca.spark_connector.write.markers import Marker, Markers
 from eruca.spark_connector.write.rate_limit import paced
 from eruca.spark_connector.write.row_ids import Origin
-from eruca.spark_connector.write.sender import MESSAGES_AT_ONCE, Outbox, Post
+from eruca.spark_connector.write.writer import MESSAGES_AT_ONCE, MessageWriter, PendingSends
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):
-    """What a task tells the driver: which rows it was about, and where the lists of its half messages are.
+    """What a task returns to the driver: which rows it wrote, and where the lists of its half messages are.
 
-    ``decided`` says that the epoch had a marker already, so nothing was sent.
+    ``decided``: the epoch had a marker already, so nothing was sent.
     """
 
     origin: Origin
@@ -52,7 +52,7 @@ def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.Record
     if options.max_rows_per_second is not None:
         batches = paced(batches, options.max_rows_per_second)
     if options.transactional:
-        return task.write_halves(batches)
+        return task.write_half_messages(batches)
     task.write(batches)
     return TaskCommit(origin)
 
@@ -62,37 +62,37 @@ class _Task:
         self._options = options
         self._origin = origin
         self._clients = clients.this_process()
-        self._post = self._clients.call(options.access, self._open)
+        self._writer = self._clients.call(options.access, self._open)
         self._encoder = Encoder(options, origin, self._choose)
 
-    async def _open(self, consumer: PullConsumer) -> Post:
-        return Post(consumer, self._options)
+    async def _open(self, consumer: PullConsumer) -> MessageWriter:
+        return MessageWriter(consumer, self._options)
 
     def _choose(self, topic: str, key: Any, queue_id: int | None, broker: str | None) -> Any:
         if key is None and queue_id is None:
             return None
-        return self._clients.call(self._options.access, lambda _: self._post.choose(topic, key, queue_id, broker))
+        return self._clients.call(self._options.access, lambda _: self._writer.choose(topic, key, queue_id, broker))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Store all rows."""
-        outbox: Outbox[None] = Outbox(self._options)
-        letters: list[SingleMessage] = []
+        pending: PendingSends[None] = PendingSends(self._options)
+        messages: list[SingleMessage] = []
         for batch in batches:
             for each in self._encoder.encode(batch):
                 if isinstance(each, MessageBatch):
-                    outbox.put(_with(self._post.send_parcel, each))
+                    pending.add(_with(self._writer.send_batch, each))
                     continue
-                letters.append(each)
-                if len(letters) == MESSAGES_AT_ONCE:
-                    outbox.put(_with(self._post.send_letters, letters))
-                    letters = []
+                messages.append(each)
+                if len(messages) == MESSAGES_AT_ONCE:
+                    pending.add(_with(self._writer.send_messages, messages))
+                    messages = []
             if self._options.max_rows_per_second is not None:  # the next rows may be long in coming
-                outbox.put(_with(self._post.send_letters, letters))
-                letters = []
-        outbox.put(_with(self._post.send_letters, letters))
-        outbox.finish()
+                pending.add(_with(self._writer.send_messages, messages))
+                messages = []
+        pending.add(_with(self._writer.send_messages, messages))
+        pending.finish()
 
-    def write_halves(self, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
+    def write_half_messages(self, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
         """Store all rows as half messages, and the list of them."""
         origin, server = self._origin, self._options.access
         markers = self._clients.call(server, self._markers)
@@ -100,23 +100,23 @@ class _Task:
             for _ in batches:  # Spark wants them to be read
                 pass
             return TaskCommit(origin, decided=True)
-        outbox: Outbox[list[HalfMessage]] = Outbox(self._options)
+        pending: PendingSends[list[HalfMessage]] = PendingSends(self._options)
         ordered = False
         try:
-            letters: list[SingleMessage] = []
+            messages: list[SingleMessage] = []
             for batch in batches:
                 ordered = "shardingKey" in batch.schema.names
                 for each in self._encoder.encode(batch):
                     assert isinstance(each, SingleMessage)
-                    letters.append(each)
-                    if len(letters) == MESSAGES_AT_ONCE:
-                        outbox.put(_with(self._post.send_halves, letters))
-                        letters = []
-            outbox.put(_with(self._post.send_halves, letters))
-            halves = [half for some in outbox.finish() for half in some]
-            lists = self._clients.call(server, lambda _: markers.write_list(self._post, halves))
+                    messages.append(each)
+                    if len(messages) == MESSAGES_AT_ONCE:
+                        pending.add(_with(self._writer.send_half_messages, messages))
+                        messages = []
+            pending.add(_with(self._writer.send_half_messages, messages))
+            half_messages = [half for some in pending.finish() for half in some]
+            lists = self._clients.call(server, lambda _: markers.write_list(self._writer, half_messages))
         except BaseException:
-            lost = [half for some in outbox.settle() for half in some]
+            lost = [half for some in pending.settle() for half in some]
             self._clients.submit(server, lambda consumer: TransactionEnder(consumer, self._options).roll_back(lost))
             raise
         return TaskCommit(origin, tuple(lists), ordered)
@@ -134,40 +134,42 @@ def _with(send: Callable[[S], Coroutine[Any, Any, T]], what: S) -> Callable[[Pul
 
 def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     """Decide an epoch all of whose tasks are done, and commit it. Raises SinkError."""
-    told = [each for each in receipts if isinstance(each, TaskCommit)]
-    lists = [offset for each in told for offset in each.lists]
-    if not options.transactional or not (lists or any(each.decided for each in told)):
+    commits = [each for each in receipts if isinstance(each, TaskCommit)]
+    lists = [offset for each in commits for offset in each.lists]
+    if not options.transactional or not (lists or any(each.decided for each in commits)):
         return
-    origin = told[0].origin
-    ordered = any(each.ordered for each in told)
+    origin = commits[0].origin
+    ordered = any(each.ordered for each in commits)
 
     async def commit(consumer: PullConsumer) -> None:
-        markers, ending = Markers(consumer, options, origin.write), TransactionEnder(consumer, options)
+        markers, ender = Markers(consumer, options, origin.write), TransactionEnder(consumer, options)
         marker, again = await markers.find(origin.epoch), True
         if marker is None:
-            if any(each.decided for each in told):
+            if any(each.decided for each in commits):
                 raise SinkError(f"The marker of epoch {origin.epoch} was there when the tasks ran, and is gone.")
             attempt = uuid.uuid4().hex
-            marker = await markers.decide(Post(consumer, options), origin.epoch, attempt, lists, ordered=ordered)
+            marker = await markers.decide(
+                MessageWriter(consumer, options), origin.epoch, attempt, lists, ordered=ordered
+            )
             again = marker.attempt != attempt
         if again:
-            await _drop(markers, ending, [offset for offset in lists if offset not in marker.lists])
-        await _finish(markers, ending, marker, again=again)
+            await _drop(markers, ender, [offset for offset in lists if offset not in marker.lists])
+        await _finish(markers, ender, marker, again=again)
 
     clients.this_process().call(options.access, commit)
 
 
-async def _finish(markers: Markers, ending: TransactionEnder, marker: Marker, *, again: bool) -> None:
+async def _finish(markers: Markers, ender: TransactionEnder, marker: Marker, *, again: bool) -> None:
     if again and await markers.is_finished(marker):
         return
     for offset in marker.lists:
-        await ending.commit(await markers.read_list(offset), ordered=marker.ordered, again=again)
+        await ender.commit(await markers.read_list(offset), ordered=marker.ordered, again=again)
     await markers.remember(marker)
 
 
-async def _drop(markers: Markers, ending: TransactionEnder, lists: Sequence[int]) -> None:
+async def _drop(markers: Markers, ender: TransactionEnder, lists: Sequence[int]) -> None:
     for offset in lists:
-        await ending.roll_back(await markers.read_list(offset))
+        await ender.roll_back(await markers.read_list(offset))
 
 
 def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
@@ -175,13 +177,13 @@ def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
 
     When every task is done, it was the commit that failed: then a marker may be on its way, and nothing is touched.
     """
-    told = [each for each in receipts if isinstance(each, TaskCommit)]
-    if not options.transactional or len(told) == len(receipts) or not told:
+    commits = [each for each in receipts if isinstance(each, TaskCommit)]
+    if not options.transactional or len(commits) == len(receipts) or not commits:
         return
-    lists = [offset for each in told for offset in each.lists]
+    lists = [offset for each in commits for offset in each.lists]
 
     async def drop(consumer: PullConsumer) -> None:
-        await _drop(Markers(consumer, options, told[0].origin.write), TransactionEnder(consumer, options), lists)
+        await _drop(Markers(consumer, options, commits[0].origin.write), TransactionEnder(consumer, options), lists)
 
     clients.this_process().call(options.access, drop)
 

@@ -161,7 +161,7 @@ def test_what_was_deleted_before_it_was_counted_is_told() -> None:
     assert _go_on({a: 5}, {a: 3, b: 2}, {a: 9, b: 9}, skip_lost=False) == {a: 5, b: 2}
     with pytest.raises(SourceError, match=r"2 messages of .*queueId=0\] were deleted before .*--skip-lost"):
         _go_on({a: 5}, {a: 7}, {a: 9}, skip_lost=False)
-    with pytest.raises(SourceError, match=r"was read up to 5, but now it ends at 2: the topic was made anew"):
+    with pytest.raises(SourceError, match=r"was read up to 5, but now it ends at 2: the topic was created again"):
         _go_on({a: 5}, {a: 0}, {a: 2}, skip_lost=False)
     assert _go_on({a: 5, b: 5}, {a: 7, b: 0}, {a: 9, b: 2}, skip_lost=True) == {a: 7, b: 0}
 

@@ -34,10 +34,10 @@ def encode(rows: dict[str, Any], **options: str) -> list[MessageBatch | SingleMe
     return list(encoder(**{"topic": "orders", **options}).encode(pa.record_batch(rows)))
 
 
-def messages(parcel: MessageBatch | SingleMessage) -> list[tuple[bytes, int, dict[str, str]]]:
-    assert isinstance(parcel, MessageBatch)
-    entries = decode_batch(parcel.body)
-    assert len(entries) == parcel.count
+def messages(batch: MessageBatch | SingleMessage) -> list[tuple[bytes, int, dict[str, str]]]:
+    assert isinstance(batch, MessageBatch)
+    entries = decode_batch(batch.body)
+    assert len(entries) == batch.count
     return [(each.body, each.flag, decode_properties(each.properties)) for each in entries]
 
 
@@ -50,7 +50,7 @@ def ids(*bodies: str, using: Encoder | None = None) -> list[str]:
 
 
 def test_a_row_becomes_a_message_of_a_batch() -> None:
-    [parcel] = encode(
+    [batch] = encode(
         {
             "body": ["först", "second"],
             "tags": ["Paid", None],
@@ -60,8 +60,8 @@ def test_a_row_becomes_a_message_of_a_batch() -> None:
         }
     )
 
-    assert (parcel.topic, parcel.queue) == ("orders", None)
-    (one, flag, first), (two, none, second) = messages(parcel)
+    assert (batch.topic, batch.queue) == ("orders", None)
+    (one, flag, first), (two, none, second) = messages(batch)
     assert (one.decode(), flag, two, none) == ("först", 5, b"second", 0)
     keys = [first.pop("UNIQ_KEY"), second.pop("UNIQ_KEY")]
     assert [len(key) for key in keys] == [32, 32] and keys[0] < keys[1]
@@ -74,9 +74,9 @@ def test_a_slice_of_a_batch_of_rows() -> None:
         {"body": ["a", "b", "c", "d"], "properties": pa.array([[("n", str(n)), ("m", "x")] for n in range(4)], MAP)}
     )
 
-    [parcel] = encoder(topic="t").encode(rows.slice(1, 2))
+    [batch] = encoder(topic="t").encode(rows.slice(1, 2))
 
-    assert [(body, properties["n"]) for body, _, properties in messages(parcel)] == [(b"b", "1"), (b"c", "2")]
+    assert [(body, properties["n"]) for body, _, properties in messages(batch)] == [(b"b", "1"), (b"c", "2")]
 
 
 def test_batches_end_by_rows_and_bytes() -> None:
@@ -90,7 +90,7 @@ def test_batches_end_by_rows_and_bytes() -> None:
 def test_rows_of_one_key_go_to_one_queue_in_their_order() -> None:
     found = encode({"body": ["1", "2", "3", "4", "5"], "shardingKey": ["aa", None, "b", "aa", "b"]})
 
-    assert {parcel.queue and parcel.queue.queue_id: [m[0] for m in messages(parcel)] for parcel in found} == {
+    assert {batch.queue and batch.queue.queue_id: [m[0] for m in messages(batch)] for batch in found} == {
         2: [b"1", b"4"],
         None: [b"2"],
         1: [b"3", b"5"],

@@ -1,4 +1,4 @@
-"""The transactional sink: killed anywhere, two drivers, brokers that gave halves up, what retention took."""
+"""The transactional sink: killed anywhere, two drivers, brokers that gave half_messages up, what retention took."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def announce(consumer: PullConsumer, group: str, queues: Iterable[MessageQ
 
 
 async def commit(consumer: PullConsumer, group: str, positions: Positions) -> None:
-    """Report to the brokers where the group goes on. Raises ClientError when one cannot be told."""
+    """Commit where the group goes on to the brokers. Raises ClientError when one of them fails."""
     await asyncio.gather(*(consumer.update_offset(queue, offset, group=group) for queue, offset in positions.items()))
 
 

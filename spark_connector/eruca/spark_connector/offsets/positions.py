@@ -142,7 +142,7 @@ def next_end(since: StreamOffset, began: Positions, latest: Positions, limit: in
     """The end of the batch after ``since``; None where there is nothing to read.
 
     Args:
-        began: where the queues begin that ``since`` does not have, or that have to be read anew.
+        began: where the queues begin that ``since`` does not have, or that have to be read again.
         latest: where the queues end now; one that is not in it stays where it is.
         limit: how many offsets the batch may hold.
     """

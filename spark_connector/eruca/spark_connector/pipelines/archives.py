@@ -83,7 +83,8 @@ def archive(
         name_server: ``host:port``, several joined by ``;``.
         to: the folder of the archive, as Spark's writers take it.
         topics: what to archive; or ``pattern``, a regular expression for whole names.
-        start: the first run begins with messages stored then or later (see ``units.read_time``).
+        start: the first run begins with messages stored then or later: ms since 1970, ISO 8601, or how long ago,
+            such as ``2h``.
         rows_per_file: rows of a file at most.
         rows_per_batch: messages of a batch at most; ``rows_per_file`` by default, so that files become full.
         checkpoint: where the archive remembers how far it is; ``<to>/_checkpoint`` by default.
@@ -91,29 +92,15 @@ def archive(
         until_stopped: go on, a batch every ``interval``, until this event is set.
         fail_on_data_loss: an error where the broker has deleted what is not archived yet.
         access: accessKey, secretKey, tls, namespace, … as options of the source.
-        tell: is told of the progress.
+        tell: called with the progress.
 
     Raises BadOption, OSError where the folder cannot be written, and what the query fails with.
     """
-    if (not topics) == (pattern is None):
-        raise BadOption("Say what to archive: topics, or a pattern for their names (one of both).")
+    chosen = _Selection(tuple(topics), pattern, start, group, rows_per_batch or rows_per_file, fail_on_data_loss)
+    chosen.check()
     if rows_per_file < 1 or (rows_per_batch is not None and rows_per_batch < 1):
         raise BadOption("The rows of a file, and those of a batch, are 1 or more.")
-    endpoint = Endpoint(name_server, access)
-    for topic in topics:
-        endpoint.existing_queues(topic)
-    options: dict[str, Any] = {
-        "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": rows_per_batch or rows_per_file,
-        "failOnDataLoss": str(fail_on_data_loss).lower(),
-        **({"subscribe": ",".join(topics)} if topics else {"subscribePattern": pattern}),
-    }
-    if start is not None:
-        options["startingTimestamp"] = read_time(start, now_ms())
-        options["startingOffsetsByTimestampStrategy"] = "latest"
-    if group is not None:
-        options["commitGroup"] = group
-    stream = spark.readStream.format("rocketmq").options(**endpoint.options, **options).schema(COLUMNS).load()
+    stream = chosen.load(spark, Endpoint(name_server, access))
     folders = Folders(spark, to)
     folders.check()
     summary = ArchiveSummary(to=to)
@@ -122,22 +109,63 @@ def archive(
     query = (
         stream.writeStream.foreachBatch(writer.write)
         .option("checkpointLocation", checkpoint or f"{folders.root}/{CHECKPOINT}")
-        .trigger(**({"availableNow": True} if until_stopped is None else {"processingTime": _spelt(interval)}))
+        .trigger(**({"availableNow": True} if until_stopped is None else {"processingTime": _interval(interval)}))
         .start()
     )
     writer.begin(query)
     try:
-        while not query.awaitTermination(1):
-            waiting = _waiting(query.lastProgress)
-            tell(Progress("archived", summary.messages, None if waiting is None else summary.messages + waiting))
-            if until_stopped is not None and until_stopped.is_set():
-                break
+        _wait(query, summary, until_stopped, tell)
         writer.end()
     finally:
         query.stop()
     summary.seconds = time.monotonic() - began
     tell(Progress("archived", summary.messages, summary.messages))
     return summary
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which messages an archive gets, and how many of them a batch."""
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    start: str | int | None
+    group: str | None
+    rows_per_batch: int
+    fail_on_data_loss: bool
+
+    def check(self) -> None:
+        """Raise BadOption unless it names topics in one of the two ways."""
+        if (not self.topics) == (self.pattern is None):
+            raise BadOption("Say what to archive: topics, or a pattern for their names (one of both).")
+
+    def load(self, spark: SparkSession, endpoint: Endpoint) -> DataFrame:
+        """The stream of these messages. Raises SourceError for a topic that does not exist."""
+        for topic in self.topics:
+            endpoint.existing_queues(topic)
+        options: dict[str, Any] = {
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": self.rows_per_batch,
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            **({"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": self.pattern}),
+        }
+        if self.start is not None:
+            options["startingTimestamp"] = read_time(self.start, now_ms())
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+        if self.group is not None:
+            options["commitGroup"] = self.group
+        return spark.readStream.format("rocketmq").options(**endpoint.options, **options).schema(COLUMNS).load()
+
+
+def _wait(
+    query: StreamingQuery, summary: ArchiveSummary, until_stopped: threading.Event | None, tell: ProgressListener
+) -> None:
+    """Report the progress of the query until it ends, or until it is to be stopped."""
+    while not query.awaitTermination(1):
+        waiting = _waiting(query.lastProgress)
+        tell(Progress("archived", summary.messages, None if waiting is None else summary.messages + waiting))
+        if until_stopped is not None and until_stopped.is_set():
+            return
 
 
 class _NotWritten(Exception):
@@ -221,7 +249,7 @@ class _BatchWriter:
         summary.size += size
 
 
-def _spelt(interval: str) -> str:
+def _interval(interval: str) -> str:
     """An interval as Spark reads it: ``10 seconds`` as it is, and ``10s``, too."""
     try:
         return f"{duration(interval)} milliseconds"

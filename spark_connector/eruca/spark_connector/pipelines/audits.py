@@ -3,7 +3,7 @@
 Owns the comparison by offsets, queue by queue, and the look at the messages that a group has not consumed yet. A
 group's offset is what its members have committed: some seconds old while they work. What is behind an offset counts
 as consumed, also a message that was sent back (it waits among the retries) or given up (it is a dead letter).
-What clients themselves tell of it is in their traces (``tracing``).
+What clients themselves report is in their traces (``traces``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eruca.spark_connector.offsets.positions import write_positions
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.jobs import watched
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
-from eruca.spark_connector.pipelines.traces import Traces, read_traces
+from eruca.spark_connector.pipelines.traces import Traces, TraceSelection, read_traces
 from eruca.spark_connector.pipelines.units import read_interval, read_window
 
 COLUMNS = "topic string, tags string, storeTimestamp timestamp"
@@ -150,29 +150,36 @@ def audit(
         raise BadOption("An interval and tags choose among traces: add traces (--traces), or leave them out.")
     first, last = read_interval(start, end)
     sent_back = {group: (_retrying(endpoint, group), _dead(endpoint, group)) for group in groups}
-    found = []
+    summary = AuditSummary(groups=[])
     for place, topic in enumerate(topics):
-        queues = endpoint.existing_queues(topic)
-        # Offsets of groups first: what arrives meanwhile is behind, and no group is ahead of an end.
-        offsets = {group: endpoint.group_offsets(queues, group) for group in groups}
-        oldest, ends = endpoint.beginnings(queues), endpoint.ends(queues)
-        for group in groups:
-            lines = [QueueAudit(each, group, oldest[each], ends[each], offsets[group][each]) for each in queues]
-            pair = GroupAudit(topic=topic, group=group, queues=lines)
-            pair.retrying, pair.dead = sent_back[group]
+        for pair in _compare(endpoint, topic, groups):
+            pair.retrying, pair.dead = sent_back[pair.group]
             if spark is not None and pair.behind:
-                with watched(spark, f"of what {group} has not consumed", tell):
-                    _look(spark, endpoint, pair, length)
-            found.append(pair)
+                with watched(spark, f"of what {pair.group} has not consumed", tell):
+                    _count_waiting(spark, endpoint, pair, length)
+            summary.groups.append(pair)
         tell(Progress("topics compared", place + 1, len(topics)))
-    summary = AuditSummary(groups=found)
     if traces and spark is not None:
+        chosen = TraceSelection(tuple(topics), tuple(groups), first, last or now_ms(), length, tuple(tags), trace_topic)
         with watched(spark, "of the traces", tell):
-            summary.traces = read_traces(
-                spark, endpoint, topics=topics, groups=groups, start=first, end=last or now_ms(), window=length,
-                tags=tags, trace_topic=trace_topic,
-            )  # fmt: skip
+            summary.traces = read_traces(spark, endpoint, chosen)
     return summary
+
+
+def _compare(endpoint: Endpoint, topic: str, groups: Sequence[str]) -> list[GroupAudit]:
+    """The offsets of a topic and of each group."""
+    queues = endpoint.existing_queues(topic)
+    # Offsets of groups first: what arrives meanwhile is behind, and no group is ahead of an end.
+    offsets = {group: endpoint.group_offsets(queues, group) for group in groups}
+    oldest, ends = endpoint.beginnings(queues), endpoint.ends(queues)
+    return [
+        GroupAudit(
+            topic=topic,
+            group=group,
+            queues=[QueueAudit(each, group, oldest[each], ends[each], offsets[group][each]) for each in queues],
+        )
+        for group in groups
+    ]
 
 
 def _retrying(endpoint: Endpoint, group: str) -> int:
@@ -187,8 +194,8 @@ def _dead(endpoint: Endpoint, group: str) -> int:
     return sum(ends[each] - oldest[each] for each in queues)
 
 
-def _look(spark: SparkSession, endpoint: Endpoint, pair: GroupAudit, length: int) -> None:
-    """Read what waits, between the offsets that were compared."""
+def _count_waiting(spark: SparkSession, endpoint: Endpoint, pair: GroupAudit, length: int) -> None:
+    """Count what waits by tag and window, between the offsets that were compared."""
     starts = {each.queue: max(each.oldest, min(each.end, each.consumed or 0)) for each in pair.queues}
     ends = {each.queue: max(each.end, starts[each.queue]) for each in pair.queues}
     waiting = endpoint.read(

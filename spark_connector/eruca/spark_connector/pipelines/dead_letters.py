@@ -110,7 +110,7 @@ def triage(
         summary = TriageSummary(group=group, causes=[], ledger=path)
         chosen = _chosen(letters, resend_causes, resend_ids, resend_all)
         if chosen is not None:
-            _resend(endpoint, chosen, summary, book, group, to_group=to_group, uncertain=resend_uncertain, tell=tell)
+            _Resend(endpoint, group, to_group, resend_uncertain, tell).run(chosen, summary, book)
         summary.uncertain = sorted(place for place, state in book.states.items() if state == SENDING)
         with watched(spark, "of the grouping", tell):
             summary.causes = _causes(spark, letters, book)
@@ -157,49 +157,49 @@ def _chosen(letters: DataFrame, causes: Sequence[str], identities: Sequence[str]
     return letters.where(F.col("cause").isin(*causes) | F.col("messageId").isin(*identities))
 
 
-def _resend(
-    endpoint: Endpoint,
-    chosen: DataFrame,
-    summary: TriageSummary,
-    book: Ledger,
-    group: str,
-    *,
-    to_group: bool,
-    uncertain: bool,
-    tell: ProgressListener,
-) -> None:
-    found = chosen.select("place", "messageId", "topic").orderBy("place").collect()
-    summary.chosen = len(found)
-    homeless = [row["place"] for row in found if row["topic"] == "-"]
-    if homeless:
-        raise SourceError(f"The dead letter {homeless[0]} does not say of which topic it was: choose others.")
-    free = (None, SENDING) if uncertain else (None,)
-    wanted = {row["place"]: row["messageId"] or "-" for row in found if book.states.get(row["place"]) in free}
-    if len(wanted) > AT_ONCE:
-        raise BadOption(
-            f"{len(wanted):,} letters are too many for one run: choose {AT_ONCE:,} at most, by time or cause."
-        )
-    if not wanted:
-        return
-    run = uuid.uuid4().hex[:12]
-    marks = dict(zip(MARKS, (F.lit(run), F.lit(group), F.col("place"), F.col("messageId")), strict=True))
-    if to_group:
-        marks[names.RETRY_TOPIC] = F.col("topic")
-    rows = (
-        chosen.where(F.col("place").isin(*wanted))
-        .coalesce(1)
-        .sortWithinPartitions("storeTimestamp", "place")
-        .select("body", "tags", "keys", "flag", marked(marks).alias("properties"), "topic")
-    )
-    tell(Progress("sent again", 0, len(wanted)))
-    book.note(wanted, SENDING, now_ms())
-    if to_group:
-        endpoint.write(rows.drop("topic"), names.retry_topic(group), writeId=f"triage-{run}")
-    else:
-        endpoint.write(rows, None, writeId=f"triage-{run}")
-    book.note(wanted, SENT, now_ms())
-    tell(Progress("sent again", len(wanted), len(wanted)))
-    summary.resent = list(wanted)
+@dataclass(frozen=True)
+class _Resend:
+    """How dead letters are sent again: to their group or their topic, and with or without the uncertain ones."""
+
+    endpoint: Endpoint
+    group: str
+    to_group: bool
+    uncertain: bool
+    tell: ProgressListener
+
+    def run(self, chosen: DataFrame, summary: TriageSummary, book: Ledger) -> None:
+        """Send the chosen letters that the ledger does not exclude, and note them there before and after."""
+        found = chosen.select("place", "messageId", "topic").orderBy("place").collect()
+        summary.chosen = len(found)
+        homeless = [row["place"] for row in found if row["topic"] == "-"]
+        if homeless:
+            raise SourceError(f"The dead letter {homeless[0]} does not say of which topic it was: choose others.")
+        free = (None, SENDING) if self.uncertain else (None,)
+        wanted = {row["place"]: row["messageId"] or "-" for row in found if book.states.get(row["place"]) in free}
+        if len(wanted) > AT_ONCE:
+            raise BadOption(
+                f"{len(wanted):,} letters are too many for one run: choose {AT_ONCE:,} at most, by time or cause."
+            )
+        if not wanted:
+            return
+        self.tell(Progress("sent again", 0, len(wanted)))
+        book.note(wanted, SENDING, now_ms())
+        self._send(chosen.where(F.col("place").isin(*wanted)))
+        book.note(wanted, SENT, now_ms())
+        self.tell(Progress("sent again", len(wanted), len(wanted)))
+        summary.resent = list(wanted)
+
+    def _send(self, letters: DataFrame) -> None:
+        run = uuid.uuid4().hex[:12]
+        marks = dict(zip(MARKS, (F.lit(run), F.lit(self.group), F.col("place"), F.col("messageId")), strict=True))
+        if self.to_group:
+            marks[names.RETRY_TOPIC] = F.col("topic")
+        ordered = letters.coalesce(1).sortWithinPartitions("storeTimestamp", "place")
+        rows = ordered.select("body", "tags", "keys", "flag", marked(marks).alias("properties"), "topic")
+        if self.to_group:
+            self.endpoint.write(rows.drop("topic"), names.retry_topic(self.group), writeId=f"triage-{run}")
+        else:
+            self.endpoint.write(rows, None, writeId=f"triage-{run}")
 
 
 def _causes(spark: SparkSession, letters: DataFrame, book: Ledger) -> list[Cause]:

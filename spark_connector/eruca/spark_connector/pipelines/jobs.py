@@ -1,6 +1,6 @@
-"""How far Spark is with what a pipeline has asked for: finished tasks, told while they run.
+"""The progress of the Spark jobs of a pipeline: finished tasks, reported while they run.
 
-Owns the watching of jobs by their group. Nothing is watched where nobody is told.
+Owns the watching of jobs by their group. Without a progress listener nothing is watched.
 """
 
 from __future__ import annotations

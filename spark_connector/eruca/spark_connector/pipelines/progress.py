@@ -16,8 +16,8 @@ class Progress:
 
 
 ProgressListener = Callable[[Progress], None]
-"""Is called now and then while a pipeline runs."""
+"""Called now and then while a pipeline runs."""
 
 
 def ignore_progress(progress: Progress) -> None:
-    """For pipelines that nobody watches."""
+    """The listener of pipelines that nobody watches."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from eruca.client import MessageQueue
@@ -43,6 +43,8 @@ COLUMNS = (
     "topic string, brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, "
     "messageId string, storeTimestamp timestamp, flag int, properties map<string,string>"
 )
+SENT = ("body", "tags", "keys", "flag", "properties")
+"""Columns of a message that are sent again."""
 Order = Literal["queue", "key"]
 
 
@@ -103,27 +105,13 @@ def replay(
         raise BadOption(f"The rate {rate:g} sends nothing: give a number of messages a second above 0.")
     source, target = Endpoint(name_server, access), Endpoint(target_name_server or name_server, access)
     destination = _destination(to, group, topic, same_cluster=target_name_server is None)
-    rows = _messages(spark, source, topic, archive, first, last)
-    rows = _chosen(rows, tags, keys)
-    counts = rows.groupBy("brokerName", "queueId").agg(
-        F.count("*").alias("count"), F.min("storeTimestamp").alias("first"), F.max("storeTimestamp").alias("last")
-    )
+    rows = _Selection(topic, archive, first, last, tuple(tags), tuple(keys)).read(spark, source)
     with watched(spark, "of the count", tell):
-        found = counts.select(
-            *("brokerName", "queueId", "count"), *(F.unix_millis(name).alias(name) for name in ("first", "last"))
-        ).collect()
-    summary = ReplaySummary(
-        topic=topic,
-        to=destination,
-        replay_id=replay_id or uuid.uuid4().hex[:12],
-        messages=sum(row["count"] for row in found),
-        first=min((row["first"] for row in found), default=None),
-        last=max((row["last"] for row in found), default=None),
-        queues=Counter({f"{row['brokerName']}:{row['queueId']}": row["count"] for row in sorted(found)}),
-    )
-    if rehearse or not found:
+        counts = _count(rows)
+    summary = _summary(counts, topic, destination, replay_id or uuid.uuid4().hex[:12])
+    if rehearse or not counts:
         return summary
-    origins = [MessageQueue(topic, row["brokerName"], row["queueId"]) for row in sorted(found)]
+    origins = [MessageQueue(topic, row["brokerName"], row["queueId"]) for row in counts]
     if group is not None:
         queues = target.queues(destination)
         if not queues:
@@ -131,11 +119,12 @@ def replay(
     else:
         queues = target.ensure_topic(destination, source.queues(topic) or origins)
     began = time.monotonic()
-    outgoing = _outgoing(rows, summary.replay_id, order, origins, queues, to_group=group is not None)
+    marked_rows = _with_marks(rows, summary.replay_id, to_group=group is not None)
+    outgoing = _by_key(marked_rows) if order == "key" else _by_queue(marked_rows, origins, queues)
     options: dict[str, Any] = {"writeId": f"replay-{summary.replay_id}"}
     if rate is not None:
         options["maxRowsPerSecond"] = rate / spark.sparkContext.defaultParallelism
-    with _watched(target, queues, summary.messages, tell):
+    with _sent_messages_reported(target, queues, summary.messages, tell):
         target.write(outgoing, destination, **options)
     summary.seconds, summary.sent = time.monotonic() - began, True
     return summary
@@ -157,78 +146,99 @@ def _destination(to: str | None, group: str | None, topic: str, *, same_cluster:
     return to
 
 
-def _messages(
-    spark: SparkSession, source: Endpoint, topic: str, archive: str | None, first: int, last: int | None
-) -> DataFrame:
-    if archive is not None:
-        return read_archive(spark, archive, topics=[topic], start=first, end=last)
-    source.existing_queues(topic)
-    return source.read_interval(spark, COLUMNS, [topic], first, last)
+@dataclass(frozen=True)
+class _Selection:
+    """Which messages are replayed: those of a topic or its archive in [first, last) with these tags and keys."""
+
+    topic: str
+    archive: str | None
+    first: int
+    last: int | None
+    tags: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def read(self, spark: SparkSession, source: Endpoint) -> DataFrame:
+        """The messages as rows. Raises SourceError for a topic that does not exist."""
+        if self.archive is not None:
+            rows = read_archive(spark, self.archive, topics=[self.topic], start=self.first, end=self.last)
+        else:
+            source.existing_queues(self.topic)
+            rows = source.read_interval(spark, COLUMNS, [self.topic], self.first, self.last)
+        if self.tags:
+            rows = rows.where(F.col("tags").isin(*self.tags))
+        if self.keys:
+            rows = rows.where(F.arrays_overlap(F.split("keys", r"\s+"), F.array(*map(F.lit, self.keys))))
+        return rows
 
 
-def _chosen(rows: DataFrame, tags: Sequence[str], keys: Sequence[str]) -> DataFrame:
-    if tags:
-        rows = rows.where(F.col("tags").isin(*tags))
-    if keys:
-        rows = rows.where(F.arrays_overlap(F.split("keys", r"\s+"), F.array(*map(F.lit, keys))))
-    return rows
-
-
-def _outgoing(
-    rows: DataFrame,
-    replay_id: str,
-    order: Order,
-    origins: Sequence[MessageQueue],
-    targets: Sequence[MessageQueue],
-    *,
-    to_group: bool,
-) -> DataFrame:
-    """The rows that the sink is given, in the partitions and the order in which they are sent."""
-    origin = F.concat_ws(":", "brokerName", F.col("queueId").cast("string"))
-    marks: dict[str, Column] = dict(
-        zip(
-            MARKS,
-            (
-                F.lit(replay_id),
-                F.col("topic"),
-                origin,
-                F.col("queueOffset").cast("string"),
-                F.coalesce("messageId", F.lit("-")),
-                F.unix_millis("storeTimestamp").cast("string"),
-            ),
-            strict=True,
-        )
+def _count(rows: DataFrame) -> list[Row]:
+    """The messages of each queue, and its first and last store time in ms; by broker and queue."""
+    stored = F.unix_millis("storeTimestamp")
+    counts = rows.groupBy("brokerName", "queueId").agg(
+        F.count("*").alias("count"), F.min(stored).alias("first"), F.max(stored).alias("last")
     )
+    return sorted(counts.collect())
+
+
+def _summary(counts: Sequence[Row], topic: str, destination: str, replay_id: str) -> ReplaySummary:
+    return ReplaySummary(
+        topic=topic,
+        to=destination,
+        replay_id=replay_id,
+        messages=sum(row["count"] for row in counts),
+        first=min((row["first"] for row in counts), default=None),
+        last=max((row["last"] for row in counts), default=None),
+        queues=Counter({f"{row['brokerName']}:{row['queueId']}": row["count"] for row in counts}),
+    )
+
+
+def _origin() -> Column:
+    """``broker:queue`` of the original message."""
+    return F.concat_ws(":", "brokerName", F.col("queueId").cast("string"))
+
+
+def _with_marks(rows: DataFrame, replay_id: str, *, to_group: bool) -> DataFrame:
+    """The rows with MARKS among their properties; with ``to_group`` also as retries of their topic."""
+    values = (
+        F.lit(replay_id),
+        F.col("topic"),
+        _origin(),
+        F.col("queueOffset").cast("string"),
+        F.coalesce("messageId", F.lit("-")),
+        F.unix_millis("storeTimestamp").cast("string"),
+    )
+    marks: dict[str, Column] = dict(zip(MARKS, values, strict=True))
     if to_group:
         marks[names.RETRY_TOPIC] = F.col("topic")
-    spread = rows.withColumn("properties", marked(marks))
+    return rows.withColumn("properties", marked(marks))
+
+
+def _by_key(rows: DataFrame) -> DataFrame:
+    """The rows for the sink, in an order that keeps messages with one key in the order of their store times."""
     tasks = rows.sparkSession.sparkContext.defaultParallelism
-    what = ("body", "tags", "keys", "flag", "properties")
-    if order == "key":
-        key = F.coalesce(F.col("properties")[SHARDING_KEY], F.col("keys"), origin)
-        ordered = spread.withColumn("shardingKey", key).repartition(tasks, "shardingKey")
-        ordered = ordered.sortWithinPartitions("storeTimestamp", "brokerName", "queueId", "queueOffset")
-        return ordered.select(*what, "shardingKey")
-    plan = {str(queue): targets[place % len(targets)] for place, queue in enumerate(origins)}
-    to = F.create_map(
-        *(
-            part
-            for queue in origins
-            for part in (
-                F.lit(f"{queue.broker_name}:{queue.queue_id}"),
-                F.struct(
-                    F.lit(plan[str(queue)].broker_name).alias("broker"), F.lit(plan[str(queue)].queue_id).alias("queue")
-                ),
-            )
-        )
-    )
-    placed = spread.withColumn("_origin", origin).withColumn("_to", to[F.col("_origin")])
+    key = F.coalesce(F.col("properties")[SHARDING_KEY], F.col("keys"), _origin())
+    ordered = rows.withColumn("shardingKey", key).repartition(tasks, "shardingKey")
+    ordered = ordered.sortWithinPartitions("storeTimestamp", "brokerName", "queueId", "queueOffset")
+    return ordered.select(*SENT, "shardingKey")
+
+
+def _by_queue(rows: DataFrame, origins: Sequence[MessageQueue], targets: Sequence[MessageQueue]) -> DataFrame:
+    """The rows for the sink, each original queue in its order to one of the targets."""
+    tasks = rows.sparkSession.sparkContext.defaultParallelism
+    pairs: list[Column] = []
+    for place, origin in enumerate(origins):
+        target = targets[place % len(targets)]
+        broker, queue_id = F.lit(target.broker_name).alias("broker"), F.lit(target.queue_id).alias("queue")
+        pairs += (F.lit(f"{origin.broker_name}:{origin.queue_id}"), F.struct(broker, queue_id))
+    placed = rows.withColumn("_origin", _origin()).withColumn("_to", F.create_map(*pairs)[F.col("_origin")])
     ordered = placed.repartition(tasks, "_origin").sortWithinPartitions("storeTimestamp", "_origin", "queueOffset")
-    return ordered.select(*what, F.col("_to.queue").alias("queueId"), F.col("_to.broker").alias("brokerName"))
+    return ordered.select(*SENT, F.col("_to.queue").alias("queueId"), F.col("_to.broker").alias("brokerName"))
 
 
 @contextmanager
-def _watched(target: Endpoint, queues: Sequence[MessageQueue], total: int, tell: ProgressListener) -> Iterator[None]:
+def _sent_messages_reported(
+    target: Endpoint, queues: Sequence[MessageQueue], total: int, tell: ProgressListener
+) -> Iterator[None]:
     """Report, while the block runs, how many messages the target's queues have got since."""
     before, done = sum(target.ends(queues).values()), threading.Event()
 

@@ -123,9 +123,17 @@ def rollup(
     Raises BadOption, OSError where the folder cannot be written, and what reading and sending fail with.
     """
     work = _Work(
-        spark, Endpoint(name_server, access), tuple(topics), read_window(window), tuple(by), clock,
-        tuple(float(each) for each in percentiles), to, to_topic, tell,
-    )  # fmt: skip
+        spark=spark,
+        endpoint=Endpoint(name_server, access),
+        topics=tuple(topics),
+        length=read_window(window),
+        by=tuple(by),
+        clock=clock,
+        percentiles=tuple(float(each) for each in percentiles),
+        to=to,
+        to_topic=to_topic,
+        tell=tell,
+    )
     work.check()
     first, last = read_interval(start, end)
     summary = RollupSummary(start=first, end=first, by=work.by, percentiles=work.percentiles)
@@ -135,24 +143,30 @@ def rollup(
                 "To go on with a rollup takes topics, not an archive, a folder for its rows, and no end besides that "
                 "of a single run."
             )
-        waits, wait = read_duration(grace, "grace"), read_duration(interval, "interval")
-        settings = work.settings(waits)
-        folders = Folders(spark, to)
-        folders.check()
-        rounds = Rounds(
-            folders, work.endpoint, settings,
-            start=first // work.length * work.length, length=work.length, margin=waits if clock == "born" else 0,
-        )  # fmt: skip
-        while True:
-            limit = now_ms() - waits if last is None else min(last, now_ms() - waits)
-            work.go_on(rounds, limit, summary, skip_lost=skip_lost, keep=until_stopped is None)
-            if until_stopped is None or until_stopped.wait(wait / 1000):
-                return summary
+        schedule = _Schedule(
+            read_duration(grace, "grace"), read_duration(interval, "interval"), until_stopped, skip_lost
+        )
+        work.resume(Folders(spark, to), first, last, schedule, summary)
+        return summary
     first, last = (each // work.length * work.length for each in (first, last or now_ms()))
     if first >= last:
         raise BadOption(f"The interval holds no whole window of {window}: make it longer, or the window shorter.")
     work.count_once(archive, first, last, summary)
     return summary
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """When the rounds of a rollup are counted; durations in ms."""
+
+    grace: int
+    interval: int
+    until_stopped: threading.Event | None
+    skip_lost: bool
+
+    def ended(self) -> bool:
+        """Whether that was the last round; else the next one is due."""
+        return self.until_stopped is None or self.until_stopped.wait(self.interval / 1000)
 
 
 @dataclass(frozen=True)
@@ -206,17 +220,35 @@ class _Work:
         self._count(rows.withColumn("counted", F.lit(True)), target, f"{first}-{last}", summary)
         summary.start, summary.end = first, last
 
-    def go_on(self, rounds: Rounds, limit: int, summary: RollupSummary, *, skip_lost: bool, keep: bool) -> None:
-        """The rounds up to ``limit``; ``keep`` what the rounds before have found."""
-        while (planned := rounds.next(limit, skip_lost=skip_lost)) is not None:
-            if not keep:
+    def resume(
+        self, folders: Folders, first: int, last: int | None, schedule: _Schedule, summary: RollupSummary
+    ) -> None:
+        """The windows that are over since the last run, and the next ones until the schedule ends."""
+        folders.check()
+        rounds = Rounds(
+            folders,
+            self.endpoint,
+            self.settings(schedule.grace),
+            start=first // self.length * self.length,
+            length=self.length,
+            margin=schedule.grace if self.clock == "born" else 0,
+        )
+        while True:
+            limit = now_ms() - schedule.grace
+            self._count_rounds(rounds, limit if last is None else min(last, limit), schedule, summary)
+            if schedule.ended():
+                return
+
+    def _count_rounds(self, rounds: Rounds, limit: int, schedule: _Schedule, summary: RollupSummary) -> None:
+        """The rounds up to ``limit``. A run that ends by itself keeps the rows of all of them."""
+        while (planned := rounds.next(limit, skip_lost=schedule.skip_lost)) is not None:
+            if schedule.until_stopped is not None:
                 summary.rows.clear()
                 summary.groups.clear()
             if summary.end == summary.start:
                 summary.start = planned.start
-            self._count(
-                self._rows_of(planned, rounds.margin, skip_lost), rounds.staging(planned), planned.name, summary
-            )
+            rows = self._rows_of(planned, rounds.margin, schedule.skip_lost)
+            self._count(rows, rounds.staging(planned), planned.name, summary)
             rounds.finish(planned)
             summary.end = planned.end
 

@@ -151,7 +151,7 @@ def _go_on(following: Positions, oldest: Positions, ends: Positions, *, skip_los
         at = following.get(queue, begin)
         if not skip_lost and ends[queue] < at:
             raise SourceError(
-                f"{queue} was read up to {at}, but now it ends at {ends[queue]}: the topic was made anew, or its "
+                f"{queue} was read up to {at}, but now it ends at {ends[queue]}: the topic was created again, or its "
                 "broker lost data. With skip_lost (--skip-lost) it is gone on at its beginning."
             )
         if not skip_lost and at < begin:

@@ -33,7 +33,7 @@ HOW = (
 class TracedTopic:
     """What producers' traces say of a topic, and what it holds.
 
-    ``refused``: sends that their traces call failed. ``untraced``: messages of the interval that no trace tells of.
+    ``refused``: sends that their traces call failed. ``untraced``: messages of the interval without a trace of a send.
     ``absent``: messages that were sent and are not there; None where the broker has deleted some already.
     """
 
@@ -104,43 +104,48 @@ def _list(examples: Sequence[str]) -> str:
     return "such as " + ", ".join(examples)
 
 
-def read_traces(
-    spark: SparkSession,
-    endpoint: Endpoint,
-    *,
-    topics: Sequence[str],
-    groups: Sequence[str],
-    start: int,
-    end: int,
-    window: int,
-    tags: Sequence[str] = (),
-    trace_topic: str = TRACE_TOPIC,
-) -> Traces:
-    """Compare what was sent to ``topics`` in [start, end) (ms), with one of ``tags``, with what ``groups`` consumed."""
-    found = Traces(topic=trace_topic, start=start, end=end)
-    queues = endpoint.queues(trace_topic)
+@dataclass(frozen=True)
+class TraceSelection:
+    """Which sends are compared: those to ``topics`` in [start, end) (ms) with one of ``tags`` (none: all).
+
+    They are compared with what ``groups`` consumed, and counted by ``window`` (ms); ``trace_topic`` holds the traces.
+    """
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    start: int
+    end: int
+    window: int
+    tags: tuple[str, ...] = ()
+    trace_topic: str = TRACE_TOPIC
+
+
+def read_traces(spark: SparkSession, endpoint: Endpoint, chosen: TraceSelection) -> Traces:
+    """Compare what was sent with what was consumed, by the traces."""
+    found = Traces(topic=chosen.trace_topic, start=chosen.start, end=chosen.end)
+    queues = endpoint.queues(chosen.trace_topic)
     if not queues or endpoint.ends(queues) == endpoint.beginnings(queues):
         found.there = False
         return found
     texts = endpoint.read(
         spark,
         "body binary",
-        subscribe=trace_topic,
-        startingTimestamp=start,
+        subscribe=chosen.trace_topic,
+        startingTimestamp=chosen.start,
         startingOffsetsByTimestampStrategy="latest",
     )
     lines = texts.select(F.explode(F.split(F.decode("body", "UTF-8"), "\x02")).alias("line"))
     records = lines.select(F.split("line", "\x01").alias("f")).where(F.size("f") >= 7).persist()
     try:
-        sends = _sends(records, topics, tags).persist()
+        sends = _sends(records, chosen.topics, chosen.tags).persist()
         known = [row[0] for row in _consumption(records).select("group").distinct().collect()]
-        for topic in topics:
-            mine = sends.where(F.col("topic") == topic)
-            inside = mine.where((F.col("at") >= start) & (F.col("at") < end))
-            found.topics.append(_topic(spark, endpoint, topic, mine, inside, found, tags))
-            for group in groups:
+        for topic in chosen.topics:
+            of_topic = sends.where(F.col("topic") == topic)
+            inside = of_topic.where((F.col("at") >= chosen.start) & (F.col("at") < chosen.end))
+            found.topics.append(_topic(spark, endpoint, topic, of_topic, inside, chosen))
+            for group in chosen.groups:
                 pair = TracedGroup(topic=topic, group=group, silent=group not in known)
-                _compare(inside, records, pair, window)
+                _compare(inside, records, pair, chosen.window)
                 found.groups.append(pair)
         sends.unpersist()
     finally:
@@ -189,23 +194,17 @@ def _consumption(records: DataFrame) -> DataFrame:
 
 
 def _topic(
-    spark: SparkSession,
-    endpoint: Endpoint,
-    topic: str,
-    sends: DataFrame,
-    inside: DataFrame,
-    found: Traces,
-    tags: Sequence[str],
+    spark: SparkSession, endpoint: Endpoint, topic: str, sends: DataFrame, inside: DataFrame, chosen: TraceSelection
 ) -> TracedTopic:
-    """Hold the sends against the messages that are there."""
+    """Compare the sends with the messages that are there."""
     traced = TracedTopic(topic=topic)
     counts = inside.agg(F.count_if("sent").alias("sent"), F.count_if(~F.col("stored")).alias("refused")).collect()[0]
     traced.sent, traced.refused = counts["sent"], counts["refused"]
     queues = endpoint.existing_queues(topic)
     there = endpoint.read(spark, STORED, subscribe=topic)
-    chosen = there.where(F.col("tags").isin(*tags)) if tags else there
+    tagged = there.where(F.col("tags").isin(*chosen.tags)) if chosen.tags else there
     born = F.unix_millis("bornTimestamp")
-    recent = chosen.where((born >= found.start) & (born < found.end))
+    recent = tagged.where((born >= chosen.start) & (born < chosen.end))
     traced.untraced = recent.join(sends, recent["messageId"] == sends["id"], "left_anti").count()
     if any(endpoint.beginnings(queues).values()):
         traced.absent = None

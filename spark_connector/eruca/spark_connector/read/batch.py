@@ -7,7 +7,6 @@ reads the same offsets, whatever has arrived since. The reader is pickled for th
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter
 from pyspark.sql.types import StructType
 
 from eruca.client import PullConsumer
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.offsets import resolution
 from eruca.spark_connector.offsets.discovery import find_queues
 from eruca.spark_connector.offsets.positions import OffsetRange
@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
         queues = await find_queues(consumer, options)
         await prepare(consumer, options, queues)
         starts, ends = await asyncio.gather(
-            resolution.starts(consumer, options, queues, time.time_ns() // 1_000_000),
+            resolution.starts(consumer, options, queues, now_ms()),
             resolution.ends(consumer, options, queues),
         )
         ranges = [OffsetRange(queue, starts[queue], ends[queue]) for queue in queues if starts[queue] < ends[queue]]

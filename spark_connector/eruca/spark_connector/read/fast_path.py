@@ -13,14 +13,15 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from eruca.client import PullConsumer
+from eruca.client import MessageQueue, PullConsumer
 from eruca.protocol import api, frame
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers import pull
+from eruca.protocol.templates import Template, pull_template
 from eruca.remoting.signing import sign
 from eruca.remoting.wire import Wire
 from eruca.spark_connector.errors import SourceError
@@ -35,14 +36,11 @@ MAX_FAILURES: Final = 3
 
 _begins = struct.Struct(">hBHii").unpack_from
 """Code, language, version, opaque and flag of a binary header (RocketMQSerializable in 4.9.7)."""
-_begin = struct.Struct(">II5sI8sI").pack
-"""Length, header word, code to version, opaque, flag with no remark, and the fields' length of a request."""
 _next_offset = re.compile(rb"nextBeginOffset\0\0\0.(\d+)", re.DOTALL).search
 _suggested = re.compile(rb"suggestWhichBrokerId\0\0\0.(\d+)", re.DOTALL).search
-_OFFSET: Final = 7_777_777_777_777_777_777
-_COUNT: Final = 1_888_888_888
-_varies = re.compile(rb"\0\0\0\x137777777777777777777|\0\0\0\x0a1888888888").split
-"""The fields of a request that was made with these two, without them."""
+
+
+_CODE: Final = api.PULL_MESSAGE.code
 
 
 class _Failed(Exception):
@@ -67,7 +65,7 @@ os.register_at_fork(after_in_child=_idle_connections.clear)
 
 
 class FastPuller:
-    """The connections of one task, and its pulls by them; ``replicas`` says which replica is asked."""
+    """The connections of one task, and its pulls on them; ``replicas`` chooses the replica of each broker."""
 
     def __init__(self, clients: ClusterClients, options: Options, replicas: ReplicaChoice) -> None:
         self._clients = clients
@@ -83,7 +81,7 @@ class FastPuller:
         return self._failures < MAX_FAILURES
 
     def next_chunks(self, spans: Spans, rows: int) -> tuple[list[Chunk], memoryview, bool]:
-        """Chunks over ``rows`` offsets or BATCH_BYTES, their bodies in a row, and whether all went succeeded.
+        """Chunks over ``rows`` offsets or BATCH_BYTES, their bodies in a row, and whether all went well.
 
         Where not, less was read, and nothing is under way any more. The bodies are valid until the next call.
         """
@@ -95,8 +93,8 @@ class FastPuller:
                 if begun:
                     self._start(spans, begun)
                 span = spans.first
-                there, opaque = span.call
-                serialization, header, body = there.answer(opaque)
+                connection, opaque = span.call
+                serialization, header, body = connection.answer(opaque)
                 next_offset, broker_id = _read(serialization, header)
                 reached, size = min(next_offset, span.end), len(body)
                 if reached <= span.start:
@@ -145,18 +143,18 @@ class FastPuller:
         requests: dict[_BrokerConnection, list[bytes]] = {}
         for span in begun:
             place = span.queue.broker_name, self._replicas.of(span.queue.broker_name)
-            there = self._connections.get(place)
-            if there is None:
-                there = self._connections[place] = self._connect(span, place[1])
-            frames = requests.setdefault(there, [])
-            opaque, request = there.request(span, spans.count(span.start, span.end))
+            connection = self._connections.get(place)
+            if connection is None:
+                connection = self._connections[place] = self._connect(span, place[1])
+            frames = requests.setdefault(connection, [])
+            opaque, request = connection.request(span, spans.count(span.start, span.end))
             frames.append(request)
-            span.call = there, opaque
-        for there, frames in requests.items():
-            there.wire.send(b"".join(frames))
+            span.call = connection, opaque
+        for connection, frames in requests.items():
+            connection.wire.send(b"".join(frames))
 
     def _connect(self, span: Span, broker_id: int) -> _BrokerConnection:
-        async def reach(consumer: PullConsumer) -> ReplicaRoute:
+        async def find_route(consumer: PullConsumer) -> ReplicaRoute:
             session = consumer.session
             address = await session.directory.reader(span.queue.broker_name, span.queue.topic, broker_id)
             return ReplicaRoute(
@@ -168,67 +166,61 @@ class FastPuller:
                 session.settings.credentials,
             )
 
-        found = self._clients.call(self._options.access, reach)
+        route = self._clients.call(self._options.access, find_route)
         timeout = self._options.pull_timeout_ms / 1000
-        wire = _idle_connections.pop((self._options.access, found.address), None)
+        wire = _idle_connections.pop((self._options.access, route.address), None)
         if wire is not None and not wire.settle(timeout):
             wire.close()
             wire = None
         if wire is None:
-            wire = Wire(found.address, found.security, connect_timeout=found.connect_timeout, timeout=timeout)
-        return _BrokerConnection(wire, found, self._options)
+            wire = Wire(route.address, route.security, connect_timeout=route.connect_timeout, timeout=timeout)
+        return _BrokerConnection(wire, route, self._options)
 
 
 class _BrokerConnection:
     """One connection while a task uses it."""
 
-    def __init__(self, wire: Wire, reach: ReplicaRoute, options: Options) -> None:
+    def __init__(self, wire: Wire, route: ReplicaRoute, options: Options) -> None:
         self.wire = wire
-        self.address = reach.address
-        self._reach = reach
+        self.address = route.address
+        self._route = route
         self._options = options
         self._opaque = 0
         self._early: dict[int, tuple[int, bytes, bytes]] = {}
-        self._patterns: dict[tuple[str, int], tuple[bytes, bytes, list[bytes]]] = {}
+        self._templates: dict[tuple[str, int], Template | None] = {}
 
     def request(self, span: Span, count: int) -> tuple[int, bytes]:
-        """The number and the frame of a pull."""
+        """The opaque and the frame of a pull."""
         opaque = self._opaque = self._opaque + 1 & 0x7FFFFFFF
-        topic, queue_id = span.queue.topic, span.queue.queue_id
-        if self._reach.signer is not None:
-            return opaque, self._frame(topic, queue_id, span.start, count, opaque)
-        pattern = self._patterns.get((topic, queue_id))
-        if pattern is None:
-            whole = self._frame(topic, queue_id, _OFFSET, _COUNT, 0)
-            pattern = self._patterns[topic, queue_id] = whole[8:13], whole[17:25], _varies(whole[29:])
-        code, flag, (before, between, after) = pattern
-        offset, most = b"%d" % span.start, b"%d" % count
-        fields = b"%b\0\0\0%c%b%b\0\0\0%c%b%b" % (before, len(offset), offset, between, len(most), most, after)
-        size = 21 + len(fields)
-        return opaque, _begin(4 + size, frame.ROCKETMQ << 24 | size, code, opaque, flag, len(fields)) + fields
+        if self._route.signer is not None:
+            ask = self._header(span.queue, span.start, count)
+            signed = sign(self._route.signer, ask, None, frame.ROCKETMQ, b"")
+            return opaque, frame.encode(frame.ROCKETMQ, _CODE, opaque, 0, extra=signed)
+        key = span.queue.topic, span.queue.queue_id
+        try:
+            template = self._templates[key]
+        except KeyError:
+            ask = self._header(span.queue, span.start, count)
+            template = self._templates[key] = pull_template(frame.ROCKETMQ, _CODE, ask)
+        if template is None:
+            return opaque, frame.encode(frame.ROCKETMQ, _CODE, opaque, 0, self._header(span.queue, span.start, count))
+        return opaque, template.fill(opaque, b"%d" % span.start, b"%d" % count, 0)
 
-    def _frame(self, topic: str, queue_id: int, offset: int, count: int, opaque: int) -> bytes:
-        options, reach = self._options, self._reach
-        header: Header = pull.PullMessage(
-            consumer_group=reach.group,
-            topic=topic,
-            queue_id=queue_id,
+    def _header(self, queue: MessageQueue, offset: int, count: int) -> pull.PullMessage:
+        header = pull.PullMessage(
+            consumer_group=self._route.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=count,
             sys_flag=pull.SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription=options.expression,
+            subscription=self._options.expression,
             sub_version=0,
-            expression_type=options.expression_type,
+            expression_type=self._options.expression_type,
         )
-        if reach.rename is not None:
-            header = reach.rename(header)
-        code = api.PULL_MESSAGE.code
-        if reach.signer is None:
-            return frame.encode(frame.ROCKETMQ, code, opaque, 0, header)
-        signed = sign(reach.signer, header, None, frame.ROCKETMQ, b"")
-        return frame.encode(frame.ROCKETMQ, code, opaque, 0, extra=signed)
+        return header if self._route.rename is None else cast(pull.PullMessage, self._route.rename(header))
 
     def answer(self, wanted: int) -> tuple[int, bytes, bytes | memoryview]:
         """Serialization, header and body of the answer, which is there until the next call. Waits for it."""

@@ -152,7 +152,7 @@ class SlowPuller:
         if self._options.fail_on_data_loss:
             raise SourceError(
                 f"The offsets from {span.start} on of {span.queue} are not there any more: {there}. They were "
-                "deleted by retention, or the topic was made anew, or a slave is behind a master that is away; "
+                "deleted by retention, or the topic was created again, or a slave is behind a master that is away; "
                 "set failOnDataLoss=false to go on without them."
             )
         return until

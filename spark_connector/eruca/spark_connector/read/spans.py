@@ -1,7 +1,7 @@
 """Ranges of queues as spans that are pulled at the same time, many requests ahead, in order.
 
-Owns what is asked for next, and what is left when an answer has come. Pure: who pulls tells what it got. Used by both
-ways of pulling, which may take turns over the same ranges.
+Owns what is asked for next, and what is left when an answer has come. Pure: the pullers report what they got. Used by
+the fast and the slow path, which may take turns over the same ranges.
 
 A range is cut into spans at offsets that are only hoped for: a broker grants what it likes (Apache's by default 32
 messages and 256 KiB). Where an answer ends before its span, the rest of the span is pulled next; the length of later

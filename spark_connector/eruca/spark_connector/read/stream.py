@@ -6,7 +6,7 @@ one process that lives as long as the query, ``read`` in the tasks.
 What Spark does, and this relies on or allows for: ``initialOffset`` is asked for twice, and again after a crash in the
 first batch, so it names nothing, and the first end carries the start. ``latestOffset`` gets the end of the last
 finished batch, also when idle, so the group's offset is reported from there; ``commit`` comes a batch late and not for
-the last one. ``stop`` may never come. Idle queries ask every 10 ms, so answers are kept for a while.
+the last one. ``stop`` may never come. Idle queries ask every 10 ms, so answers are cached for latestOffsetCacheMs.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from eruca.client import MessageQueue, PullConsumer
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import GroupReset, SourceError
 from eruca.spark_connector.offsets import bounds, group_offsets
 from eruca.spark_connector.offsets.end_offsets import EndOffsets, end_offsets, reachable_end_offsets
@@ -51,7 +52,7 @@ from eruca.spark_connector.runtime.retry import ask_each
 
 log = logging.getLogger("eruca.spark")
 REPORTS_KEPT = 100
-"""Reports of the group's offsets by which a broker that has forgotten the newest is told from a reset."""
+"""Reports of the group's offsets. They tell a broker that lost the newest ones from a reset of the group."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -136,11 +137,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._first is None:
             await prepare(consumer, self._options, latest)
             self._checked = True
-            self._first = await starts(consumer, self._options, latest, time.time_ns() // 1_000_000)
+            self._first = await starts(consumer, self._options, latest, now_ms())
         return first_end(self._first, latest, most)
 
     async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: EndOffsets) -> Positions:
-        """Where the queues begin that are new, or that were made anew since the last batch.
+        """Where the queues begin that are new, or that were created again since the last batch.
 
         A slave that is behind what was read already says nothing of that: its queues stay where they are.
         """
@@ -152,7 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lost and self._options.fail_on_data_loss:
             raise SourceError(
                 f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {behind[lost[0]]}: "
-                "the topic was made anew, or its broker lost data. "
+                "the topic was deleted and created again, or its broker lost data. "
                 "Set failOnDataLoss=false to go on from its beginning."
             )
         fresh = [queue for queue in latest.offsets if queue not in since.queues]

@@ -1,7 +1,7 @@
-"""Questions about a queue that any replica of its broker may answer: the master first, else a slave.
+"""Calls that any replica of a broker may answer: the master first, else a slave.
 
-Owns which replica is asked. A slave may be behind its master, so every answer says whose it is. A group's offsets are
-not among these questions: they are the master's to keep.
+Owns which replica is called. A slave may be behind its master, so ``ask`` also returns whether a slave answered. The
+offsets of groups are not read this way: only the master has them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ R = TypeVar("R", bound=Header)
 MASTER = 0
 SLAVE = 1
 UNREACHABLE = (BrokerUnreachable, CallTimeout)
-"""What makes it worth while to ask another replica."""
+"""Errors after which another replica is tried."""
 
 
 class ReplicaChoice:
     """Which replica of each broker a task reads from: the master, until an answer suggests another one.
 
-    A replica that was turned to since another one did not answer is kept for the rest of the task.
+    A replica that answered when another one did not stays chosen for the rest of the task.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class ReplicaChoice:
         return self._ids.get(broker, MASTER)
 
     def suggest(self, broker: str, broker_id: int) -> None:
-        """An answer says whom to ask next."""
+        """An answer names the replica to ask next (suggestWhichBrokerId)."""
         if broker not in self._turned:
             self._ids[broker] = broker_id
 
     def turn(self, broker: str, broker_id: int) -> None:
-        """This one answered when another one did not."""
+        """Choose the replica that answered when another one did not."""
         self._ids[broker] = broker_id
         self._turned.add(broker)
 

@@ -38,13 +38,12 @@ _FOREVER: Final = 2**63 - 1
 
 
 class HalfMessage(NamedTuple):
-    """One half message that a broker has acknowledged."""
+    """A half message that a broker has acknowledged."""
 
     queue: MessageQueue
     offset: int
     """Its offset in the half queue."""
-    place: int
-    """Its offset in the commit log."""
+    commit_log_offset: int
     key: str
     """UNIQ_KEY, which the real message has, too."""
 
@@ -54,9 +53,11 @@ class HalfMessage(NamedTuple):
         return cls(queue, reply.queue_offset, parse_offset_message_id(reply.msg_id)[1], key)
 
 
-def pack(halves: Iterable[HalfMessage]) -> bytes:
+def pack(half_messages: Iterable[HalfMessage]) -> bytes:
     """Half messages as the body of a message."""
-    return msgspec.json.encode([(*_names(half.queue), half.offset, half.place, half.key) for half in halves])
+    return msgspec.json.encode(
+        [(*_names(half.queue), half.offset, half.commit_log_offset, half.key) for half in half_messages]
+    )
 
 
 def unpack(body: bytes) -> list[HalfMessage]:
@@ -78,22 +79,22 @@ class TransactionEnder:
         self._session = consumer.session
         self._options = options
 
-    async def commit(self, halves: Sequence[HalfMessage], *, ordered: bool, again: bool) -> None:
+    async def commit(self, half_messages: Sequence[HalfMessage], *, ordered: bool, again: bool) -> None:
         """Make the messages real; all at once, or queue by queue in their order when ``ordered``.
 
         With ``again`` some of them may have been committed before. Raises SinkError.
         """
-        lines = [iter(halves)] * min(ENDS_AT_ONCE, len(halves))
+        lines = [iter(half_messages)] * min(ENDS_AT_ONCE, len(half_messages))
         if ordered:
             queues: dict[MessageQueue, list[HalfMessage]] = {}
-            for half in halves:
+            for half in half_messages:
                 queues.setdefault(half.queue, []).append(half)
             lines = [iter(each) for each in queues.values()]
-        ends = [_Line(self, line, again=again) for line in lines]
+        chains = [_CommitChain(self, line, again=again) for line in lines]
         try:
-            await asyncio.gather(*(each.ended for each in ends))
+            await asyncio.gather(*(each.ended for each in chains))
         finally:
-            for each in ends:
+            for each in chains:
                 each.stop()
 
     def start(self, half: HalfMessage, receiver: Receiver[Answer[Empty]]) -> bool:
@@ -127,9 +128,9 @@ class TransactionEnder:
             again = True
             await asyncio.sleep(wait)
 
-    async def roll_back(self, halves: Sequence[HalfMessage]) -> None:
+    async def roll_back(self, half_messages: Sequence[HalfMessage]) -> None:
         """Let half messages go; what fails is left to the broker, which gives up what is never decided."""
-        await asyncio.gather(*(self._end(half, TRANSACTION_ROLLBACK) for half in halves), return_exceptions=True)
+        await asyncio.gather(*(self._end(half, TRANSACTION_ROLLBACK) for half in half_messages), return_exceptions=True)
 
     async def _end(self, half: HalfMessage, decision: int) -> None:
         timeout = self._options.send_timeout_ms / 1000
@@ -140,7 +141,7 @@ class TransactionEnder:
         return EndTransaction(
             producer_group=self._options.producer_group,
             tran_state_table_offset=half.offset,
-            commit_log_offset=half.place,
+            commit_log_offset=half.commit_log_offset,
             commit_or_rollback=decision,
             msg_id=half.key,
             transaction_id=half.key,
@@ -169,24 +170,24 @@ class TransactionEnder:
         return any((each.topic, each.unique_key) == (stored, half.key) for each in decode_records(answer.body))
 
 
-class _Line:
+class _CommitChain:
     """Commits half messages one after the other: the next request leaves when the one before is answered (a Receiver).
 
-    Several lines may share an iterator. A task for each message would cost more than the request does: there is one
+    Several chains may share an iterator. A task for each message would cost more than the request does: there is one
     only for what is not ordinary, such as a connection to be made, or an answer that did not come.
     """
 
-    def __init__(self, ending: TransactionEnder, halves: Iterator[HalfMessage], *, again: bool) -> None:
+    def __init__(self, ender: TransactionEnder, half_messages: Iterator[HalfMessage], *, again: bool) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ending = ending
-        self._halves = halves
+        self._ender = ender
+        self._half_messages = half_messages
         self._again = again
         self._task: asyncio.Task[None] | None = None
         self._next()
 
     def stop(self) -> None:
         """Begin no more."""
-        self._halves = iter(())
+        self._half_messages = iter(())
         if self._task is not None:
             self._task.cancel()
 
@@ -203,13 +204,13 @@ class _Line:
         self._begin(WAITS[0], again=True)
 
     def _next(self) -> None:
-        half = next(self._halves, None)
+        half = next(self._half_messages, None)
         if half is None:
             if not self.ended.done():
                 self.ended.set_result(None)
             return
         self._half = half
-        if self._again or not self._ending.start(half, self):
+        if self._again or not self._ender.start(half, self):
             self._begin(0, again=self._again)
 
     def _begin(self, wait: float, *, again: bool) -> None:
@@ -218,7 +219,7 @@ class _Line:
     async def _finish(self, wait: float, *, again: bool) -> None:
         try:
             await asyncio.sleep(wait)
-            await self._ending.finish(self._half, again=again)
+            await self._ender.finish(self._half, again=again)
         except Exception as error:
             if not self.ended.done():
                 self.ended.set_exception(error)
@@ -229,6 +230,6 @@ class _Line:
 def _gone(half: HalfMessage) -> SinkError:
     return SinkError(
         f"A decided message to {half.queue.topic} cannot be committed: {half.queue.broker_name} has deleted its half "
-        "message by retention before the write could be finished. To send the whole batch anew, some of it for the "
+        "message by retention before the write could be finished. To send the whole batch again, some of it for the "
         "second time, give a new markerTopic."
     )

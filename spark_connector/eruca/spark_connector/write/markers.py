@@ -5,9 +5,10 @@ tasks, and markers (tag ``marker``) that name the lists of one attempt. **The fi
 queue is the truth**: whoever writes one reads the queue up to it before acting, so any number of drivers, also one that
 was thought dead, come to the same answer. A half message is committed only if the attempt that counts lists it.
 
-The last marker of the write whose messages are all committed is kept as a group's offset: reading begins there. It may
-be old or lost, then more is read. A marker is never at offset 0, which brokers tell of a new group: lists come first.
-Runs on the link's loop.
+The last marker of the write whose messages are all committed is stored as the offset of a group: reading begins there.
+It may be old or lost, then more is read. A marker is never at offset 0, which brokers return for a new group: lists
+come first.
+Runs on the loop of the clients.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime.retry import retry
 from eruca.spark_connector.sink_options import SinkOptions
 from eruca.spark_connector.write.half_messages import HalfMessage, pack, unpack
-from eruca.spark_connector.write.sender import Post
+from eruca.spark_connector.write.writer import MessageWriter
 
 T = TypeVar("T")
 
 MARKER: Final = "marker"
 LIST: Final = "list"
 GROUP_PREFIX: Final = "SPARK_MARKERS_"
-"""Of the group whose offset tells where a write's last marker is; the id of the write follows."""
-HALVES_A_LIST: Final = 20_000
+"""Prefix of the group whose offset is that of the last marker of a write; the id of the write follows."""
+HALF_MESSAGES_A_LIST: Final = 20_000
 _SOON: Final = 0.05
 _MAKE: Final = "make a topic on one broker with mqadmin updateTopic -b … -r 1 -w 1"
 
@@ -109,23 +110,27 @@ class Markers:
     async def _pull(self, queue: MessageQueue, offset: int, count: int, tags: str) -> PullResult:
         return await self._ask(queue, lambda queue: self._consumer.pull(queue, offset, count, expression=tags))
 
-    async def decide(self, post: Post, epoch: int, attempt: str, lists: list[int], *, ordered: bool) -> Marker:
+    async def decide(
+        self, writer: MessageWriter, epoch: int, attempt: str, lists: list[int], *, ordered: bool
+    ) -> Marker:
         """Write a marker; the one that counts then, which may be an earlier one. Raises SinkError and ClientError."""
         queue = await self._queue()
         body = {"write": self._write, "epoch": epoch, "attempt": attempt, "lists": lists, "ordered": ordered}
         text = f"WAIT\x01true\x02{names.TAGS}\x01{MARKER}\x02{names.KEYS}\x01{self._write}"
-        written = await post.send_mark(queue, text, json.dumps(body).encode())
+        written = await writer.send_marker(queue, text, json.dumps(body).encode())
         marker = await self.find(epoch, through=written)
         if marker is None:
             raise SinkError(f"The marker of epoch {epoch} at offset {written} of {queue} cannot be found again.")
         return marker
 
-    async def write_list(self, post: Post, halves: list[HalfMessage]) -> list[int]:
+    async def write_list(self, writer: MessageWriter, half_messages: list[HalfMessage]) -> list[int]:
         """Store the half messages of a task; the offsets of the lists."""
         queue = await self._queue()
         text = f"WAIT\x01true\x02{names.TAGS}\x01{LIST}\x02{names.KEYS}\x01{self._write}"
-        parts = [halves[at : at + HALVES_A_LIST] for at in range(0, len(halves), HALVES_A_LIST)]
-        return [await post.send_mark(queue, text, pack(part)) for part in parts]
+        parts = [
+            half_messages[at : at + HALF_MESSAGES_A_LIST] for at in range(0, len(half_messages), HALF_MESSAGES_A_LIST)
+        ]
+        return [await writer.send_marker(queue, text, pack(part)) for part in parts]
 
     async def read_list(self, offset: int) -> list[HalfMessage]:
         """The half messages of one list. Raises SinkError when it is not there any more."""

@@ -4,7 +4,7 @@ Owns both forms. A unique key is a producer's UNIQ_KEY (MessageClientIDSetter in
 is ``write/epoch/partition/digest``: the digest is of the message itself, not of its place, since Spark may compute the
 rows of a partition in another order when it computes them again. Rows that are equal get ``/1``, ``/2`` and so on
 behind it. Invariant: two different rows of a write never have the same id, and a row that is computed again in the same
-partition has its old one. Ids of a partition are kept while it is written: some 130 bytes a row.
+partition has its old one. Ids of a partition stay in memory while it is written: some 130 bytes a row.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class UniqueKeys:
         self._next = 0
 
     def make(self, count: int) -> pa.Array:
-        """So many keys, in rising order: milliseconds of the month and a counter behind the prefix."""
+        """``count`` keys in rising order: milliseconds of the month and a counter behind the prefix."""
         first = max(self._next, int((time.time() - self._month) * 1000) << 16)
         self._next = first + count
         numbers = np.arange(first, self._next, dtype=np.uint64).astype(">u8").view(np.uint8).reshape(count, 8)

@@ -1,9 +1,9 @@
-"""Sending what a task has made: many requests under way, each tried again until it is stored.
+"""Sends the messages of one task: many requests under way, each retried until its message is stored.
 
-Owns retries, the order within a queue, and what the task waits for. ``Post`` runs on the link's loop; ``Outbox`` is
-used by the task's own thread, which makes the next messages meanwhile. Knows nothing of rows.
-Invariants: a message is stored at least once, or the task fails; what was put into the outbox for one chosen queue is
-stored there in that order, without a gap: after a failure nothing more is sent.
+Owns retries, the order within a queue, and what the task waits for. ``MessageWriter`` runs on the loop of the clients.
+The thread of the task uses ``PendingSends`` and encodes the next messages meanwhile. Knows nothing of rows.
+Invariants: a message is stored at least once, or the task fails. Messages for one chosen queue are stored there in the
+order in which they were added, without a gap: after a failure nothing more is sent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.remoting import Answer
 from eruca.remoting.calls import Receiver
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.sink_options import SinkOptions
@@ -43,8 +44,8 @@ NEW_TOPIC_QUEUES = 4
 MESSAGES_AT_ONCE = 64
 
 
-class Post:
-    """Takes messages to brokers for one task."""
+class MessageWriter:
+    """Sends messages to brokers for one task."""
 
     def __init__(self, consumer: PullConsumer, options: SinkOptions) -> None:
         self._session = consumer.session
@@ -54,45 +55,45 @@ class Post:
         self._failed = False
         self._compress = compressor()
 
-    async def send_parcel(self, parcel: MessageBatch) -> None:
+    async def send_batch(self, batch: MessageBatch) -> None:
         """Store a batch. Raises SinkError."""
 
         def request() -> tuple[SendMessageV2, bytes]:
-            header = self._header(parcel.topic, "WAIT\x01true", 0, 0)
+            header = self._header(batch.topic, "WAIT\x01true", 0, 0)
             header.batch = True
-            return header, parcel.body
+            return header, batch.body
 
-        if parcel.queue is None:
-            await self._deliver(api.SEND_BATCH_MESSAGE, parcel.topic, None, request)
+        if batch.queue is None:
+            await self._deliver(api.SEND_BATCH_MESSAGE, batch.topic, None, request)
         else:
-            async with self._orders.setdefault(parcel.queue, asyncio.Lock()):
-                await self._deliver(api.SEND_BATCH_MESSAGE, parcel.topic, parcel.queue, request)
+            async with self._orders.setdefault(batch.queue, asyncio.Lock()):
+                await self._deliver(api.SEND_BATCH_MESSAGE, batch.topic, batch.queue, request)
 
-    async def send_letters(self, letters: Sequence[SingleMessage]) -> None:
+    async def send_messages(self, messages: Sequence[SingleMessage]) -> None:
         """Store messages one by one, all under way at once. Raises SinkError."""
-        await self._send(letters, "", 0)
+        await self._send(messages, "", 0)
 
-    async def send_halves(self, letters: Sequence[SingleMessage]) -> list[HalfMessage]:
-        """Store half messages, and tell where they are. Raises SinkError."""
+    async def send_half_messages(self, messages: Sequence[SingleMessage]) -> list[HalfMessage]:
+        """Store half messages; returns where they are. Raises SinkError."""
         more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self._options.producer_group}"
-        return [HalfMessage.of(*each) for each in await self._send(letters, more, TRANSACTION_PREPARED)]
+        return [HalfMessage.of(*each) for each in await self._send(messages, more, TRANSACTION_PREPARED)]
 
-    async def send_mark(self, queue: MessageQueue, text: str, body: bytes) -> int:
+    async def send_marker(self, queue: MessageQueue, text: str, body: bytes) -> int:
         """Store one message in a queue; its offset there. Raises SinkError."""
-        letter = SingleMessage(queue.topic, queue, body, text, 0)
-        return (await self.send_letter(_Stamped(letter, "", 0)))[1].queue_offset
+        message = SingleMessage(queue.topic, queue, body, text, 0)
+        return (await self.send(_Outgoing(message, "", 0)))[1].queue_offset
 
-    async def _send(self, letters: Sequence[SingleMessage], more: str, bits: int) -> list[Stored]:
-        flights = [_Flight(self, _Stamped(letter, more, bits)) for letter in letters]
-        return await asyncio.gather(*(each.landed for each in flights))
+    async def _send(self, messages: Sequence[SingleMessage], more: str, bits: int) -> list[Stored]:
+        deliveries = [_Delivery(self, _Outgoing(message, more, bits)) for message in messages]
+        return await asyncio.gather(*(each.stored_at for each in deliveries))
 
-    def start(self, what: _Stamped, receiver: Receiver[Answer[SendReply]]) -> MessageQueue | None:
+    def start(self, what: _Outgoing, receiver: Receiver[Answer[SendReply]]) -> MessageQueue | None:
         """Send a message to the queue whose turn it is, which is returned; None where something is to be done first."""
-        letter = what.letter
-        route = self._session.directory.routes.get(letter.topic)
+        message = what.message
+        route = self._session.directory.routes.get(message.topic)
         if self._failed or route is None or not route.to_send:
             return None
-        queue = letter.queue or self._turn(letter.topic).choose(route.to_send)
+        queue = message.queue or self._turn(message.topic).choose(route.to_send)
         address = self._session.directory.master_now(queue.broker_name)
         connection = None if address is None else self._session.ready(address)
         if connection is None:
@@ -107,19 +108,19 @@ class Post:
         """Whether a message so answered is as safe as it is to be."""
         return not answer.code or not self._options.require_send_ok
 
-    async def send_letter(self, what: _Stamped) -> Stored:
+    async def send(self, what: _Outgoing) -> Stored:
         """Store one message, as often as it takes. Raises SinkError."""
-        letter = what.letter
-        queue, reply = await self._deliver(api.SEND_MESSAGE_V2, letter.topic, letter.queue, lambda: self._stamp(what))
+        message = what.message
+        queue, reply = await self._deliver(api.SEND_MESSAGE_V2, message.topic, message.queue, lambda: self._stamp(what))
         return queue, reply, what.key
 
-    def _stamp(self, what: _Stamped) -> tuple[SendMessageV2, bytes]:
-        # Each attempt has an id of its own: of two halves that were stored for one message, one is known.
-        letter, now = what.letter, time.time()
+    def _stamp(self, what: _Outgoing) -> tuple[SendMessageV2, bytes]:
+        # Each attempt has an id of its own: of two half messages that were stored for one message, one is known.
+        message, now = what.message, time.time()
         what.key = unique_keys().next(now)
-        body, compressed = self._compress(letter.body)
-        text = f"UNIQ_KEY\x01{what.key}\x02{letter.properties}{what.more}"
-        return self._header(letter.topic, text, what.bits | compressed, letter.flag), body
+        body, compressed = self._compress(message.body)
+        text = f"UNIQ_KEY\x01{what.key}\x02{message.properties}{what.more}"
+        return self._header(message.topic, text, what.bits | compressed, message.flag), body
 
     def _turn(self, topic: str) -> RoundRobin:
         turn = self._turns.get(topic)
@@ -134,7 +135,7 @@ class Post:
             default_topic_queue_nums=NEW_TOPIC_QUEUES,
             queue_id=0,
             sys_flag=bits,
-            born_timestamp=time.time_ns() // 1_000_000,
+            born_timestamp=now_ms(),
             flag=flag,
             properties=text,
             reconsume_times=0,
@@ -164,7 +165,7 @@ class Post:
                 failed = SendStatus(int(answer.code)).name + ", so it is less safe than its broker is set to make it"
             except ClientError as error:
                 failed = str(error)
-                if not _may_pass(error):
+                if not _is_retriable(error):
                     raise self._giving_up(topic, failed) from error
             wait = next(waits, WAITS[-1])
             if time.monotonic() + wait > deadline:
@@ -210,41 +211,41 @@ class Post:
         return found[0]
 
 
-class _Stamped:
-    """A letter that travels with ``more`` properties and ``bits`` of sysFlag; ``key`` is that of its last attempt."""
+class _Outgoing:
+    """A message that travels with ``more`` properties and ``bits`` of sysFlag; ``key`` is that of its last attempt."""
 
-    __slots__ = ("bits", "key", "letter", "more")
+    __slots__ = ("bits", "key", "message", "more")
 
-    def __init__(self, letter: SingleMessage, more: str, bits: int) -> None:
-        self.letter, self.more, self.bits, self.key = letter, more, bits, ""
+    def __init__(self, message: SingleMessage, more: str, bits: int) -> None:
+        self.message, self.more, self.bits, self.key = message, more, bits, ""
 
 
-class _Flight:
-    """One letter under way (a Receiver): the first attempt without a task, all others in one.
+class _Delivery:
+    """One message under way (a Receiver): the first attempt without a task, all others in one.
 
     A task for each message would cost more than the request does.
     """
 
-    __slots__ = ("_post", "_queue", "_task", "_what", "landed")
+    __slots__ = ("_queue", "_task", "_what", "_writer", "stored_at")
 
-    def __init__(self, post: Post, what: _Stamped) -> None:
-        self.landed: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
-        self._post = post
+    def __init__(self, writer: MessageWriter, what: _Outgoing) -> None:
+        self.stored_at: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+        self._writer = writer
         self._what = what
-        self._queue = post.start(what, self)
+        self._queue = writer.start(what, self)
         if self._queue is None:
             self._begin()
 
     def done(self) -> bool:
         """Whether nobody waits for the answer."""
-        return self.landed.done()
+        return self.stored_at.done()
 
     def set_result(self, answer: Answer[SendReply], /) -> None:
         """It was stored."""
-        if self._queue is None or not self._post.stored(answer):
+        if self._queue is None or not self._writer.stored(answer):
             self._begin()
         else:
-            self.landed.set_result((self._queue, answer.header, self._what.key))
+            self.stored_at.set_result((self._queue, answer.header, self._what.key))
 
     def set_exception(self, exception: Exception, /) -> None:
         """The first attempt failed."""
@@ -255,21 +256,21 @@ class _Flight:
 
     async def _send(self) -> None:
         try:
-            stored = await self._post.send_letter(self._what)
+            stored = await self._writer.send(self._what)
         except Exception as error:
-            if not self.landed.done():
-                self.landed.set_exception(error)
+            if not self.stored_at.done():
+                self.stored_at.set_exception(error)
         else:
-            if not self.landed.done():
-                self.landed.set_result(stored)
+            if not self.stored_at.done():
+                self.stored_at.set_result(stored)
 
 
-def _may_pass(error: ClientError) -> bool:
+def _is_retriable(error: ClientError) -> bool:
     return error.retriable and not isinstance(error, TopicNotFound)
 
 
-class Outbox(Generic[T]):
-    """What one task has under way: at most ``sendPipeline`` requests, or bundles of single messages."""
+class PendingSends(Generic[T]):
+    """The requests of one task under way, at most ``sendPipeline``; MESSAGES_AT_ONCE single messages count as one."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -277,8 +278,8 @@ class Outbox(Generic[T]):
         self._under_way: deque[Future[T]] = deque()
         self.results: list[T] = []
 
-    def put(self, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> None:
-        """Start ``work``; waits for the oldest while too many are under way. Raises what they raise."""
+    def add(self, work: Callable[[PullConsumer], Coroutine[Any, Any, T]]) -> None:
+        """Start ``work``, after the oldest has ended where too many are under way. Raises what they raise."""
         if len(self._under_way) >= self._options.send_pipeline:
             self.results.append(self._under_way.popleft().result())
         self._under_way.append(self._clients.submit(self._options.access, work))
