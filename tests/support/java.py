@@ -4,14 +4,14 @@ Owns the cache of resolved jars and compiled classes (`.cache/compat`, keyed by 
 from) and the judge's process. What the judge can do is written in tests/compat/java/judge.
 """
 
+import fcntl
 import hashlib
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
@@ -78,51 +78,40 @@ def jars(release: str) -> Path:
 
 def resolved_jars(pom: Path, name: str, *options: str) -> Path:
     """The folder of the jars of that pom, resolved by Maven on the first use; `name` begins its name."""
-    folder = CACHE / f"{name}-{_digest([pom])}"
-    if not folder.exists():
-        with _building(folder) as fresh:
-            _run(
-                *("mvn", "-q", "-B", "-f", str(pom), *options),
-                *("dependency:copy-dependencies", f"-DoutputDirectory={fresh}"),
-            )
-    return folder
+
+    def resolve(fresh: Path) -> None:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}"]
+        _run(["mvn", "-q", "-B", "-f", str(pom), *options, *goal])
+
+    return _made(CACHE / f"{name}-{_digest([pom])}", resolve)
 
 
 @cache
 def classpath(release: str) -> str:
     """The jars of that release and the judge, compiled against them on the first use."""
     sources = sorted((SOURCES / "judge").glob("*.java"))
+
+    def compile_judge(fresh: Path) -> None:
+        flags = ["-nowarn", "-proc:none", "-encoding", "UTF-8", "-Xlint:-deprecation", "-cp", f"{jars(release)}/*"]
+        _run(["javac", *flags, "-d", str(fresh), *map(str, sources)])
+
     folder = CACHE / f"classes-{release}-{_digest([SOURCES / 'pom.xml', *sources])}"
-    if not folder.exists():
-        with _building(folder) as fresh:
-            _run(
-                *("javac", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-Xlint:-deprecation"),
-                *("-cp", f"{jars(release)}/*", "-d", str(fresh), *map(str, sources)),
-            )
-    return f"{folder}:{jars(release)}/*"
+    jars(release)  # resolved before the lock is taken again
+    return f"{_made(folder, compile_judge)}:{jars(release)}/*"
 
 
-class _building:
-    """A folder that appears under its name only when it is complete, also beside a second run."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._fresh = folder.with_name(f"{folder.name}.{os.getpid()}")
-
-    def __enter__(self) -> Path:
-        self._fresh.mkdir(parents=True)
-        return self._fresh
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None and not self._folder.exists():
-            self._fresh.rename(self._folder)
-        else:
-            shutil.rmtree(self._fresh)
+def _made(folder: Path, make: Callable[[Path], None]) -> Path:
+    """The folder; the first of several runs makes it, under another name until it is complete, and the others wait."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            fresh = folder.with_name(f"{folder.name}.fresh")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir()
+            make(fresh)
+            fresh.rename(folder)
+    return folder
 
 
 def _digest(files: list[Path]) -> str:
@@ -132,7 +121,7 @@ def _digest(files: list[Path]) -> str:
     return content.hexdigest()[:12]
 
 
-def _run(*command: str) -> None:
+def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
