@@ -164,7 +164,7 @@ class Story:
 
     async def _back(self, name: str) -> None:
         await self.pairs.start(name)
-        await eventually(lambda: "following" in self.pairs.brokers[f"{name[0]}-slave"].output)
+        await eventually(lambda: "replicating" in self.pairs.brokers[f"{name[0]}-slave"].output)
 
     async def _read_from_slave(self, name: str, wanted: set[bytes]) -> None:
         """A group that begins now gets these messages of a broker whose master is away."""

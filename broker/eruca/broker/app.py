@@ -1,7 +1,8 @@
-"""The broker as a whole: state, store, services and ports, started and stopped in order; and the command ``mqbroker``.
+"""The broker process: starts and stops state, store, services and ports in order; the command ``mqbroker``
+(BrokerController and BrokerStartup in 4.9.7).
 
-Owns that order, the timers of what must be done again and again, and the table of all requests. Decides nothing about
-messages itself. Invariant: a stop that ended has left everything that was acknowledged on disk.
+Owns that order, the periodic tasks, and the two routers. Decides nothing about messages. Invariant: after a stop,
+everything that was acknowledged is on disk.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
-"""What the VIP port does not serve."""
+"""The requests that the VIP port does not serve."""
 SAVE_EVERY = 1.0
-"""Seconds between two looks at whether topics or groups came by themselves and must be saved."""
+"""Seconds between two saves of topics and groups that were created automatically."""
 CHECK_EVERY = 1.0
-"""Seconds between two looks at transactions, unless transactionCheckInterval is shorter."""
+"""Seconds between two checks of transactions, unless transactionCheckInterval is shorter."""
 SAVE_FILTERS_EVERY = 10.0
-"""Seconds between two looks at whether filters changed, as in RocketMQ."""
+"""Seconds between two saves of changed filters, as in RocketMQ."""
 DROP_EVERY = 10.0
-"""Seconds between two looks for clients that fell silent, unless channelExpiredTimeout is shorter."""
+"""Seconds between two searches for silent clients, unless channelExpiredTimeout is shorter."""
 STOP_GRACE = 3.0
-"""Seconds that requests under way have at the stop."""
+"""Seconds that a stop waits for requests in progress."""
 
 log = structlog.get_logger("eruca.broker")
 
@@ -53,8 +54,8 @@ log = structlog.get_logger("eruca.broker")
 class BrokerApp:
     """A broker in this process.
 
-    ``config`` as read from broker.conf, ``file`` where it was read and changes of it are kept; ``clock`` gives ms since
-    1970. Several may run on one event loop, each with its own store. ``broker`` is what handlers work with.
+    ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved. ``clock`` returns
+    ms since 1970. Several may run on one event loop, each with its own store. Handlers work with ``broker``.
     """
 
     def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms, file: Path | None = None) -> None:
@@ -72,7 +73,7 @@ class BrokerApp:
         self._main = Server(main, limits=limits, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, on_lost=self._lost)
         self.faults: list[str] = []
-        """What could not be saved at the stop."""
+        """The errors of saving at the stop."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -83,15 +84,15 @@ class BrokerApp:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The port of the main listener."""
         return self._main.port
 
     # ------------------------------------------------------------------ start
 
     async def start(self) -> None:
-        """Take the ports, read and recover what is on disk, serve, register.
+        """Take the ports, load and recover what is on disk, serve, register.
 
-        Raises PortTaken, StateUnreadable, StoreLocked, StoreDamaged or OSError; nothing is left running then.
+        Raises PortTaken, StateUnreadable, StoreLocked, StoreDamaged or OSError; then nothing is left running.
         """
         server = self.config.server
         self._ports = take_ports(server.bind_address, server.listen_port)
@@ -121,7 +122,7 @@ class BrokerApp:
         if self.config.is_slave:
             broker.delays.stand_by()
         else:
-            broker.halves.rebuild()  # while nothing holds back what can be read
+            broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
             broker.delays.start()
         broker.store.start()
         await self._replicate(ports)
@@ -129,7 +130,7 @@ class BrokerApp:
         self._tasks = [
             asyncio.create_task(self._sample_statistics()),
             self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
-            self._every(SAVE_EVERY, self._save_what_came),
+            self._every(SAVE_EVERY, self._save_created),
             self._every(SAVE_FILTERS_EVERY, broker.filters.saved),
             self._every(min(DROP_EVERY, self.config.channel_expired_timeout / 1000), self._drop_silent),
         ]
@@ -143,7 +144,7 @@ class BrokerApp:
         await broker.registration.start()
 
     async def _replicate(self, ports: Ports) -> None:
-        """Accept slaves, or follow the master that nameservers tell of."""
+        """Accept slaves or, on a slave, replicate from the master that nameservers name."""
         broker = self.broker
         if self.config.is_slave:
             broker.registration.on_master = self._follow
@@ -183,7 +184,7 @@ class BrokerApp:
     def _check_every(self) -> float:
         return max(0.01, min(CHECK_EVERY, self.config.transaction_check_interval / 1000))
 
-    async def _save_what_came(self) -> None:
+    async def _save_created(self) -> None:
         await self.broker.topics.saved()
         await self.broker.groups.saved()
 
@@ -227,12 +228,12 @@ class BrokerApp:
             self._ports = None
 
     def _fault(self, error: OSError) -> None:
-        log.error("not_saved", error=str(error))
+        log.error("state_not_saved", error=str(error))
         self.faults.append(str(error))
 
     async def _let_sends_end(self) -> None:
         """Wait until the sends that wait for the disk or a slave are answered."""
-        await asyncio.sleep(0)  # those of this round of the loop have asked the store then
+        await asyncio.sleep(0)  # lets the sends of this iteration ask the store
         if self.broker.waiting_sends:
             waiter = self.broker.durable(self.broker.store.figures().max_offset)
             if waiter is not None:
@@ -245,7 +246,7 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except OSError as error:
-            log.error("not_saved", error=str(error))
+            log.error("state_not_saved", error=str(error))
 
 
 async def serve(app: BrokerApp) -> None:

@@ -1,7 +1,7 @@
-"""The broker object: everything that handlers work with, in one place.
+"""The broker object, which every handler gets: configuration, state, store and services, wired together.
 
-Owns nothing but the putting together: configuration, state, store and services, each a plain attribute. Knows no
-listening sockets (see ``app``) and no requests (see ``handlers``).
+Owns only the wiring; each part is a plain attribute (BrokerController in 4.9.7). Knows no listening sockets (see
+``app``) and no requests (see ``handlers``).
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
 COLD_PULLS = 8
 SHORTEST_STAY = 600_000
-"""Milliseconds that a waiting message stays in its part of the log at least."""
+"""The least time in ms that a waiting message stays in its part of the log."""
 
 
 class Broker:
     """One broker.
 
-    ``config`` is completed (name and addresses); ``clock`` gives ms. ``address`` (``ip:port``), ``ha_address`` and
-    ``store_host`` (address and port in bytes, as records keep them) are right once ``listen_on`` was told the ports.
-    ``accepting`` is true of a master from its start to its stop: outside of it sends are answered with 14. ``waits``
-    tells whether sends wait for the disk, ``waiting_sends`` how many do, ``hosts`` keeps the addresses of clients.
+    ``config`` is completed (name and addresses); ``clock`` returns ms since 1970. ``address`` (``ip:port``),
+    ``ha_address`` and ``store_host`` (address and port as records hold them) are final after ``listen_on``.
+    ``accepting`` is true on a master between start and stop; otherwise sends are answered with 14. ``waits`` is whether
+    sends wait for durability, ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients.
     """
 
     def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms) -> None:
@@ -104,10 +104,10 @@ class Broker:
             self.store,
             self._own_host,
             clock,
-            self.delays.postponed,
+            self.delays.route,
         )
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
-        """The pulls that may read from the disk at the same time: few, since each makes a large answer."""
+        """Limits the pulls that read from the disk at the same time, since each builds a large answer."""
         self.commits = Commits(self.halves, self.store)
         self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
         self.loop_monitor = LoopMonitor()
@@ -136,7 +136,7 @@ class Broker:
         return self.config.broker_cluster_name
 
     def listen_on(self, port: int, ha_port: int | None = None) -> None:
-        """Learn the ports that are really listened on; the HA port is ``port`` and one where it is not given."""
+        """Set the bound ports; the HA port defaults to ``port`` + 1."""
         ip = self.config.broker_ip1
         ha_port = port + 1 if ha_port is None else ha_port
         self.address = f"{ip}:{port}"
@@ -158,7 +158,7 @@ class Broker:
         return self.slaves.durable(end_offset) if self.slaves.sync else self.store.durable(end_offset)
 
     def host_of(self, connection: Connection) -> tuple[bytes, int]:
-        """A client's address as records keep it, with the sysFlag bits of both hosts; kept while it is connected."""
+        """A client's address as records hold it, with the sysFlag bits of both hosts; cached while it is connected."""
         ip, _, port = connection.remote.rpartition(":")
         host = _host_of(ip, int(port) if port.isdecimal() else 0)
         found = (host, self.store_host_bits | (BORN_HOST_V6 if len(host) > 8 else 0))
@@ -167,14 +167,14 @@ class Broker:
         return found
 
     def reconfigured(self) -> None:
-        """To be called after the configuration was changed: what was derived from it is derived anew."""
+        """Apply a changed configuration. Call it after every change."""
         apply_live(self.config.store, self.store.config)
         self.store.reconfigured()
         self._settle_template()
         self.admission.forget()
 
     def load(self) -> None:
-        """Read the JSON files and have the system topics. Raises StateUnreadable."""
+        """Read the state files and add the system topics. Raises StateUnreadable."""
         self._add_system_topics()
         self.topics.load()
         self._settle_template()
@@ -184,7 +184,7 @@ class Broker:
         self.delays.load()
 
     def _settle_template(self) -> None:
-        """Let the template of new topics hand on its settings only while that is enabled; it may be in topics.json."""
+        """Set or clear PERM_INHERIT of the template topic (TBW102) by the configuration; it may be in topics.json."""
         enabled = self.config.auto_create_topic_enable
         if enabled:
             self.topics.add_system(names.DEFAULT_TOPIC, self.config.default_topic_queue_nums)
@@ -207,7 +207,7 @@ class Broker:
 
 
 def _host_of(name: str, port: int) -> bytes:
-    """An address and port as records keep it; a host name is looked up, and counts as 0.0.0.0 where it is unknown."""
+    """An address and port as records hold them. A host name is resolved; an unknown one counts as 0.0.0.0."""
     try:
         return host_bytes(name, port)
     except ProtocolError:

@@ -1,8 +1,8 @@
-"""What an operator may set of a broker: RocketMQ's BrokerConfig, MessageStoreConfig and NettyServerConfig.
+"""The settings of a broker: RocketMQ's BrokerConfig, MessageStoreConfig, NettyServerConfig and NettyClientConfig.
 
-Names and defaults are those of 4.9.7; units are in the comments, times are ms unless said. Keys that tune Java's
-thread pools and buffers are accepted, so that an existing broker.conf starts without a warning, and have no effect
-here. Knows no file and no socket.
+Names and defaults are those of 4.9.7. Times are in ms unless a comment names another unit. Keys that tune Java's thread
+pools and buffers are accepted without effect, so that an existing broker.conf starts without a warning. Knows no file
+and no socket.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
 
 
 class BrokerRole(StrEnum):
-    """What this broker is to the others of its name."""
+    """The role of this broker among those with its name."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -31,7 +31,7 @@ class BrokerRole(StrEnum):
 
 
 class FlushDiskType(StrEnum):
-    """Whether a send is answered before or after it is on disk."""
+    """Whether a send is answered before or after it is on the disk."""
 
     ASYNC_FLUSH = "ASYNC_FLUSH"
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -82,7 +82,7 @@ class ClientSettings:
 
 @dataclass(kw_only=True)
 class StoreSettings:
-    """What concerns messages on disk (MessageStoreConfig)."""
+    """Messages on disk (MessageStoreConfig)."""
 
     store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
     store_path_commit_log: str | None = setting(None, path=True)
@@ -118,7 +118,7 @@ class StoreSettings:
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
-    """Without effect, as in RocketMQ: the HA port is the listening port and one (that one is shown)."""
+    """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
     ha_send_heartbeat_interval: int = 5000
     ha_housekeeping_interval: int = 20_000
     ha_transfer_batch_size: int = 32_768
@@ -127,13 +127,13 @@ class StoreSettings:
     slave_timeout: int = 3000
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
     timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)
-    """Seconds: the longest delay that a message may have of its own; 40 days."""
+    """The longest delay of a message's own, in seconds; the default is 40 days."""
     offset_check_in_slave: bool = False
     message_index_safe: bool = False
     duplication_enable: bool = False
     # Java's tuning and features that are off by default, without effect here.
     enable_consume_queue_ext: bool = setting(
-        False, unmet="delete the folder consumequeue of a store that was written with it, it is made anew from the log"
+        False, unmet="delete the folder consumequeue of a store that was written with it; it is rebuilt from the log"
     )
     mapped_file_size_consume_queue_ext: int = 50_331_648
     bit_map_length_consume_queue_ext: int = 64
@@ -177,21 +177,21 @@ class StoreSettings:
 
 @dataclass(kw_only=True)
 class BrokerConfig:
-    """Everything that can be set of a broker, in one object."""
+    """All settings of a broker."""
 
     namesrv_addr: str | None = setting(None, environment="NAMESRV_ADDR", important=True)
     """Addresses of all nameservers, joined by ``;``."""
     broker_ip1: str = setting("", key="brokerIP1", important=True)
-    """The address that clients use; empty takes the address of this machine."""
+    """The address for clients; empty uses the address of this machine."""
     broker_ip2: str = setting("", key="brokerIP2")
-    """The address that slaves use; empty as above."""
+    """The address for slaves; empty uses brokerIP1."""
     broker_name: str = setting("", important=True)
-    """Empty takes the name of this machine."""
+    """Empty uses the name of this machine."""
     broker_cluster_name: str = setting("DefaultCluster", important=True)
     broker_id: int = setting(0, at_least=0, important=True)
-    """0 is the master of its name, more than 0 a slave."""
+    """0 is a master, above 0 a slave."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
-    """2 write, 4 read."""
+    """2 allows writing, 4 reading."""
     default_topic_queue_nums: int = setting(8, at_least=1, live=True, important=True)
     auto_create_topic_enable: bool = setting(True, live=True, important=True)
     auto_create_subscription_group: bool = setting(True, live=True, important=True)
@@ -204,13 +204,13 @@ class BrokerConfig:
     reject_transaction_message: bool = setting(False, live=True)
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
     channel_expired_timeout: int = setting(SILENT_AFTER, at_least=1)
-    """Silence after which a client counts as gone; a key of 5.x, in 4.9 it is always 120 s."""
+    """The silence after which a client is dropped; a key of 5.x, in 4.9 always 120 s."""
     long_polling_enable: bool = setting(True, live=True)
     short_polling_time_mills: int = setting(1000, at_least=0, live=True)
     flush_consumer_offset_interval: int = setting(5000, at_least=10)
     broker_fast_failure_enable: bool = setting(True, live=True)
     send_thread_pool_queue_capacity: int = 10_000
-    """How many sends may wait for the disk or a slave; more are refused with 2 (SYSTEM_BUSY)."""
+    """The number of sends that may wait for durability; more are refused with 2 (SYSTEM_BUSY)."""
     wait_time_mills_in_send_queue: int = setting(200, at_least=1, live=True)
     wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, live=True)
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, live=True)
@@ -225,7 +225,7 @@ class BrokerConfig:
     max_error_rate_of_bloom_filter: int = setting(20, at_least=1, at_most=99)
     filter_data_clean_time_span: int = setting(86_400_000, at_least=0, live=True)
     rebalance_lock_max_live_time: int = setting(EXPIRE_AFTER, at_least=1)
-    """How long a queue's lock lives that is not renewed; clients must give theirs up before
+    """The lifetime of a queue lock that is not renewed; clients must give theirs up before
     (rocketmq.broker.rebalance.lockMaxLiveTime)."""
     compressed_register: bool = False
     force_register: bool = True
@@ -284,17 +284,17 @@ class BrokerConfig:
 
     @property
     def is_slave(self) -> bool:
-        """Whether this broker follows a master."""
+        """Whether this broker is a slave."""
         return self.store.broker_role is BrokerRole.SLAVE
 
     @property
     def config_folder(self) -> Path:
-        """Where the JSON files are."""
+        """The folder of the state files."""
         return Path(self.store.store_path_root_dir) / "config"
 
 
 def complete(config: BrokerConfig) -> BrokerConfig:
-    """Fill in what depends on the machine: name and addresses. A master has the id 0, as in BrokerStartup.
+    """Fill in the name and the addresses of this machine. A master gets the id 0, as in BrokerStartup.
 
     Raises ValueError for a slave with that id.
     """
@@ -340,7 +340,7 @@ _STORE_FIELDS = (
 
 
 def store_config(settings: StoreSettings) -> StoreConfig:
-    """The store's own configuration. Raises ValueError for values that do not fit together."""
+    """The configuration of the store. Raises ValueError for contradictory values."""
     paths = [path for path in (each.strip() for each in (settings.store_path_commit_log or "").split(",")) if path]
     if len(paths) > 1:
         raise ValueError(
@@ -356,6 +356,6 @@ def store_config(settings: StoreSettings) -> StoreConfig:
 
 
 def apply_live(settings: StoreSettings, config: StoreConfig) -> None:
-    """Hand what was changed at run time on to the store."""
+    """Copy the settings that may change at run time into the store's configuration."""
     for name in _STORE_FIELDS:
         setattr(config, name, getattr(settings, name))

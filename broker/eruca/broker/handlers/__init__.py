@@ -1,6 +1,9 @@
-"""From a request's header to a service or the store, and back to a reply.
+"""Handlers: from a request to a service or the store, and back to a reply.
 
-``TABLES`` lists the routes of every module here.
+RocketMQ's processors are AdminBrokerProcessor (configuration, connections, groups, locks, offsets, progress, relays,
+resets, runtime, topics), ClientManageProcessor and ConsumerManageProcessor (clients, offsets), EndTransactionProcessor
+(transactions), PullMessageProcessor (pull), QueryMessageProcessor (queries), ReplyMessageProcessor (replies) and
+SendMessageProcessor (send, send_back). ``TABLES`` lists the routes of every module here.
 """
 
 from eruca.broker.handlers import (

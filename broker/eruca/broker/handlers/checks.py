@@ -1,6 +1,6 @@
-"""What many requests must pass: names, topics that exist, a broker that may be changed.
+"""Checks that many requests share: legal names, existing topics, a broker that accepts changes.
 
-Each check raises Refused with the code and words of 4.9.7 (TopicValidator, AdminBrokerProcessor).
+Each check raises Refused with the code and the text of 4.9.7 (TopicValidator, AdminBrokerProcessor).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ audit_log = structlog.get_logger("eruca.broker.audit")
 
 
 def audit(call: Call[Any], action: str, **what: object) -> None:
-    """Leave a line for a change that an operator made."""
+    """Log a change by an operator."""
     audit_log.info(action, remote=call.connection.remote, **what)
 
 
 async def new_topic_saved(broker: Broker) -> None:
-    """Wait until a topic that was made for a message is on disk, where one was."""
+    """Wait until the topic that a message created, if any, is on disk."""
     try:
         await broker.topics.saved()
     except OSError as error:
@@ -37,21 +37,21 @@ async def new_topic_saved(broker: Broker) -> None:
 
 
 def legal_topic(topic: str) -> None:
-    """A name that a topic may have."""
+    """Refuse an illegal topic name."""
     fault = names.topic_fault(topic)
     if fault is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
 
 
 def legal_group(group: str) -> None:
-    """A name that a group may have."""
+    """Refuse an illegal group name."""
     fault = names.group_fault(group)
     if fault is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
 
 
 def changeable_topic(broker: Broker, topic: str) -> None:
-    """A topic that operators may create, change and delete, at a broker where they may."""
+    """Refuse a change of a topic by operators: on a slave, of an illegal name, of a system topic."""
     changeable(broker)
     legal_topic(topic)
     if broker.topics.is_system(topic):
@@ -59,7 +59,7 @@ def changeable_topic(broker: Broker, topic: str) -> None:
 
 
 def changeable(broker: Broker) -> None:
-    """A broker whose topics and groups may be changed: not a slave."""
+    """Refuse a change of topics or groups on a slave."""
     if broker.config.is_slave:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
@@ -68,7 +68,7 @@ def changeable(broker: Broker) -> None:
 
 
 def known_topic(broker: Broker, topic: str) -> TopicConfig:
-    """A topic that is there; its settings."""
+    """The settings of a topic; refuses an unknown one."""
     config = broker.topics.get(topic)
     if config is None:
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
@@ -77,7 +77,7 @@ def known_topic(broker: Broker, topic: str) -> TopicConfig:
 
 @contextmanager
 def persisting(what: str) -> Iterator[None]:
-    """Around the saving of a change: one that cannot be brought to the disk is refused."""
+    """Context of a save: refuses the request if the file cannot be written."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Heartbeats, leaving, consumer lists, and the check of a subscription (34, 35, 38, 46).
+"""Heartbeats, unregistration, consumer lists, and the check of a subscription: requests 34, 35, 38 and 46.
 
-Owns the translation only: who is online is in ``state.clients``. Facts: ClientManageProcessor and
-ConsumerManageProcessor in 4.9.7.
+Owns only the translation: ``state.clients`` holds who is online. Facts: ClientManageProcessor, ConsumerManageProcessor
+and ClientHousekeepingService in 4.9.7.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(api.HEART_BEAT)
 def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
-    """34: a client says which groups it is in and what they subscribe."""
+    """34: the groups and subscriptions of a client."""
     try:
         beat = HeartbeatData.decode(call.body)
     except ProtocolError as error:
@@ -35,7 +35,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         return Member(call.connection, beat.client_id, call.language, call.version, now)
 
     for data in beat.consumer_data_set:
-        notify = _settle(broker, data)
+        notify = _create_group(broker, data)
         if broker.clients.register_consumer(data, member()) and notify:
             _notify_members(broker, [data.group_name])
         broker.filters.register(data.group_name, data.subscription_data_set)
@@ -44,8 +44,8 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply()
 
 
-def _settle(broker: Broker, data: ConsumerData) -> bool:
-    """Have the group and its retry topic, where that is allowed; whether its members want to hear of changes."""
+def _create_group(broker: Broker, data: ConsumerData) -> bool:
+    """Create group and retry topic if that is allowed; returns whether members are to be notified of changes."""
     group = broker.groups.find(data.group_name)
     if group is None:
         return True
@@ -78,19 +78,19 @@ def unregister(broker: Broker, call: Call[UnregisterClient]) -> Reply:
         group = broker.groups.get(ask.consumer_group)
         if group is None or group.notify_consumer_ids_changed_enable:
             _notify_members(broker, [ask.consumer_group])
-        _gone(broker, [ask.consumer_group])
+        _unregister_filters(broker, [ask.consumer_group])
     return Reply()
 
 
 def connection_lost(broker: Broker, connection: Connection) -> None:
-    """A connection ended: its client is in no group any more."""
+    """Remove the client of an ended connection from its groups."""
     groups = broker.clients.lost(connection)
     _notify_members(broker, groups)
-    _gone(broker, groups)
+    _unregister_filters(broker, groups)
 
 
-def _gone(broker: Broker, groups: list[str]) -> None:
-    """The filters of groups die when their last member has left."""
+def _unregister_filters(broker: Broker, groups: list[str]) -> None:
+    """Unregister the filters of groups whose last member has left."""
     for group in groups:
         if broker.clients.consumer(group) is None:
             broker.filters.unregister(group)
@@ -135,7 +135,7 @@ def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
 
 
 def filter_refused(expression_type: str) -> Refused:
-    """The answer to expressions that this broker does not evaluate."""
+    """The refusal of an expression type that this broker does not evaluate."""
     return Refused(
         ResponseCode.SYSTEM_ERROR,
         f"The broker does not support consumer to filter message by {expression_type}",
@@ -143,7 +143,7 @@ def filter_refused(expression_type: str) -> Refused:
 
 
 def class_filter_refused() -> Refused:
-    """The answer to filters that are Java classes, which ran in the filter servers of long ago."""
+    """The refusal of filters that are Java classes, which needed the filter servers of old versions."""
     return Refused(
         ResponseCode.SYSTEM_ERROR,
         "The broker does not support consumer to filter message by a Java class; subscribe by tags or by SQL92",

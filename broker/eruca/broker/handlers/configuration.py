@@ -1,4 +1,4 @@
-"""The broker's configuration, by operators: show it (26) and change what may change while it runs (25)."""
+"""The broker's configuration: read it (26), and change what may change at run time (25)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.UPDATE_BROKER_CONFIG)
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
-    """Change settings, all that are asked for or none; in the configuration file before it is answered."""
+    """Change all given settings or none; they are in the configuration file before the answer."""
     changed = broker.configuration.change(properties.decode(call.body))
     if not changed:
         return Reply()

@@ -1,4 +1,4 @@
-"""Who is connected: requests 203, 204 and 328."""
+"""Connected clients: requests 203, 204 and 328 (ConsumerManager and ProducerManager in 4.9.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(api.GET_CONSUMER_CONNECTION_LIST)
 def consumers(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
-    """The members of a consumer group that are online, and what it subscribes."""
+    """The online members of a consumer group, and its subscriptions."""
     group = broker.clients.consumer(call.header.consumer_group)
     if group is None:
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{call.header.consumer_group}] not online")
@@ -35,7 +35,7 @@ def consumers(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
 
 @routes.on(api.GET_PRODUCER_CONNECTION_LIST)
 def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
-    """The members of a producer group that are online."""
+    """The online members of a producer group."""
     members = broker.clients.producers.get(call.header.producer_group)
     if members is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{call.header.producer_group}] not exist")
@@ -44,7 +44,7 @@ def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
 
 @routes.on(api.GET_ALL_PRODUCER_INFO)
 def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
-    """All producers that are online, by group."""
+    """All online producers by group."""
     table = {
         group: [
             ProducerInfo(

@@ -1,6 +1,6 @@
-"""Consumer groups, by operators and slaves: create, change, delete, list.
+"""Consumer groups for operators and slaves: create, change, delete, list (SubscriptionGroupManager in 4.9.7).
 
-Requests 200, 201, 207 and 352. A change is on disk before it is answered.
+Requests 200, 201, 207 and 352. A change is on disk before the answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def all_groups(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_SUBSCRIPTIONGROUP_CONFIG)
 def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
-    """The settings of one group, as mqadmin of 5.x asks for them."""
+    """The settings of one group, for mqadmin of 5.x."""
     config = broker.groups.get(call.header.group)
     if config is None:
         raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
@@ -51,7 +51,7 @@ def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
 
 @routes.on(api.DELETE_SUBSCRIPTIONGROUP)
 async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
-    """Forget a group, and its offsets if so asked; one that is not there is no error."""
+    """Delete a group, and its offsets on request; an unknown group is no error."""
     changeable(broker)
     group = call.header.group_name
     broker.groups.remove(group)

@@ -1,4 +1,4 @@
-"""Queue locks of consumers that keep an order: requests 41 and 42."""
+"""Queue locks of orderly consumers: requests 41 and 42 (RebalanceLockManager in 4.9.7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(api.LOCK_BATCH_MQ)
 def lock(broker: Broker, call: Call[Empty]) -> Reply:
-    """Lock queues for a client; which of them it holds now."""
+    """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.clock())
     return Reply(body=LockBatchAnswer(locked=held).encode())

@@ -1,6 +1,6 @@
-"""Offsets: those that groups committed, and those at the ends and at a time of a queue.
+"""Offsets: those that groups committed (ConsumerOffsetManager), and those of a queue's ends and at a time.
 
-Requests 14, 15, 29 to 32, 43, 45, 308 and 314.
+Requests 14, 15, 29 to 32, 43, 45, 308 and 314. Facts: ConsumerManageProcessor and AdminBrokerProcessor in 4.9.7.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(api.QUERY_CONSUMER_OFFSET)
 async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
-    """How far a group has come in a queue.
+    """The committed offset of a group in a queue.
 
-    A group that is new to a queue whose first message is still at hand starts with that (0); else it is told that
-    nothing is known (22), and decides itself.
+    Without a committed offset the answer is 0 if the queue's first message is still in memory; else it is code 22, and
+    the consumer decides where to start.
     """
     ask = call.header
     offset = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
@@ -49,7 +49,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
 
 @routes.on(api.UPDATE_CONSUMER_OFFSET)
 def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
-    """Store how far a group has come; it may go back, and is not compared with the queue."""
+    """Commit an offset. It may be lower than before, and is not compared with the queue."""
     ask = call.header
     legal_group(ask.consumer_group)
     legal_topic(ask.topic)
@@ -59,7 +59,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
 
 @routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP)
 async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
-    """The offset at a time: of the message nearest to it."""
+    """The offset of the message nearest to a time."""
     ask = call.header
     offset = await broker.store.lookup(lambda there: there.offset_by_time(ask.topic, ask.queue_id, ask.timestamp))
     return Reply(header=OffsetReply(offset=offset))
@@ -67,19 +67,19 @@ async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
 
 @routes.on(api.GET_MAX_OFFSET)
 def greatest(broker: Broker, call: Call[QueueOf]) -> Reply:
-    """The offset that the next message of a queue gets; 0 where there is no such queue."""
+    """The offset of a queue's next message; 0 if there is no such queue."""
     return Reply(header=OffsetReply(offset=broker.store.max_offset(call.header.topic, call.header.queue_id)))
 
 
 @routes.on(api.GET_MIN_OFFSET)
 def least(broker: Broker, call: Call[QueueOf]) -> Reply:
-    """The offset of the oldest message of a queue; 0 where there is no such queue."""
+    """The offset of a queue's oldest message; 0 if there is no such queue."""
     return Reply(header=OffsetReply(offset=broker.store.min_offset(call.header.topic, call.header.queue_id)))
 
 
 @routes.on(api.GET_EARLIEST_MSG_STORETIME)
 async def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
-    """When the oldest message of a queue was stored; -1 where there is none."""
+    """The store time of a queue's oldest message; -1 if there is none."""
     ask = call.header
     stored = await broker.store.lookup(lambda there: there.earliest_store_time(ask.topic, ask.queue_id))
     return Reply(header=TimestampReply(timestamp=stored))
@@ -93,7 +93,7 @@ def all_offsets(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_ALL_DELAY_OFFSET)
 def delay_offsets(broker: Broker, call: Call[Empty]) -> Reply:
-    """How far each delay level was delivered, for a slave; levels that never had a message are left out."""
+    """The delivered offset of each delay level, for a slave; levels that never had a message are omitted."""
     return Reply(body=broker.delays.offsets.body())
 
 
@@ -101,7 +101,7 @@ def delay_offsets(broker: Broker, call: Call[Empty]) -> Reply:
 def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
     """The least offset of each queue over all groups but the filtered ones; offsets of deleted messages do not count.
 
-    The group to compare with has no influence: 4.9.7 looks it up with group and topic exchanged, and finds nothing.
+    The group to compare with has no effect: 4.9.7 looks it up with group and topic swapped, and finds nothing.
     """
     ask = call.header
     filtered = {group for group in (ask.filter_groups or "").split(",") if group}
@@ -115,10 +115,10 @@ def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
 
 @routes.on(api.CLONE_GROUP_OFFSET)
 async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
-    """Give one group the offsets of another, in one topic or (where none is named) in all of them.
+    """Copy the offsets of one group to another, in one topic or, if none is named, in all.
 
-    Topics that an online source group does not subscribe are left out, unless ``offline``. On disk before it is
-    answered.
+    Topics that an online source group does not subscribe to are skipped, unless ``offline``. The offsets are on disk
+    before the answer.
     """
     ask = call.header
     legal_group(ask.dest_group)

@@ -1,4 +1,4 @@
-"""How far groups are, compared with what is stored: requests 208, 303 and 317."""
+"""The progress of groups against the stored messages: requests 208, 303 and 317 (AdminBrokerProcessor in 4.9.7)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(api.GET_CONSUME_STATS)
 async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
-    """Offsets and lag of a group in each read queue, of one topic or of all in which it has offsets.
+    """Offsets and lag of a group in each read queue of one topic, or of all topics in which it has offsets.
 
-    A topic that is not there, and one that the online group does not subscribe, is left out.
+    Unknown topics, and topics that the online group does not subscribe to, are skipped.
     """
     group, topic = call.header.consumer_group, call.header.topic
     topics = [topic] if topic and not topic.isspace() else sorted(broker.offsets.topics_of(group))
@@ -40,7 +40,7 @@ async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
 
 
 def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
-    """Where the members of a group go on pulling; 0 when none is online, who could hold unconsumed messages."""
+    """The offset of the next pull of a group's members; 0 if no member is online to hold unconsumed messages."""
     if broker.clients.consumer(group) is None:
         return 0
     return broker.statistics.reached(group, queue.topic, queue.queue_id)
@@ -48,7 +48,7 @@ def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
 
 @routes.on(api.GET_BROKER_CONSUME_STATS)
 async def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
-    """Offsets and lag of every group that is set up, topic by topic and write queue; only ordered topics if asked."""
+    """Offsets and lag of every configured group by topic and write queue; on request only of ordered topics."""
     body = ConsumeStatsList(broker_addr=broker.address)
     for group in list(broker.groups.table):
         found = []
@@ -88,8 +88,8 @@ async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicCon
 
 @routes.on(api.QUERY_CONSUME_TIME_SPAN)
 async def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
-    """The times of the oldest, the newest and the last consumed message of each write queue, and how late the group
-    is; -1 in an empty queue."""
+    """The times of the oldest, the newest and the last consumed message of each write queue, and the delay of the
+    group; -1 for an empty queue."""
     topic, group = call.header.topic, call.header.group
     config = known_topic(broker, topic)
     spans = [await _span(broker, group, topic, queue_id) for queue_id in range(config.write_queue_nums)]

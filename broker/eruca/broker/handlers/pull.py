@@ -1,7 +1,7 @@
-"""Pulling messages, at once or when some arrive (11 and 361).
+"""Pull requests, answered at once or when messages arrive: 11 and 361 (PullMessageProcessor in 4.9.7).
 
-Owns the checks of a pull in their order, the answer to each outcome of a read, and the wait of a long poll. Facts:
-PullMessageProcessor in 4.9.7. Invariant: a pull is answered once; while it is held, nothing but its hold is kept.
+Owns the order of a pull's checks, the answer to each outcome of a read, and the long poll. Invariant: a pull is
+answered once; a held pull occupies nothing but its hold.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _CODES = {
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
-"""Outcomes of a read whose next offset comes of reading on, not of a correction."""
+"""The outcomes of a read whose next offset is reached by reading, not by a correction."""
 
 
 class OffsetMoved(Body):
-    """What is stored in OFFSET_MOVED_EVENT when a group's offset was out of range (OffsetMovedEvent in 4.9.7)."""
+    """The body of a message in OFFSET_MOVED_EVENT: a group's offset was out of range (OffsetMovedEvent in 4.9.7)."""
 
     consumer_group: str = ""
     message_queue: MessageQueue = msgspec.field(default_factory=MessageQueue)
@@ -67,7 +67,7 @@ class _Admitted(NamedTuple):
 
 @routes.on(api.PULL_MESSAGE, api.LITE_PULL_MESSAGE)
 def pull(broker: Broker, call: Call[PullMessage]) -> Result:
-    """Messages of a queue from an offset on; held while there is none, where the client allows it."""
+    """Messages of a queue from an offset on. If there is none, the pull is held as long as the client allows."""
     if monotonic() > broker.loop_monitor.overdue:
         _check_load(broker)
     admitted = _admit(broker, call)
@@ -101,7 +101,7 @@ async def _first_of_cold(
 
 
 async def _turn(broker: Broker, connection: Connection) -> None:
-    """Wait for one of the ``cold_pulls`` while the peer takes what it asked for; nobody else waits for that peer."""
+    """Read from the disk, as one of the ``cold_pulls``. A peer that does not read its answers waits without a slot."""
     while True:
         await connection.room()
         await broker.cold_pulls.acquire()
@@ -111,7 +111,7 @@ async def _turn(broker: Broker, connection: Connection) -> None:
 
 
 def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got) -> Result:
-    """Answer the first try of a pull, or hold it."""
+    """Answer the first read of a pull, or hold the pull."""
     ask = call.header
     if ask.sys_flag & COMMIT_OFFSET and not broker.config.is_slave:
         broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
@@ -140,7 +140,7 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
 
 
 def _hold_on(broker: Broker, ask: PullMessage, admitted: _Admitted, got: Got, hold: Hold) -> Hold | None:
-    """The hold for the rest of the time, where nothing of what came passes the filter and all of it was looked at."""
+    """A new hold for the remaining time, if no new message passed the filter and all of them were examined."""
     if got.status is not GetStatus.NO_MATCHED_MESSAGE or not hold.rest:
         return None
     if got.next_begin_offset < broker.store.max_offset(ask.topic, ask.queue_id):
@@ -192,7 +192,7 @@ def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
 
 
 def _given(ask: PullMessage) -> SubscriptionData:
-    """The subscription that the pull itself brings."""
+    """The subscription in the pull itself."""
     try:
         return build_subscription(
             ask.topic, ask.subscription, version=ask.sub_version or 0, expression_type=ask.expression_type
@@ -202,7 +202,7 @@ def _given(ask: PullMessage) -> SubscriptionData:
 
 
 def _known(broker: Broker, ask: PullMessage, config: SubscriptionGroupConfig, version: int) -> SubscriptionData:
-    """The subscription that the group's heartbeats brought."""
+    """The subscription from the group's heartbeats."""
     group = broker.clients.consumer(ask.consumer_group)
     if group is None:
         raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
@@ -219,7 +219,7 @@ def _known(broker: Broker, ask: PullMessage, config: SubscriptionGroupConfig, ve
 
 
 def _matcher(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -> Matcher:
-    """What the store is asked for. Raises Refused for filters that this broker does not evaluate."""
+    """The matcher for the store. Raises Refused for filters that this broker does not evaluate."""
     if subscription.class_filter_mode:
         raise class_filter_refused()
     if is_tag_type(subscription.expression_type):
@@ -232,7 +232,7 @@ def _matcher(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -
 
 
 def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -> Matcher:
-    """By the expression in the pull, which matches everything when it is wrong, or by the one that is registered."""
+    """The matcher of the pull's expression, which matches everything if it is invalid, or of the registered one."""
     given = ask.sys_flag & SUBSCRIPTION
     known = None if given else broker.filters.get(ask.topic, ask.consumer_group)
     if not given and known is None:
@@ -255,7 +255,7 @@ def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionD
 
 @lru_cache(maxsize=256)
 def _tell_ignored(group: str, topic: str, reason: str) -> None:
-    """Log an expression that does not count, once and not with every pull."""
+    """Log an ignored expression once, not with every pull."""
     log.warning("expression_ignored", group=group, topic=topic, reason=reason)
 
 
@@ -288,7 +288,7 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
 
 
 def _next(broker: Broker, ask: PullMessage, got: Got) -> int:
-    """Where to go on; a slave corrects no offset, since it may only be behind (offsetCheckInSlave)."""
+    """The next offset. A slave corrects no offset, since it may lag behind its master (offsetCheckInSlave)."""
     corrects = not broker.config.is_slave or broker.config.store.offset_check_in_slave
     return got.next_begin_offset if corrects or got.status in _READ else ask.queue_offset
 
@@ -302,7 +302,7 @@ def _suggestion(broker: Broker, group: SubscriptionGroupConfig, got: Got) -> int
 def _offset_moved(
     broker: Broker, ask: PullMessage, group: SubscriptionGroupConfig, got: Got, reply: PullReply
 ) -> ResponseCode:
-    """A group asks for what is not there: a master tells of it in OFFSET_MOVED_EVENT, a slave corrects nothing."""
+    """A group's offset is out of range: a master stores an OFFSET_MOVED_EVENT, a slave corrects nothing."""
     if broker.config.is_slave and not broker.config.store.offset_check_in_slave:
         reply.suggest_which_broker_id = group.broker_id
         return ResponseCode.PULL_RETRY_IMMEDIATELY

@@ -1,4 +1,4 @@
-"""Looking messages up: by key (12), by their place in the log (33), and the slots of a queue (321)."""
+"""Lookups: by key (12), by commit log offset (33), and the units of a queue (321) (QueryMessageProcessor in 4.9.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eruca.remoting import Call, Reply, Routes
 routes: Routes[Broker] = Routes()
 
 MOST_SLOTS = 10_000
-"""How many slots one 321 shows; Apache ends with the queue's file."""
+"""The units that one 321 shows; Apache stops at the end of the queue's file."""
 
 
 @routes.on(api.QUERY_MESSAGE)
@@ -46,7 +46,7 @@ async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
 
 @routes.on(api.QUERY_CONSUME_QUEUE)
 async def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
-    """The slots of a queue from an index on; what the named group subscribes, where it is online."""
+    """The units of a queue from an index on, and the subscription of the named group if it is online."""
     ask = call.header
     queue = f"{ask.queue_id}@{ask.topic}"
     if ask.queue_id not in broker.store.queue_ids(ask.topic):

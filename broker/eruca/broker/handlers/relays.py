@@ -1,6 +1,7 @@
-"""Requests that a consumer answers, not the broker: 307 (what it is doing) and 309 (consume this message now).
+"""Requests that the broker relays to a consumer: 307 (running information) and 309 (consume a message directly).
 
-Owns whom they go to. The consumer's answer goes back with its code, remark, body, language and version.
+Owns the choice of the consumer. Its answer is passed on with code, remark, body, language and version
+(AdminBrokerProcessor.callConsumer in 4.9.7).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eruca.remoting import Answer, Call, CallTimedOut, RemotingError, Reply, Rou
 routes: Routes[Broker] = Routes()
 
 OLDEST_MEMBER = 62
-"""MQVersion ordinal (V3_1_8_SNAPSHOT) from which on clients know these requests."""
+"""The MQVersion ordinal (V3_1_8_SNAPSHOT) of the first clients that know these requests."""
 ANSWER_WITHIN = 10.0
 """Seconds in which the consumer must answer."""
 
@@ -31,7 +32,7 @@ _CONSUME_DIRECTLY = replace(api.CONSUME_MESSAGE_DIRECTLY, accepts=_ANY_CODE)
 
 @routes.on(api.GET_CONSUMER_RUNNING_INFO)
 async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Reply:
-    """What a consumer is doing, told by itself."""
+    """The running information of a consumer."""
     ask = call.header
     member = _member(broker, ask.consumer_group, ask.client_id)
     try:
@@ -42,7 +43,7 @@ async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Rep
 
 @routes.on(api.CONSUME_MESSAGE_DIRECTLY)
 async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -> Reply:
-    """Let one consumer consume one stored message now; how that ended."""
+    """Let one consumer consume one stored message now; the answer is the outcome."""
     ask = call.header
     client_id = ask.client_id or ""
     record = await _record(broker, ask.msg_id or "")

@@ -1,8 +1,7 @@
-"""Answers in request-reply (324, 325): pushed to the client that asked (326), and stored.
+"""Reply messages (324, 325): pushed to the requester (326) and stored (ReplyMessageProcessor in 4.9.7).
 
-Owns the push and what is answered of it (ReplyMessageProcessor in 4.9.7); the checks of a send are in
-``services.admission``. Invariant: an answer is pushed before it is stored, once, and 0 is answered only when the client
-that asked has taken it.
+Owns the push and the answer to it; ``services.admission`` has the checks of a send. Invariant: a reply message is
+pushed once, before it is stored, and 0 is answered only after the requester has accepted it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from eruca.remoting.router import Result
 routes: Routes[Broker] = Routes()
 
 PUSHED_WITHIN = 10.0
-"""Seconds in which the client that asked must take its answer."""
+"""Seconds in which the requester must accept its reply."""
 _STORED_BITS = COMPRESSED | COMPRESSION_MASK
 
 log = structlog.get_logger("eruca.broker")
@@ -41,7 +40,7 @@ def send_reply_with_long_names(broker: Broker, call: Call[Any]) -> Result:
 
 @routes.on(api.SEND_REPLY_MESSAGE_V2)
 async def send_reply(broker: Broker, call: Call[Any]) -> Reply:
-    """325: push an answer to the client that asked, and store it where that is enabled; 1 when it was not pushed."""
+    """325: push a reply message to the requester, and store it if that is enabled; code 1 if the push failed."""
     ask: Send = call.header
     refused = SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
     try:
@@ -72,7 +71,7 @@ def _answer(broker: Broker, to: Destination, message_id: str, queue_offset: int)
 
 
 async def _push(broker: Broker, call: Call[Any], ask: Send) -> str | None:
-    """Push the answer; why it did not come to the client, None when it did."""
+    """Push the reply message; returns the reason of a failure, None on success."""
     properties = decode_properties((ask.properties or "").encode())
     client_id = properties.get(names.REPLY_TO_CLIENT)
     if client_id is None:
@@ -107,7 +106,7 @@ async def _push(broker: Broker, call: Call[Any], ask: Send) -> str | None:
 
 
 def _store(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Put | None:
-    """Keep the answer as it came; None when it could not be stored."""
+    """Store the reply message unchanged; None if it could not be stored."""
     if not broker.accepting:
         return None
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)

@@ -1,7 +1,7 @@
-"""Putting an online group back to a time, and asking its members where they are: requests 222 and 223.
+"""Reset of an online group to a time, and the offsets of its members: requests 222 and 223 (Broker2Client in 4.9.7).
 
-The members are told by one-way requests (220) and store their new offsets themselves; the broker's own table stays as
-it is. Nothing is sent unless every member can do it.
+The members get one-way requests (220) and commit the new offsets themselves; the broker's table does not change.
+Nothing is sent unless every member supports it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eruca.remoting import Call, RemotingError, Reply, Routes
 routes: Routes[Broker] = Routes()
 
 OLDEST_MEMBER = 28
-"""MQVersion ordinal (V3_0_7_SNAPSHOT) from which on clients know the requests 220 and 221."""
+"""The MQVersion ordinal (V3_0_7_SNAPSHOT) of the first clients that know the requests 220 and 221."""
 STATUS_WITHIN = 5.0
 """Seconds in which a member must answer a 221."""
 
@@ -35,11 +35,11 @@ log = structlog.get_logger("eruca.broker")
 
 @routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET)
 async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
-    """Let the online members of a group go on from a time; the new offset of each queue.
+    """Reset the online members of a group to a time; the answer holds the new offset of each queue.
 
-    Refused with 1 for an unknown topic, for a queue without a committed offset (groups that broadcast have none here)
-    and for a member that is too old; with 206 when nobody is online. Of one queue that is named (5.x) the offset is
-    stored here, too, when nobody is online.
+    Refused with 1 for an unknown topic, a queue without a committed offset (broadcasting groups have none here) or a
+    member that is too old; with 206 if no member is online. If one queue is named (5.x) and no member is online, the
+    offset is committed here.
     """
     ask = call.header
     single = ask.queue_id is not None and ask.queue_id >= 0
@@ -75,7 +75,7 @@ def _known(broker: Broker, ask: ResetOffset) -> TopicConfig:
 
 
 async def _new_offset(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
-    """Where one queue goes: to the offset that is asked for, else to the time."""
+    """The new offset of one queue: the given one, else the one at the time."""
     store, topic, queue_id = broker.store, ask.topic, ask.queue_id or 0
     config = _known(broker, ask)
     if queue_id >= max(config.write_queue_nums, config.read_queue_nums):
@@ -123,8 +123,8 @@ def _need_new_members(members: Iterable[Member]) -> None:
 
 
 def _push(ask: ResetOffset, body: ResetOffsetBody, members: Iterable[Member]) -> None:
-    """Send a 220 to each member: as Apache's broker does, isForce is false, and the body has no blanks (the Go client
-    cuts it by characters); C++ members alone get the list form, which is the only one they read."""
+    """Send a 220 to each member. As from Apache's broker, isForce is false and the body has no blanks (the Go client
+    parses it by characters). Only C++ members get the list format, the only one that they read."""
     header = ResetOffset(topic=ask.topic, group=ask.group, timestamp=ask.timestamp, is_force=False)
     table, entries = body.encode(), body.encode_list()
     for member in members:
@@ -134,9 +134,9 @@ def _push(ask: ResetOffset, body: ResetOffsetBody, members: Iterable[Member]) ->
 
 @routes.on(api.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
 async def status(broker: Broker, call: Call[ConsumerStatus]) -> Reply:
-    """The offsets that the members of a group hold in memory, by client id; of one client where it is named.
+    """The offsets that the members of a group hold in memory, by client id; on request of one client.
 
-    Members that do not answer are left out.
+    Members that do not answer are skipped.
     """
     ask = call.header
     group = broker.clients.consumer(ask.group)

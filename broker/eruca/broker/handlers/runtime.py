@@ -1,4 +1,4 @@
-"""The broker's figures (28, 315, 907), and what an operator may have it delete (306, 329)."""
+"""Figures of the broker (28, 315, 907), and deletions on request (306, 329) (AdminBrokerProcessor in 4.9.7)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from eruca.remoting import Call, Reply, Routes
 routes: Routes[Broker] = Routes()
 
 MOST_ROUNDS = 20
-"""How many rounds of deletion one 329 begins at most (manual deletes of 4.9.7)."""
+"""The most rounds of deletion that one 329 starts (manual deletes of 4.9.7)."""
 
 
 @routes.on(api.GET_BROKER_RUNTIME_INFO)
 async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
-    """All figures, as texts by name."""
+    """All figures as texts by name."""
     figures, now, paths = broker.store.figures(), broker.clock(), broker.store.config
     table = {
         **runtime.store_figures(figures, broker.statistics, now),
@@ -37,7 +37,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_BROKER_HA_STATUS)
 def replication(broker: Broker, call: Call[Empty]) -> Reply:
-    """How a master and its slaves stand, from either side (of RocketMQ 5)."""
+    """The state of replication, from a master or a slave (of RocketMQ 5)."""
     status = broker.ha_client.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
     return Reply(body=status.encode())
 
@@ -59,7 +59,7 @@ def _item(span: Span) -> BrokerStatsItem:
 
 @routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE)
 def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
-    """Drop the queues whose newest message is no longer in the log."""
+    """Delete the queues whose newest message is no longer in the log."""
     with persisting("the deletion of expired queues"):
         gone = broker.store.drop_expired_queues()
     audit(call, "expired_queues_dropped", queues=gone)

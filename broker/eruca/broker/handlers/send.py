@@ -126,7 +126,7 @@ def _special(
         if found.delay_level:
             found.values[names.DELAY] = "0"
     elif kind in (TRANSACTION_NONE, TRANSACTION_COMMIT):
-        later = broker.delays.postponed(found.values, to, found.delay_level, broker.clock())
+        later = broker.delays.route(found.values, to, found.delay_level, broker.clock())
     try:
         text = found.text() if later is None else found.whole_text()
     except ProtocolError:

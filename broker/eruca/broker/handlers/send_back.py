@@ -1,8 +1,8 @@
-"""Messages that a consumer gives back (36): they come again after a delay, or become dead letters.
+"""Messages that a consumer sends back (36): redelivered after a delay, or stored as dead letters.
 
-Owns what is decided about one such message. Facts: SendMessageProcessor in 4.9.7; unlike there, the answer waits
-until the copy is as safe as any sent message, for its consumer will not ask again. Invariant: when 0 is answered, the
-message is stored anew, or its group does not want it again (no retry queues).
+Owns the decision about one such message. Facts: consumerSendMsgBack of SendMessageProcessor in 4.9.7; unlike there, the
+answer waits until the copy is durable, since the consumer does not retry after it. Invariant: when the answer is 0, the
+message is stored again, or its group has no retry queues.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from eruca.remoting.router import Result
 routes: Routes[Broker] = Routes()
 
 FIRST_LEVEL = 3
-"""The delay level of a message that comes again for the first time; one more each time."""
+"""The delay level of the first redelivery; each further one adds a level."""
 
 
-class Return(NamedTuple):
-    """What becomes of a message: where it is stored and with which properties."""
+class SentBack(NamedTuple):
+    """Where a message that was sent back is stored, and with which properties."""
 
     to: Destination
     values: dict[str, str]
@@ -41,7 +41,7 @@ class Return(NamedTuple):
 
 @routes.on(api.CONSUMER_SEND_MSG_BACK)
 async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | None:
-    """36: store a message anew for its group, to come later, or as a dead letter."""
+    """36: store a message again for its group, delayed or as a dead letter."""
     ask = call.header
     group = broker.admission.group(ask.group)
     if not broker.config.broker_permission & PERM_WRITE:
@@ -59,7 +59,7 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
 
 
 def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: bool) -> Destination:
-    """A queue of the group's retry topic, which is made where it is not there."""
+    """A queue of the group's retry topic, which is created if it does not exist."""
     topic = names.retry_topic(group.group_name)
     if (fault := names.topic_fault(topic)) is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
@@ -81,8 +81,8 @@ async def _record(broker: Broker, offset: int) -> Record:
     raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
 
 
-def _decide(broker: Broker, ask: ConsumerSendMsgBack, record: Record, retry: Destination, most: int) -> Return:
-    """Where the message goes: to the dead letters once it was given back ``most`` times or has no level, else later."""
+def _decide(broker: Broker, ask: ConsumerSendMsgBack, record: Record, retry: Destination, most: int) -> SentBack:
+    """The destination: the dead letter topic after ``most`` redeliveries or without a level, else a delay."""
     values = dict(record.properties)
     values.setdefault(names.RETRY_TOPIC, record.topic)
     values[names.WAIT] = "false"
@@ -90,14 +90,14 @@ def _decide(broker: Broker, ask: ConsumerSendMsgBack, record: Record, retry: Des
         values[names.ORIGIN_MESSAGE_ID] = record.offset_message_id
     if record.reconsume_times >= most or ask.delay_level < 0:
         values[names.DELAY] = "0"
-        return Return(broker.admission.dead_letters(ask.group), values)
+        return SentBack(broker.admission.dead_letters(ask.group), values)
     level = ask.delay_level or FIRST_LEVEL + record.reconsume_times
     values[names.DELAY] = str(level)
-    later = broker.delays.postponed(values, retry, level, broker.clock())
-    return Return(later or retry, values)
+    later = broker.delays.route(values, retry, level, broker.clock())
+    return SentBack(later or retry, values)
 
 
-def _store(broker: Broker, group: str, record: Record, back: Return) -> Result:
+def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result:
     try:
         properties = encode_properties(back.values)
     except ProtocolError:
@@ -123,13 +123,13 @@ def _store(broker: Broker, group: str, record: Record, back: Return) -> Result:
     waiter = broker.durable(put.end_offset)
     if waiter is None and not broker.topics.dirty:
         return Reply()
-    return _when_safe(broker, waiter)
+    return _when_durable(broker, waiter)
 
 
-async def _when_safe(broker: Broker, waiter: Awaitable[Durability] | None) -> Reply:
-    """Answer when the copy is as safe as is promised, and a topic that was made for it on disk.
+async def _when_durable(broker: Broker, waiter: Awaitable[Durability] | None) -> Reply:
+    """Answer when the copy is durable and a topic that was created for it is on disk.
 
-    Who hears that it failed sends the message anew; so disks and slaves that are only slow are no failure.
+    A slow disk or slave is no failure: the consumer would send the message once more.
     """
     outcome = Durability.DURABLE if waiter is None else await waiter
     if outcome is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:

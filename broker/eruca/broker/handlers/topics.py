@@ -1,7 +1,7 @@
-"""Topics, by operators and slaves: create, change, delete, list, and the state of their queues.
+"""Topics for operators and slaves: create, change, delete, list, and the state of their queues.
 
-Requests 17, 21, 202, 215, 300, 305, 316 and 351. A change is on disk, and the nameservers were told, before it is
-answered.
+Requests 17, 21, 202, 215, 300, 305, 316 and 351. A change is on disk, and registered with the nameservers, before the
+answer. Facts: TopicConfigManager and AdminBrokerProcessor in 4.9.7.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from eruca.remoting import Call, Reply, Routes
 routes: Routes[Broker] = Routes()
 
 MOST_QUEUES = 65_536
-"""How many queues a topic may have on one broker; Apache sets no bound."""
+"""The most queues of a topic on one broker; Apache has no limit."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 TELL_WITHIN = 2.0
-"""Seconds for which an answer waits for nameservers; those that are slower learn of the topic a little later."""
+"""Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
 
 
 @routes.on(api.UPDATE_AND_CREATE_TOPIC)
 async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
-    """Create a topic or replace its settings; whether it is ordered is the nameserver's to say."""
+    """Create a topic or replace its settings, except whether it is ordered, which the nameserver decides."""
     ask = call.header
     changeable_topic(broker, ask.topic)
     _sensible(ask)
@@ -74,7 +74,7 @@ async def _tell(broker: Broker, topic: str) -> None:
 
 @routes.on(api.DELETE_TOPIC_IN_BROKER)
 async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
-    """Forget a topic, its queues and the offsets that groups had in it; one that is not there is no error."""
+    """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error."""
     topic = call.header.topic
     changeable_topic(broker, topic)
     broker.topics.remove(topic)
@@ -96,7 +96,7 @@ def all_topics(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_TOPIC_CONFIG)
 def one_topic(broker: Broker, call: Call[OfTopic]) -> Reply:
-    """The settings of one topic, as mqadmin of 5.x asks for them."""
+    """The settings of one topic, for mqadmin of 5.x."""
     config = broker.topics.get(call.header.topic)
     if config is None:
         raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {call.header.topic}")
@@ -111,7 +111,7 @@ def system_topics(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_TOPIC_STATS_INFO)
 async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
-    """Least and next offset of each write queue, and when it was last written to."""
+    """Least and next offset of each write queue, and the time of its last write."""
     topic = call.header.topic
     config = known_topic(broker, topic)
     table = TopicStatsTable()
@@ -130,7 +130,7 @@ async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
 
 @routes.on(api.QUERY_TOPIC_CONSUME_BY_WHO)
 def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
-    """The groups that subscribe a topic now or have offsets in it."""
+    """The groups that subscribe to a topic or have offsets in it."""
     topic = call.header.topic
     groups = broker.clients.subscribers(topic) | broker.offsets.groups_of(topic)
     return Reply(body=GroupList(group_list=sorted(groups)).encode())
@@ -138,7 +138,7 @@ def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
 
 @routes.on(api.CLEAN_UNUSED_TOPIC)
 def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
-    """Drop the queues of topics that are not there any more."""
+    """Delete the queues of topics that no longer exist."""
     with persisting("the deletion of unused queues"):
         gone = broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS)
     audit(call, "unused_topics_dropped", topics=gone)

@@ -1,10 +1,10 @@
-"""What operators see and change of a running broker's configuration.
+"""The configuration of a running broker as operators read and change it (Configuration in 4.9.7).
 
-Owns the version of the configuration and the operator's file that keeps changes. What a key means, and which may
-change while the broker runs, is declared with the fields (``config``); this neither knows nor repeats it.
+Owns the version of the configuration and the operator's file, where changes are saved. The fields (``config``) declare
+what a key means and which keys may change at run time; nothing of that is repeated here.
 
-Invariant: a change holds as a whole or not at all; no path and no secret is changed, no secret is shown; the file's
-other lines stay as they are.
+Invariant: a change applies as a whole or not at all; paths and secrets never change, and secrets are never shown; the
+other lines of the file stay as they are.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _SECRET_WORDS = ("password", "secret", "credential", "token")
 
 
 class Configuration:
-    """The configuration of one broker; ``file`` is the properties file it was started with, None without one."""
+    """The configuration of one broker; ``file`` is the properties file of the start, None if there was none."""
 
     def __init__(self, config: BrokerConfig, clock: Callable[[], int], file: Path | None = None) -> None:
         self.version = DataVersion(timestamp=clock())
         self.file = file
         self.bound: dict[str, int] = {}
-        """Settings of ports with the ports that are really listened on; shown instead of what was asked for."""
+        """The ports that are bound, by setting; shown instead of the configured ones."""
         self._config = config
         self._clock = clock
         self._known = settings_of(BrokerConfig)
         self._writing = asyncio.Lock()
 
     def change(self, text: str) -> dict[str, str]:
-        """Take over the properties in ``text``; the keys with their new values.
+        """Apply the properties in ``text``; returns the changed keys with their new values.
 
-        Raises Refused: 16 for a path or a secret, 1 for a key that does not exist or cannot change while the broker
-        runs, a value that is not allowed, and text that is no properties.
+        Raises Refused: 16 for a path or a secret, 1 for an unknown key, a key that cannot change at run time, a value
+        that is not allowed, and a text that is not in the properties format.
         """
         try:
             wanted = properties.parse(text)
@@ -63,9 +63,9 @@ class Configuration:
         return changed
 
     async def save(self, changed: Mapping[str, str]) -> None:
-        """Write changes into the operator's file, where there is one. Raises OSError.
+        """Write changes into the operator's file, if there is one. Raises OSError.
 
-        A caller who is cancelled does not let the next writer in: the thread at work ends first.
+        If the caller is cancelled, the write still completes before the next one begins.
         """
         if self.file is not None and changed:
             await asyncio.shield(self._write(self.file.resolve(), dict(changed)))
@@ -75,9 +75,9 @@ class Configuration:
             await asyncio.to_thread(_amend, path, changed)
 
     def text(self) -> str:
-        """Every setting as ``name=value``, those without a value and secrets left out, and what else the file has.
+        """Every setting as ``name=value``, and the unknown keys of the file. Secrets and unset values are omitted.
 
-        Ports are the ones that are listened on.
+        Ports are those that are bound.
         """
         shown = {
             key: item.text(self._config)
@@ -102,7 +102,7 @@ class Configuration:
 
 
 def _amend(path: Path, changed: dict[str, str]) -> None:
-    """Replace the file as a whole, with its former permissions; a crash leaves the old or the new one."""
+    """Replace the file atomically and keep its permissions; a crash leaves the old file or the new one."""
     data = path.read_bytes()
     text = properties.decode(data)
     encoding = "utf-8" if _is_utf8(data) else "latin-1"

@@ -1,9 +1,9 @@
-"""What a slave knows of deliveries, so that as a master it delivers each waiting message once.
+"""The delivery progress of a slave: once it is a master, it delivers each waiting message exactly once.
 
-Owns the note ``eruca.delays`` while this broker follows. Messages with a delay of their own are settled by their copies
-as these come. The levels are as the master says, but what it says counts only once the log here goes as far as the
-master's did then: else a message would count as delivered whose copy never came. Must not deliver anything. Invariant:
-what the note calls delivered is in this log, on the disk.
+Owns the mark ``eruca.delays`` while this broker is a slave. Messages with a delay of their own are settled when their
+copies arrive in the log. The offsets of the levels come from the master. They count only when the log here has reached
+the master's end at the time of the answer: else a message would count as delivered although its copy never arrived.
+Must not deliver anything. Invariant: whatever the mark counts as delivered is in this log, on the disk.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from eruca.protocol import properties_text
 from eruca.protocol.names import TIMER_TOPIC
 
 
-class Told(NamedTuple):
-    """What a master said of its levels."""
+class MasterLevels(NamedTuple):
+    """The offsets of a master's levels at one time."""
 
     position: int
-    """Up to where the log was copied before the master was asked: all that was delivered there, ``levels`` counts."""
+    """The end of the copied log before the request: ``levels`` counts every delivery below it."""
     levels: Mapping[int, int]
     master_end: int
-    """Where the master's log ended after it was asked: all that ``levels`` counts is before."""
+    """The end of the master's log after the request: every delivery in ``levels`` is below it."""
 
 
 class CopiedDelays:
-    """The deliveries in a slave's log."""
+    """The deliveries that a slave's log contains."""
 
     def __init__(self, store: Store, offsets: DelayOffsets, mark: DelayMark, levels: int) -> None:
         self._store = store
@@ -41,16 +41,16 @@ class CopiedDelays:
         self._levels = levels
         self._settled = Settled()
         self._origins: list[bytes] = []
-        """What the copies name that came since the last look."""
-        self._waiting: Told | None = None
+        """The origins named by the copies that arrived since the last mark."""
+        self._waiting: MasterLevels | None = None
 
     @property
     def position(self) -> int:
-        """Up to where the log's records were copied whole."""
+        """The end of the last whole record that was copied."""
         return self._store.replicator.whole_offset
 
     def begin(self) -> None:
-        """Find out what was delivered so far; after the store was opened. Raises OSError."""
+        """Recover what was delivered so far. Call it after the store was opened. Raises OSError."""
         mark = self._mark.current
         if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
@@ -63,24 +63,24 @@ class CopiedDelays:
         if b"TIMER_ORIGIN\x01" in properties:
             self._origins.append(properties_text.get(properties, "TIMER_ORIGIN"))
 
-    async def heard(self, told: Told) -> None:
-        """The master was asked: note the newest of what it said that counts by now. Raises OSError."""
+    async def update(self, answer: MasterLevels) -> None:
+        """Take an answer of the master, and mark the newest answer that this log has reached. Raises OSError."""
         end = self.position
-        reached = next((each for each in (told, self._waiting) if each is not None and each.master_end <= end), None)
-        if reached is told:
+        reached = next((each for each in (answer, self._waiting) if each is not None and each.master_end <= end), None)
+        if reached is answer:
             self._waiting = None
         elif reached is self._waiting:
-            self._waiting = told
+            self._waiting = answer
         if reached is not None:
             await self._note(reached)
 
-    async def _note(self, told: Told) -> None:
-        waiter = self._store.on_disk(told.master_end)
+    async def _note(self, answer: MasterLevels) -> None:
+        waiter = self._store.on_disk(answer.master_end)
         if waiter is not None and await waiter is not Durability.DURABLE:
             return
         self._settle()
-        self._offsets.stage(told.levels)
-        self._mark.stage(Mark(told.position, told.levels, *self._settled.contents(), copied=True))
+        self._offsets.stage(answer.levels)
+        self._mark.stage(Mark(answer.position, answer.levels, *self._settled.contents(), copied=True))
         await self._offsets.saved()
         await self._mark.saved()
 

@@ -1,8 +1,7 @@
-"""Delivery by delay level: each level's queue holds its messages in the order in which they come due.
+"""Delivery by delay level: the queue of a level holds its messages in order of due time (ScheduleMessageService).
 
-Owns what is delivered when; ``state.delay_offsets`` keeps how far each level is. Must not know the event loop: the time
-is an argument. Invariant: the messages of a level are delivered in order, and its offset is behind exactly those.
-Facts: ScheduleMessageService in 4.9.7.
+Owns what is delivered when; ``state.delay_offsets`` keeps the offset of each level. Must not know the event loop: the
+time is an argument. Invariant: the messages of a level are delivered in order, and its offset counts exactly those.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from eruca.broker.store import Store
 from eruca.protocol.names import SCHEDULE_TOPIC
 
 NEVER: Final = 1 << 62
-"""A time that does not come."""
+"""A time that never comes."""
 AT_ONCE = 32
-"""How many messages of a level are delivered in one turn."""
+"""Messages of a level that one turn delivers at most."""
 AGAIN_AFTER = 1000
-"""Milliseconds until a store that takes nothing is tried again."""
+"""Milliseconds until the next try after the store refused a message."""
 
 
 class DelayLevels:
@@ -32,7 +31,7 @@ class DelayLevels:
         self._redelivery = redelivery
 
     def settle(self) -> None:
-        """Let each level begin within its queue, which may have been cut at either end; after the store was opened."""
+        """Move each offset into its queue, which may have been cut at either end. The store is open."""
         for level in range(1, len(self.delays) + 1):
             self._settle(level)
 
@@ -47,7 +46,7 @@ class DelayLevels:
         return offset, end
 
     def deliver(self, now: int) -> int:
-        """Deliver what is due at ``now`` (ms), a turn of each level; returns when to go on, NEVER without a reason."""
+        """Deliver what is due at ``now`` (ms), one turn per level. Returns when to continue, NEVER if nothing waits."""
         return min((self._deliver(level, now) for level in range(1, len(self.delays) + 1)), default=NEVER)
 
     def _deliver(self, level: int, now: int) -> int:
@@ -61,7 +60,7 @@ class DelayLevels:
         while offset < stop:
             unit = self._store.unit(SCHEDULE_TOPIC, level - 1, offset)
             if unit is not None:
-                if now < unit[2] <= latest:  # further ahead than the delay: the clock went back, it is due
+                if now < unit[2] <= latest:  # beyond the whole delay: the clock was set back, so it is due
                     again = unit[2]
                     break
                 if not self._deliver_one(level, offset, unit[0]):
@@ -79,12 +78,12 @@ class DelayLevels:
         return self._redelivery.put(record, waiting.topic, waiting.queue_id, record.properties_text)
 
     def held(self) -> int:
-        """Commit log offset of the first message that waits, over all levels; NEVER when none does."""
+        """The lowest commit log offset of a waiting message over all levels, NEVER if none waits."""
         units = (self._store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in self._offsets.table.items())
         return min((unit[0] for unit in units if unit is not None), default=NEVER)
 
     def figures(self) -> dict[str, str]:
-        """How far each level is and where it ends, as the runtime information names it."""
+        """The offset and the end of each level under the names of the runtime information (28)."""
         return {
             f"scheduleMessageOffset_{level}": f"{offset},{self._store.max_offset(SCHEDULE_TOPIC, level - 1)}"
             for level, offset in sorted(self._offsets.table.items())

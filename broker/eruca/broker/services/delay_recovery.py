@@ -1,8 +1,8 @@
-"""What was delivered since the last mark, read from the log itself.
+"""Recovery of delayed delivery: what was delivered since the last mark, read from the log itself.
 
-Owns how a delivered copy is recognized. With it, no crash makes a message come twice or not at all: what the log holds
-was delivered, what it does not hold was not. Must not know when anything is due. Invariant: only a copy of the very
-record that waits in a slot makes that slot count as delivered.
+Owns how a delivered copy is recognized. The log decides, so no crash makes a message arrive twice or never. Must not
+know when anything is due. Invariant: a slot counts as delivered only if the log holds a copy of the very record that
+waits in it.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from eruca.protocol.record import decode_record
 
 ANOTHER_WROTE = 256 << 20
-"""Bytes behind a mark from which on a log that was closed in order is not read: RocketMQ has written it."""
+"""A cleanly closed log with more bytes than these after the mark is not read: RocketMQ wrote it."""
 
 
 class Delivered(NamedTuple):
-    """How far the levels are, and which slots of the timer queue are done with."""
+    """The offset of each level, and the settled slots of the timer queue."""
 
     levels: dict[int, int]
     settled: Settled
 
 
-def delivered(store: Store, mark: Mark | None, told: Mapping[int, int], levels: int) -> Delivered:
-    """What was delivered of so many levels, by the mark, by ``delayOffset.json``, and by the log after the mark.
+def delivered(store: Store, mark: Mark | None, in_file: Mapping[int, int], levels: int) -> Delivered:
+    """What was delivered of ``levels`` levels by the mark, by ``delayOffset.json`` (``in_file``), and by the log after
+    the mark.
 
-    Where the file is behind the mark somebody has set it back, and it holds; where it is ahead (RocketMQ has delivered
-    meanwhile), it holds too. Without a mark, the levels are as the file says, and the timer queue, and levels that the
-    file does not name, as the log does.
+    The file wins over the mark: if it is behind, an operator set it back; if it is ahead, RocketMQ has delivered since.
+    Without a mark the file decides about the levels it names, and the log about all others and the timer queue.
     """
     if mark is None:
         settled = Settled(store.min_offset(TIMER_TOPIC, 0))
-        unknown = [level for level in range(1, levels + 1) if level not in told]
+        unknown = [level for level in range(1, levels + 1) if level not in in_file]
         counted = {level: store.min_offset(SCHEDULE_TOPIC, level - 1) for level in unknown}
         firsts = [store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in counted.items()]
         found = [unit[0] for unit in (store.unit(TIMER_TOPIC, 0, settled.first), *firsts) if unit is not None]
         if found:
             _read(store, min(found), counted, settled)
         there = {level: offset for level, offset in counted.items() if store.max_offset(SCHEDULE_TOPIC, level - 1)}
-        return Delivered({**told, **there}, settled)
+        return Delivered({**in_file, **there}, settled)
     settled = Settled(mark.base, mark.bits)
     settled.cut(store.max_offset(TIMER_TOPIC, 0))
     counted = {}
     for level in range(1, levels + 1):
         offset = mark.levels.get(level, 0)
-        if told.get(level, offset) >= offset:
+        if in_file.get(level, offset) >= offset:
             counted[level] = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1))
     if mark.copied or not (store.recovery.clean and store.figures().max_offset - mark.position > ANOTHER_WROTE):
         _read(store, mark.position, counted, settled)
-    known = [level for level in range(1, levels + 1) if level in told or store.max_offset(SCHEDULE_TOPIC, level - 1)]
-    return Delivered({level: max(told.get(level, 0), counted.get(level, 0)) for level in known}, settled)
+    known = [level for level in range(1, levels + 1) if level in in_file or store.max_offset(SCHEDULE_TOPIC, level - 1)]
+    return Delivered({level: max(in_file.get(level, 0), counted.get(level, 0)) for level in known}, settled)
 
 
 def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:
@@ -72,7 +72,7 @@ def _read(store: Store, position: int, levels: dict[int, int], settled: Settled)
 
 
 def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -> None:
-    """Move a level on when the record at ``copy_offset`` is the copy of its next message."""
+    """Advance a level if the record at ``copy_offset`` is the copy of its next message."""
     waiting: Waiting | None = None
     while waiting is None:
         unit = store.unit(SCHEDULE_TOPIC, level - 1, levels[level])
@@ -80,7 +80,7 @@ def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -
             return
         waiting = waiting_at(store, SCHEDULE_TOPIC, level - 1, levels[level], unit[0])
         if waiting is None:
-            levels[level] += 1  # never delivered
+            levels[level] += 1  # can never be delivered
     data = store.record(copy_offset)
     try:
         copy = decode_record(data) if data is not None else None
@@ -99,7 +99,7 @@ def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -
 
 
 def settle_by_origin(store: Store, origin: bytes, settled: Settled) -> None:
-    """Settle the slot that a copy names, if what waits there is what it was made of."""
+    """Settle the slot that a copy names, if the copy was made of the record that waits there."""
     number = origin.partition(b"@")[0]
     if not (number.isdigit() and len(number) < 13) or int(number) in settled:
         return

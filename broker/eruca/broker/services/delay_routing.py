@@ -1,8 +1,8 @@
-"""What is stored of a message that shall come later, and where it waits until then.
+"""Where a delayed message waits, and which properties are stored with it.
 
-Owns the two ways to wait: the queue of a delay level, or the queue of those with a delay of their own. Pure: time is an
-argument. Invariant: a waiting message names, in REAL_TOPIC and REAL_QID, where it goes. Facts: CommitLog in 4.9.7,
-HookUtils in 5.3.3.
+A message waits either in the queue of its delay level or, with a delay of its own, in the timer queue. Pure: time is an
+argument. Invariant: REAL_TOPIC and REAL_QID of a waiting message name its destination. Facts: CommitLog.asyncPutMessage
+in 4.9.7, HookUtils in 5.3.3.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.message import PROPERTIES_MAX_LENGTH
 
 ROOM = 128
-"""Bytes of properties that a waiting message leaves free."""
+"""Bytes of properties that stay free in a waiting message."""
 
 
 def at_level(values: dict[str, str], to: Destination, level: int, levels: int) -> Destination:
-    """Let a message wait for ``level`` (above 0; above ``levels``, the last one); ``values`` gets what is stored.
+    """Route a message to the queue of ``level`` (1 or more; a level above ``levels`` counts as the last).
 
-    A delay of its own does not count beside a level.
+    Writes the stored properties into ``values``. A level wins over a delay of the message's own.
     """
     level = min(level, levels)
     values[names.DELAY] = str(level)
@@ -32,11 +32,11 @@ def at_level(values: dict[str, str], to: Destination, level: int, levels: int) -
 
 
 def wished_time(values: dict[str, str], now: int, longest: int) -> int | None:
-    """When a message with these properties shall come by a delay of its own (ms); None where it asks for none.
+    """The due time in ms of a message with a delay of its own; None if it has none.
 
-    ``longest`` is the longest delay in ms. Raises Refused(13) for one that is longer or no number.
+    ``longest`` is the longest allowed delay in ms. Raises Refused(13) if the delay is longer or not a number.
     """
-    if names.TIMER_OUT_MS in values:  # it has waited already
+    if names.TIMER_OUT_MS in values:  # it has already waited
         return None
     name = next((name for name in names.TIMER_WISHES if name in values), None)
     if name is None:
@@ -56,9 +56,9 @@ def wished_time(values: dict[str, str], now: int, longest: int) -> int | None:
 
 
 def until(values: dict[str, str], to: Destination, due: int) -> Destination:
-    """Let a message wait for the time ``due`` (ms); ``values`` gets what is stored.
+    """Route a message to the timer queue until ``due`` (ms). Writes the stored properties into ``values``.
 
-    Raises Refused(13) for properties that leave no room for what is noted when it moves.
+    Raises Refused(13) if its properties leave no room for those that are added when it moves.
     """
     values[names.TIMER_OUT_MS] = str(due)
     values[names.REAL_TOPIC] = to.topic

@@ -1,7 +1,7 @@
-"""Messages that come later: which wait, and the loop that delivers them when they are due.
+"""Delayed messages: which ones wait, and the loop that delivers them when due (ScheduleMessageService in 4.9.7).
 
-Owns the loop, and when the positions are saved (ScheduleMessageService in 4.9.7). ``delay_routing`` decides where a
-message waits, ``delay_levels`` and ``timers`` what is delivered. Runs on masters only. Invariant: positions reach the
+Owns the loop and when the positions are saved. ``delay_routing`` decides where a message waits, ``delay_levels`` and
+``timers`` what is delivered. Runs on masters only. Invariant: positions reach the
 disk only after the log up to where they were taken, so no power failure makes an undelivered message look delivered.
 """
 
@@ -28,29 +28,29 @@ from eruca.broker.store.results import Durability
 from eruca.protocol.names import TIMER_TOPIC
 
 LOOK_EVERY = 20
-"""Milliseconds between two looks for messages, at most."""
+"""Milliseconds between two checks for due messages, at most."""
 AFTER_A_FAULT = 1.0
-"""Seconds until delivery goes on after an error that nobody expected."""
+"""Seconds until delivery continues after an unexpected error."""
 
 log = structlog.get_logger("eruca.broker")
 
 
 class Rules(NamedTuple):
-    """What the broker's configuration and clock say; all times in ms."""
+    """The settings of delayed messages as functions, since they may change at run time. All times are in ms."""
 
     clock: Callable[[], int]
     longest: Callable[[], int]
-    """The longest delay that a message may have of its own."""
+    """The longest allowed delay of a message's own."""
     keep_for: Callable[[], int]
-    """How long a waiting message may lie in the same part of the log."""
+    """How long a waiting message may stay in one part of the log."""
     make_topic: Callable[[str], object]
-    """Makes a topic with one queue where it is not there."""
+    """Creates a topic with one queue if it does not exist."""
 
 
 class Positions(NamedTuple):
-    """What was delivered at one time, and the commit log offsets from which on waiting messages are needed.
+    """What was delivered at one time, and the lowest commit log offsets that waiting messages need.
 
-    The first is that of the messages with a delay of their own, the second that of the levels.
+    The first offset is that of the timers, the second that of the levels.
     """
 
     mark: Mark
@@ -58,7 +58,7 @@ class Positions(NamedTuple):
 
 
 class Delays:
-    """All waiting messages; ``levels`` are the delays of the levels in ms."""
+    """All delayed messages; ``levels`` are the delays of the levels in ms."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Delays:
         self._needed = (0, 0)
         self._started = False
 
-    def postponed(self, values: dict[str, str], to: Destination, level: int, now: int) -> Destination | None:
-        """Where a message with these properties waits, None for one that does not; ``values`` gets what is stored.
+    def route(self, values: dict[str, str], to: Destination, level: int, now: int) -> Destination | None:
+        """The queue in which a message with these properties waits; None if it is not delayed.
 
-        Raises Refused(13) for a delay that cannot be.
+        Writes the stored properties into ``values``. Raises Refused(13) for a delay that is not allowed.
         """
         if level > 0 and self.levels.delays:
             return at_level(values, to, level, len(self.levels.delays))
@@ -93,56 +93,58 @@ class Delays:
         self._rules.make_topic(TIMER_TOPIC)
         return until(values, to, due)
 
-    # ------------------------------------------------------------------ in time
+    # ------------------------------------------------------------------ delivery
 
     def load(self) -> None:
-        """Read what was kept. Raises StateUnreadable or OSError."""
+        """Read the state files. Raises StateUnreadable or OSError."""
         self.offsets.load()
         self._mark.load()
 
     def start(self) -> None:
-        """Find out where to go on, and keep that, later when the disk has no room now; after the store was opened."""
+        """Recover the positions and save them. Call it after the store was opened.
+
+        If the disk is full, the positions are saved later."""
         found = delivered(self._store, self._mark.current, self.offsets.table, len(self.levels.delays))
         self.offsets.table = found.levels
         self.levels.settle()
         self.timers.begin(found.settled)
-        self._store.hold(self._kept_from)
+        self._store.hold(self._needed_from)
         self._started = True
         try:
             self.save()
-        except OSError as error:  # a full disk must not keep anybody from reading
+        except OSError as error:  # a full disk must not prevent reads
             log.error("delay_offsets_not_saved", reason=str(error))
 
     def stand_by(self) -> None:
-        """Deliver nothing, as a slave, but keep track of what the master delivers. Raises OSError."""
+        """Track what the master delivers, and deliver nothing, as a slave. Raises OSError."""
         self.copied.begin()
 
     def deliver(self, now: int) -> int:
-        """Deliver what is due at ``now``, in one turn; returns when to go on (ms)."""
+        """Deliver what is due at ``now`` in one turn; returns when to continue (ms)."""
         return min(self.levels.deliver(now), self.timers.deliver(now))
 
     async def run(self) -> None:
-        """Deliver, for ever."""
+        """Deliver until cancelled."""
         while True:
             now = self._rules.clock()
             try:
                 again = self.deliver(now)
             except Exception:
-                log.exception("delays_failed")
+                log.exception("delay_delivery_failed")
                 await asyncio.sleep(AFTER_A_FAULT)
             else:
                 await asyncio.sleep(min(max(again - now, 0), LOOK_EVERY) / 1000)
 
     def figures(self) -> dict[str, str]:
-        """How far delivery is, as the runtime information names it."""
+        """The progress of delivery under the names of the runtime information (28)."""
         return {**self.levels.figures(), **self.timers.figures()}
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ positions
 
-    def _kept_from(self, crowded: bool) -> int:
-        """From which commit log offset on waiting messages are needed, now or by what is on disk.
+    def _needed_from(self, crowded: bool) -> int:
+        """The lowest commit log offset that waiting messages need, now or by the positions on disk.
 
-        For a crowded disk those of levels go, as in RocketMQ; those with a delay of their own move.
+        On a crowded disk messages of levels are not protected, as in RocketMQ; those of timers move.
         """
         needed = (self._needed, self._held())
         return min(min(each[: 1 if crowded else 2]) for each in needed)
@@ -155,7 +157,7 @@ class Delays:
     def _held(self) -> tuple[int, int]:
         return self.timers.held(), self.levels.held()
 
-    def _keep(self, positions: Positions) -> None:
+    def _stage(self, positions: Positions) -> None:
         self.offsets.stage(positions.mark.levels)
         self._mark.stage(positions.mark)
 
@@ -164,15 +166,15 @@ class Delays:
         positions = self._positions()
         waiter = self._store.on_disk(positions.mark.position)
         if waiter is None or await waiter is Durability.DURABLE:
-            self._keep(positions)
+            self._stage(positions)
             await self.offsets.saved()
             await self._mark.saved()
             self._needed = positions.needed
 
     def save(self) -> None:
-        """Bring the log and then the positions to the disk now; the log's disk failing, they stay as they were.
+        """Flush the log and then save the positions, now. If the log cannot be flushed, the positions are not saved.
 
-        Nothing is written by a broker that has not started to deliver. Raises OSError.
+        A broker that has not started to deliver writes nothing. Raises OSError.
         """
         if not self._started:
             return
@@ -182,7 +184,7 @@ class Delays:
             log.error("delay_offsets_not_saved", reason=f"the log cannot be flushed: {error.strerror}")
             return
         positions = self._positions()
-        self._keep(positions)
+        self._stage(positions)
         self.offsets.save()
         self._mark.save()
         self._needed = positions.needed

@@ -43,7 +43,7 @@ _DONE = Put(PutStatus.OK)
 log = structlog.get_logger("eruca.broker")
 
 Postponed = Callable[[dict[str, str], Destination, int, int], Destination | None]
-"""Where a message with these properties waits (``Delays.postponed``)."""
+"""Where a message with these properties waits (``Delays.route``)."""
 Host = Callable[[], tuple[bytes, int]]
 """This broker's address as records keep it, and the bit of sysFlag that goes with it."""
 

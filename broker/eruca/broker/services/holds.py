@@ -1,8 +1,8 @@
-"""Pulls that wait for their queue to grow (long polling).
+"""Long polling: pulls that wait until their queue grows (PullRequestHoldService in 4.9.7).
 
-Owns who waits for what, and nothing of the pulls themselves: a handler enters here, waits for the hold to end, and
-then reads again. The log wakes the waiters (``arrived``). Invariant: a hold that has ended, however it did, is not in
-the table any more.
+Owns which pull waits for what, and knows nothing else of pulls: a handler enters here, waits until the hold ends, and
+reads again. The store wakes the waiters (``arrived``). Invariant: a hold that has ended, for whatever reason, is no
+longer in the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator
 
 
 class Hold:
-    """One waiting pull; awaiting it returns when it ends."""
+    """One waiting pull; ``await`` returns when the hold ends."""
 
     __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "key")
 
@@ -27,11 +27,11 @@ class Hold:
 
     @property
     def rest(self) -> float:
-        """Seconds that are left of its time, 0 where there are none or the broker stops."""
+        """Seconds left of its time; 0 if none are left or the broker stops."""
         return 0.0 if self._holds.closed else max(self._until - asyncio.get_running_loop().time(), 0.0)
 
     def end(self) -> None:
-        """Wake who waits; again is harmless."""
+        """End the hold; a second call has no effect."""
         self._timer.cancel()
         self._holds.forget(self)
         if not self._future.done():
@@ -45,7 +45,7 @@ class Hold:
 
 
 class Holds:
-    """All held pulls; at most ``limit`` of them, so that clients cannot fill the memory."""
+    """All held pulls, at most ``limit``, so that clients cannot fill the memory."""
 
     def __init__(self, limit: int = 200_000) -> None:
         self._limit = limit
@@ -55,16 +55,16 @@ class Holds:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody may wait any more."""
+        """Whether new holds are refused."""
         return self._closed
 
     def __len__(self) -> int:
         return self._count
 
     def enter(self, topic: str, queue_id: int, seconds: float, codes: frozenset[int] | None = None) -> Hold | None:
-        """Wait from now on for a message of this queue, ``seconds``, or the broker's stop, whatever comes first.
+        """Hold a pull until a message of this queue arrives, ``seconds`` pass, or the broker stops.
 
-        ``codes`` are the hashes of the tags that are waited for, None for any message. None where no more may wait.
+        ``codes`` are the hashes of the wanted tags, None for any message. Returns None if the table is full.
         """
         if self._closed or self._count >= self._limit:
             return None
@@ -74,7 +74,7 @@ class Holds:
         return hold
 
     def forget(self, hold: Hold) -> None:
-        """Take a hold out of the table, if it is in there."""
+        """Remove a hold from the table, if it is there."""
         holds = self._waiting.get(hold.key)
         if holds is not None and hold in holds:
             holds.remove(hold)
@@ -83,7 +83,7 @@ class Holds:
                 del self._waiting[hold.key]
 
     def arrived(self, topic: str, queue_id: int, _end: int, codes: Collection[int]) -> None:
-        """Messages with tags of these hashes can be read; what the store calls on each arrival."""
+        """Wake the pulls that wait for messages with these tag hashes. The store calls this on each arrival."""
         holds = self._waiting.get((topic, queue_id))
         if holds:
             for hold in tuple(holds):
@@ -91,7 +91,7 @@ class Holds:
                     hold.end()
 
     def close(self) -> None:
-        """Wake everyone; nobody waits any more."""
+        """End all holds and refuse new ones."""
         self._closed = True
         for holds in tuple(self._waiting.values()):
             for hold in tuple(holds):

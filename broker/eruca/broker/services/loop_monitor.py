@@ -1,9 +1,8 @@
-"""How long the event loop does not come round: the time that requests wait.
+"""The latency of the event loop: the time that requests wait before they are handled (BrokerFastFailure in 4.9.7).
 
-Owns one timer and the time it last ran. In a process with one event loop this is the queue that Apache's
-BrokerFastFailure watches: what was read in a round waits for what is handled before it. One long round is a hiccup of
-the machine, and refusing what it delayed would only make it worse; several in succession are more work than can be
-done.
+Owns one timer and the time of its last tick. A request that was read in one iteration of the loop waits for those that
+are handled before it, as requests of Java wait in the queue of a thread pool. One long iteration is a hiccup of the
+machine, and refusing the requests that it delayed would not help; two in succession are overload.
 """
 
 from __future__ import annotations
@@ -12,38 +11,38 @@ import asyncio
 from time import monotonic
 
 EVERY = 0.05
-"""Seconds between two beats."""
+"""Seconds between two ticks."""
 
 
 class LoopMonitor:
-    """Beats while the loop runs."""
+    """Ticks while the loop runs."""
 
     def __init__(self) -> None:
         self.last = monotonic()
         self.overdue = self.last + 2 * EVERY
-        """The ``monotonic`` time from which the next beat is late."""
+        """The ``monotonic`` time after which the next tick is late."""
         self.former = 0.0
-        """Seconds that the round before this one took beyond its time."""
+        """Seconds by which the previous tick was late."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to beat."""
-        self._beat()
+        """Start the timer."""
+        self._tick()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         now = monotonic()
         self.former = now - self.last - EVERY
         self.last = now
         self.overdue = now + 2 * EVERY
-        self._timer = asyncio.get_running_loop().call_later(EVERY, self._beat)
+        self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
 
     @property
     def waited(self) -> int:
-        """How long in ms requests wait at present: in this round and in the one before, the lesser of both."""
+        """The present wait of requests in ms: the delay of this tick or of the previous one, whichever is less."""
         return max(0, int(min(monotonic() - self.last - EVERY, self.former) * 1000))

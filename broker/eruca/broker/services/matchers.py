@@ -1,9 +1,9 @@
-"""Which messages of a queue a consumer gets: its subscription, brought into the form in which the store asks.
+"""Which messages of a queue a consumer gets: its subscription as a matcher of the store.
 
 Owns the meaning of tags, SQL92 expressions and filtered retry topics (ExpressionMessageFilter and
-ExpressionForRetryMessageFilter in 4.9.7). Must not know requests. Invariant: a matcher never raises: a message whose
-properties cannot be tested is not wanted. A read looks at fewer messages the more an expression has to test, so that
-none holds up the broker for long.
+ExpressionForRetryMessageFilter in 4.9.7). Must not know requests. Invariant: a matcher never raises; a message whose
+properties cannot be evaluated does not match. The more parts an expression has, the fewer messages one read examines,
+so no read blocks the broker for long.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ EVERYTHING = Matcher()
 _MOST_WORK = 32_000
 _LEAST_REACH = 32
 FilterOf = Callable[[str, str], Filter | None]
-"""Gives the filter of a group in a topic."""
+"""Returns the filter of a group in a topic."""
 
 
 def by_tags(subscription: SubscriptionData) -> Matcher:
-    """What a subscription of tags asks for: the hashes of the tags; the client looks at the tags themselves."""
+    """The matcher of a subscription by tags: it compares hashes; the client compares the tags themselves."""
     if not subscription.sub_string or subscription.sub_string == ALL:
         return EVERYTHING
     return Matcher(frozenset(subscription.code_set))
@@ -36,7 +36,7 @@ def by_tags(subscription: SubscriptionData) -> Matcher:
 
 @lru_cache(maxsize=1024)
 def by_expression(expression: Expression) -> Matcher:
-    """The messages whose properties an expression is true of."""
+    """The matcher of the messages for whose properties an expression is true."""
     matches = expression.matches
 
     def wanted(record: memoryview | bytes) -> bool:
@@ -46,7 +46,7 @@ def by_expression(expression: Expression) -> Matcher:
 
 
 def of_retry_topic(topic: str, plain: Matcher, filter_of: FilterOf) -> Matcher:
-    """``plain`` for a retry topic whose messages are filtered again, each as in the topic that it came from."""
+    """``plain`` for a retry topic, where each message is also filtered as in its original topic."""
     group = topic.removeprefix(names.RETRY_PREFIX)
 
     def wanted(record: memoryview | bytes) -> bool:

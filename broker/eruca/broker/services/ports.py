@@ -1,7 +1,7 @@
-"""Which three ports a broker takes: its own, the VIP port two below, the HA port one above.
+"""The three ports of a broker: its own, the VIP port two below, the HA port one above.
 
-Owns the search for free ones when the port is 0, and the HA port, which a slave only holds so that what nameservers
-are told of it stays true. Must not know what is served.
+Owns the search for free ports when the configured port is 0. A slave binds the HA port too, since it registers its
+number. Must not know what is served.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import socket
 from typing import NamedTuple
 
 VIP = -2
-"""Where the VIP port is, from the listening port."""
+"""The VIP port relative to the listening port."""
 HA = 1
-"""Where the HA port is."""
+"""The HA port relative to the listening port."""
 _TRIES = 20
 
 
 class Ports(NamedTuple):
-    """Sockets that are bound, not listening yet."""
+    """Sockets that are bound but do not listen yet."""
 
     main: socket.socket
     vip: socket.socket
@@ -26,24 +26,24 @@ class Ports(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int, int]:
-        """The port of each."""
+        """The number of each port."""
         main, vip, ha = (each.getsockname()[1] for each in self)
         return main, vip, ha
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         for each in self:
             each.close()
 
 
 class PortTaken(Exception):
-    """A port that must be free is not; the message says which and what to do."""
+    """A required port is taken; the message names it and says what to do."""
 
 
 def take_ports(host: str, port: int) -> Ports:
-    """Bind all three ports of ``host``; with ``port`` 0 free ones that lie together, or else any.
+    """Bind all three ports of ``host``. With ``port`` 0 they are free ones, adjacent if possible.
 
-    Raises PortTaken, and OSError for an address that is not of this machine.
+    Raises PortTaken, or OSError if the address does not belong to this machine.
     """
     if port:
         return _take(host, port, port + VIP, port + HA)
@@ -74,10 +74,10 @@ def _bind(host: str, port: int, *, fixed: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if fixed:  # a free port is one that nobody else has bound either
+        if fixed:  # without SO_REUSEADDR a port that is bound elsewhere is refused
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that it can be bound again after a stop
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allows a restart while old connections linger
         bound.setblocking(False)
     except OSError as error:
         bound.close()

@@ -1,7 +1,7 @@
-"""Waiting messages put into the log again, at the place where they shall be consumed.
+"""Delivery of a waiting message: its record is appended again, in the queue where it is to be consumed.
 
-Owns how a waiting record becomes the delivered one: body, flags, times and hosts of birth, and the times it was sent
-back stay; its store time is new. Facts: ScheduleMessageService in 4.9.7. Must not know when it is due.
+Owns how a waiting record becomes a delivered one: body, flags, born time and hosts, and reconsume times stay; the store
+time is new. Must not know when a message is due. Facts: ScheduleMessageService.messageTimeup in 4.9.7.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger("eruca.broker")
 
 
 class Waiting(NamedTuple):
-    """A record that waits, and where it goes."""
+    """A waiting record and its destination."""
 
     record: Record
     topic: str
@@ -29,9 +29,9 @@ class Waiting(NamedTuple):
 
 
 def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:
-    """The message in a slot of a waiting queue; None for one that is lost or can never be delivered.
+    """The message in a slot of a waiting queue; None if it is lost or can never be delivered.
 
-    The half of a transaction is not delivered: it would look undecided for ever (4.9.7 discards it too).
+    A half message is discarded, as in 4.9.7: nothing would ever decide it.
     """
     data = store.record(physical_offset)
     try:
@@ -55,14 +55,14 @@ def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_of
 
 
 class Redelivery:
-    """Puts waiting messages again; ``statistics`` counts them as if they had been sent."""
+    """Appends waiting messages to their destination; ``statistics`` counts them as sends."""
 
     def __init__(self, store: Store, statistics: Statistics) -> None:
         self._store = store
         self._statistics = statistics
 
     def put(self, record: Record, topic: str, queue_id: int, properties: bytes) -> bool:
-        """Store ``record`` anew; False when the store takes nothing at present, and it must be tried again."""
+        """Append ``record`` again; False if the store refuses it for now and the caller must retry."""
         put = self._store.put(
             topic,
             queue_id,

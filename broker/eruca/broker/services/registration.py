@@ -1,8 +1,8 @@
-"""The broker at its nameservers: registered with every one, at the start, every period, and on each change.
+"""Registration of the broker with every nameserver: at the start, periodically, and on each change.
 
-Owns what is told to nameservers and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A
-nameserver that could not be reached, or whose connection was lost, is tried again soon. Must not know clients.
-Invariant: nobody waits for a nameserver that does not answer, except who asked to.
+Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
+unreachable, or whose connection was lost, is retried soon. Must not know clients. Invariant: only a caller that asks
+for it waits for a nameserver that does not answer.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, U
 from eruca.remoting import Channels, Connection, RemotingError
 
 RETRY_AFTER = 2.0
-"""Seconds until a nameserver that failed is tried again."""
+"""Seconds until a failed nameserver is retried."""
 FIRST_ROUND = 2.0
-"""Seconds that the start waits for nameservers at most."""
+"""Seconds that the start waits for nameservers, at most."""
 UNREGISTER_TIMEOUT = 3.0
 """Seconds."""
 
@@ -38,15 +38,15 @@ log = structlog.get_logger("eruca.broker")
 
 
 class Registration:
-    """Keeps one broker registered; ``advertise`` tells under which addresses."""
+    """Keeps one broker registered under the addresses that ``advertise`` sets."""
 
     def __init__(self, config: BrokerConfig, topics: Topics) -> None:
         self._config = config
         self._topics = topics
         self.on_master: Callable[[str | None, str | None], None] | None = None
-        """Of a slave: called with its master's address and HA address as a nameserver knows them, None for unknown."""
+        """On a slave: called with the master's address and HA address by a nameserver, None if unknown."""
         self._lacks_master = config.is_slave
-        """Whether no nameserver has told of the master yet: then they are asked more often."""
+        """Whether no nameserver knows the master yet; a slave then registers more often."""
         self._address = ""
         self._ha_address = ""
         self._channels: Channels | None = None
@@ -62,13 +62,13 @@ class Registration:
         return frozenset(self._registered)
 
     def advertise(self, address: str, ha_address: str) -> None:
-        """Set the addresses that are told from now on."""
+        """Set the addresses to register."""
         self._address, self._ha_address = address, ha_address
 
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Register with every nameserver and keep that up; waits for the first answers, but not long."""
+        """Register with every nameserver and keep registered; waits shortly for the first answers."""
         self._channels = Channels(on_lost=self._lost)
         first = []
         for nameserver in dict.fromkeys(self._config.nameservers):
@@ -80,7 +80,7 @@ class Registration:
             await asyncio.wait(first, timeout=FIRST_ROUND)
 
     async def stop(self) -> None:
-        """Unregister at every nameserver that can be reached, and tell them nothing more."""
+        """Unregister from every reachable nameserver, and register no more."""
         for task in self._keepers.values():
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
@@ -108,15 +108,15 @@ class Registration:
                 pass
 
     def _lost(self, connection: Connection) -> None:
-        """A nameserver forgets a broker whose connection ends, so register again soon."""
+        """Register again soon: a nameserver forgets a broker whose connection ends."""
         for nameserver, due in self._due.items():
             if self._channels is not None and self._channels.ready(nameserver) is connection:
                 due.set()
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ registering
 
     def announce(self) -> None:
-        """Tell every nameserver the whole table soon, without waiting for an answer (topics that came by sending)."""
+        """Register the whole table soon, without waiting for answers (topics that were created by a send)."""
         if not self._announcing and self._keepers:
             self._announcing = True
             asyncio.get_running_loop().call_soon(self._announce)
@@ -132,13 +132,13 @@ class Registration:
                 connection.oneway(api.REGISTER_BROKER, self._header(body), body)
 
     async def register_topics(self, names: Iterable[str]) -> None:
-        """Tell every nameserver these topics only, and wait for the answers (requests 17)."""
+        """Register only these topics, and wait for the answers (request 17)."""
         found = [config for config in map(self._topics.get, names) if config is not None]
         body = self._encode({config.topic_name: config for config in found})
         await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
 
     async def register_all(self) -> None:
-        """Tell every nameserver the whole table, and wait for the answers."""
+        """Register the whole table, and wait for the answers."""
         body = self._body()
         await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
 
@@ -189,7 +189,7 @@ class Registration:
         except (RemotingError, Refused, ProtocolError) as error:
             log.warning("unregistration_failed", nameserver=nameserver, error=str(error))
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ the request
 
     def _identity(self) -> UnregisterBroker:
         config = self._config

@@ -1,7 +1,7 @@
-"""Where a group goes when an operator puts it back, or forward, to a time.
+"""The new offsets of a group that an operator resets to a time.
 
-Owns the rule (Broker2Client.resetOffset in 4.9.7) and nothing else: pure, it knows neither the store, nor who is
-online, nor the wire. The broker's own offsets are not changed by a reset; the members store the new ones.
+Owns the rule (Broker2Client.resetOffset in 4.9.7) and nothing else. Pure: knows neither the store, nor who is online,
+nor the wire. A reset does not change the broker's own table; the members commit the new offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ END = -1
 
 
 class QueueOffsets(NamedTuple):
-    """One write queue: where the group is (-1: it has committed nothing) and where the time is."""
+    """The offsets of one write queue: the committed one (-1 if there is none) and the one at the given time."""
 
     committed: int
     at_time: int
@@ -26,9 +26,9 @@ class QueueOffsets(NamedTuple):
 def plan(group: str, queues: Sequence[QueueOffsets], force: bool) -> list[int]:
     """The new offset of each queue, in the order of ``queues``.
 
-    With ``force`` that is the offset at the time, without it only where that goes back. An offset below 0 counts as 0.
-    Raises Refused(1), in RocketMQ's words, when the group has no committed offset for one of the queues: it is young,
-    broadcasting (its members keep their own offsets), or not there at all.
+    That is the offset at the time; without ``force`` only where it is below the committed one. An offset below 0 counts
+    as 0. Raises Refused(1), in RocketMQ's words, if the group has no committed offset in one of the queues: it is new,
+    it broadcasts (its members keep their own offsets), or it does not exist.
     """
     if any(queue.committed == -1 for queue in queues):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")

@@ -1,8 +1,7 @@
-"""The broker's state in figures, as the answer to 28 gives them to tools.
+"""The runtime information of the broker: the figures in the answer to request 28.
 
-Owns the names and forms of the values (StoreStatsService, DefaultMessageStore and AdminBrokerProcessor in 4.9.7).
-Figures that stand for Java's thread pools are 0 here, with the configured capacities. Pure but for a look at how full
-the disks are.
+Owns the names and formats of the values (StoreStatsService, DefaultMessageStore and AdminBrokerProcessor in 4.9.7).
+Figures of Java's thread pools are 0, with the configured capacities. Pure, except that it reads the usage of the disks.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ NO_TRANSIENT_POOL = 2**31 - 1
 
 
 def moment(figures: Figures, now: int) -> Moment:
-    """The store's totals, as the statistics sample them."""
+    """The totals of the store for a sample of the statistics."""
     return Moment(now, figures.puts, figures.gets_found, figures.gets_missed, figures.gets_messages)
 
 
 def store_figures(figures: Figures, statistics: Statistics, now: int) -> dict[str, str]:
-    """What the store has done and holds."""
+    """The figures of the store."""
     puts = max(figures.puts, 1)
     return {
         "bootTimestamp": str(statistics.booted),
@@ -69,9 +68,8 @@ def day_figures(figures: Figures, statistics: Statistics) -> dict[str, str]:
 
 
 def broker_figures(config: BrokerConfig, waited: int, waiting_sends: int) -> dict[str, str]:
-    """Version, capacities, how long (ms) requests wait before they are handled, and how many sends wait for the disk.
-
-    Other requests never queue up.
+    """Version, capacities, the wait of requests before they are handled (ms), and the number of sends that wait for
+    durability. Other requests never queue up.
     """
     figures = {
         "brokerVersionDesc": version_name(VERSION),
@@ -95,7 +93,7 @@ def broker_figures(config: BrokerConfig, waited: int, waiting_sends: int) -> dic
 
 
 def disk_figures(root: Path, commit_log: Path, consume_queue: Path) -> dict[str, str]:
-    """How full the disks are."""
+    """The usage of the disks."""
     used = double_text(used_ratio(commit_log))
     figures = {
         "commitLogDiskRatio": used,
@@ -110,7 +108,7 @@ def disk_figures(root: Path, commit_log: Path, consume_queue: Path) -> dict[str,
 
 
 def used_ratio(path: Path) -> float:
-    """The used share of the disk that ``path`` is on (or will be), rounded up to a hundredth; -1.0 where unknown."""
+    """The used share of the disk of ``path`` (which need not exist), rounded up to a hundredth; -1.0 if unknown."""
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
     disk = os.statvfs(there)
     used = disk.f_blocks - disk.f_bfree

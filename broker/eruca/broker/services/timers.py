@@ -1,10 +1,10 @@
-"""Delivery of messages with a delay of their own.
+"""Delivery of messages with a delay of their own (TimerMessageStore in 5.x).
 
-Owns which message is due next. They wait in one queue (``rmq_sys_wheel_timer``, queue 0) in the order in which they
-came; the tag code of a slot is the time when its message is due. In memory each takes 8 bytes: those of the next
-minutes in a heap, the others by the minute. A message that waits longer than the log is kept is put to the end of the
-queue before its file is deleted. Must not know the event loop. Invariant: a slot is settled when its message was put
-again, to its topic or to the end of the queue, and not before; the copy names the slot, so that the log can tell.
+Owns which message is due next. The messages wait in one queue (``rmq_sys_wheel_timer``, queue 0) in order of arrival;
+the tag code of a slot is the time when its message is due. Each takes 8 bytes of memory: the next minutes are a heap,
+the others are lists by minute. A message that waits longer than the log retains files moves to the end of the queue
+before its file is deleted. Must not know the event loop. Invariant: a slot is settled only after its message was
+appended again, to its topic or to the end of the queue; the copy names the slot, so the log is the proof.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from eruca.protocol.names import TIMER_TOPIC
 from eruca.protocol.record import Record
 
 WAITING_ONLY: Final = (names.REAL_TOPIC, names.REAL_QUEUE_ID)
-"""Properties of a message that waits, which it loses when it is delivered."""
+"""Properties that a waiting message loses when it is delivered."""
 AT_ONCE = 32
-"""How many messages are delivered, or put to the end of the queue, in one turn."""
+"""Messages that one turn delivers, or moves to the end of the queue, at most."""
 READ_AT_ONCE = 4096
-"""How many slots are read in one turn."""
+"""Slots that one turn reads at most."""
 ROLL_EVERY = 1000
-"""Milliseconds between two looks for messages whose part of the log will be deleted."""
+"""Milliseconds between two searches for messages whose part of the log is about to be deleted."""
 _MINUTE: Final = 60_000
 _AHEAD: Final = 2_000
 _INDEX_BITS: Final = 40
@@ -38,12 +38,12 @@ _INDEX: Final = (1 << _INDEX_BITS) - 1
 
 
 def origin_of(record: Record) -> str:
-    """How a copy names the waiting record it was made of, as TIMER_ORIGIN: slot, commit log offset and store time."""
+    """The value of TIMER_ORIGIN, by which a copy names its waiting record: slot, commit log offset, store time."""
     return f"{record.queue_offset}@{record.physical_offset}@{record.store_timestamp}"
 
 
 def changed(text: bytes, without: tuple[str, ...], **added: str) -> bytes:
-    """A properties text without some properties, and with others, if there is room for those."""
+    """A properties text without some properties and, if there is room, with others."""
     gone = {name.encode() for name in (*without, *added)}
     pairs = [pair for pair in text.split(b"\x02") if pair and pair.partition(b"\x01")[0] not in gone]
     whole = b"\x02".join((*pairs, *(f"{name}\x01{value}".encode() for name, value in added.items())))
@@ -53,14 +53,14 @@ def changed(text: bytes, without: tuple[str, ...], **added: str) -> bytes:
 class Timers:
     """The queue of messages with a delay of their own.
 
-    ``settled`` are the slots that are done with; ``keep_for`` gives how many ms a message may lie in the same part of
+    ``settled`` are the slots that need no delivery. ``keep_for`` returns the ms that a message may stay in one part of
     the log.
     """
 
     def __init__(self, store: Store, redelivery: Redelivery, keep_for: Callable[[], int]) -> None:
         self.settled = Settled()
         self.waiting = 0
-        """How many messages wait."""
+        """The number of waiting messages."""
         self._store = store
         self._redelivery = redelivery
         self._keep_for = keep_for
@@ -71,7 +71,7 @@ class Timers:
         self._roll_at = 0
 
     def begin(self, settled: Settled) -> None:
-        """Start from these slots; after the store was opened."""
+        """Start from these slots. Call it after the store was opened."""
         self.settled = settled
         settled.add_below(self._store.min_offset(TIMER_TOPIC, 0))
         self._seen = settled.first
@@ -81,7 +81,7 @@ class Timers:
     # ------------------------------------------------------------------ what waits
 
     def _read(self) -> bool:
-        """Take note of slots that came; whether there are more."""
+        """Read new slots; returns whether there are more."""
         end = self._store.max_offset(TIMER_TOPIC, 0)
         if self._seen >= end:
             return False
@@ -107,7 +107,7 @@ class Timers:
             kept.append(rest)
 
     def _load(self, now: int) -> None:
-        """Take the messages of the minutes up to now, and of the next when it is near, into the heap."""
+        """Move the messages of the minutes up to now, and of the next minute when it is near, into the heap."""
         target = (now + _AHEAD) // _MINUTE
         if target <= self._loaded:
             return
@@ -122,7 +122,7 @@ class Timers:
     # ------------------------------------------------------------------ delivering
 
     def deliver(self, now: int) -> int:
-        """Deliver what is due at ``now`` (ms), one turn; returns when to go on, NEVER without a reason."""
+        """Deliver what is due at ``now`` (ms), one turn. Returns when to continue, NEVER if nothing waits."""
         more = self._read()
         self._load(now)
         soon = self._soon
@@ -150,7 +150,7 @@ class Timers:
         self.waiting -= 1
 
     def _deliver_one(self, index: int, now: int) -> bool:
-        """Deliver the message in a slot; False when the store takes nothing at present."""
+        """Deliver the message of a slot; False if the store refuses it for now."""
         unit = self._store.unit(TIMER_TOPIC, 0, index)
         waiting = waiting_at(self._store, TIMER_TOPIC, 0, index, unit[0]) if unit is not None else None
         if waiting is None:
@@ -158,7 +158,7 @@ class Timers:
             return True
         record = waiting.record
         due = properties_text.get(record.properties_text, "TIMER_OUT_MS")
-        if due.isdigit() and len(due) < 16 and int(due) > now:  # a slot that RocketMQ wrote: its code is a tag's
+        if due.isdigit() and len(due) < 16 and int(due) > now:  # written by RocketMQ: its code is a tag's hash
             self._wait(index, int(due))
             return True
         text = changed(record.properties_text, WAITING_ONLY, TIMER_ORIGIN=origin_of(record))
@@ -170,17 +170,17 @@ class Timers:
     # ------------------------------------------------------------------ outliving the log
 
     def held(self) -> int:
-        """Commit log offset of the first message that waits; NEVER when none does."""
+        """The commit log offset of the first waiting message, NEVER if none waits."""
         self._pass_over()
         unit = self._store.unit(TIMER_TOPIC, 0, self.settled.first)
         return unit[0] if unit is not None else NEVER
 
     def _pass_over(self) -> None:
-        """Slots whose part of the log is gone are done with."""
+        """Settle the slots whose part of the log was deleted."""
         self.settled.add_below(self._store.min_offset(TIMER_TOPIC, 0))
 
     def _roll(self, now: int) -> int:
-        """Put the oldest messages to the end of the queue if their part of the log is old; when to look again."""
+        """Move old messages to the end of the queue before their files are deleted; returns when to check again."""
         for _ in range(AT_ONCE):
             index = self.settled.first
             if index >= self._seen:
@@ -202,5 +202,5 @@ class Timers:
         return now
 
     def figures(self) -> dict[str, str]:
-        """How many messages wait, as 5.x names it."""
+        """The number of waiting messages under the name of 5.x."""
         return {"timerCongestNum": str(self.waiting)} if self._seen else {}

@@ -1,1 +1,1 @@
-"""What is true now: topics, groups, consumer offsets, connected clients; kept in JSON files where it must last."""
+"""The present state: topics, groups, consumer offsets, connected clients; saved in JSON files where it must last."""

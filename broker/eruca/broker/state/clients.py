@@ -1,8 +1,8 @@
-"""Who is connected: consumers and producers by group, and what each consumer group subscribes.
+"""Connected clients: consumers and producers by group, and the subscriptions of each consumer group.
 
-Owns the tables that heartbeats fill (ConsumerManager and ProducerManager in 4.9.7). Must not send anything: a change
-that members must hear of is returned to the caller. A client is known by its connection, not by its id; two
-connections may show the same id. Invariant: a group without members is not in the table. Times in ms.
+Owns the tables that heartbeats fill (ConsumerManager, ProducerManager and ClientHousekeepingService in 4.9.7). Sends
+nothing: methods return whether members must be notified. A client is identified by its connection; two connections may
+have the same client id. Invariant: a group without members is not in the table. Times are in ms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """The members of a consumer group that are online, and what they last said of the group."""
+    """The online members of a consumer group, and the group's settings by the last heartbeat."""
 
     name: str
     consume_type: str | None = None
@@ -41,7 +41,7 @@ class ConsumerGroup:
 
     @property
     def client_ids(self) -> list[str]:
-        """The client ids of all members, one a connection, in the order in which they came."""
+        """The client ids of all members, one per connection, in order of arrival."""
         return [member.client_id for member in self.members.values()]
 
     @property
@@ -55,50 +55,50 @@ class ConsumerGroup:
 
 
 class Clients:
-    """All clients that are online."""
+    """All online clients."""
 
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
-        self._producer_ids: dict[str, dict[Member, None]] = {}  # by client id, the one heard of last at the end
-        self._groups: dict[Connection, tuple[set[str], set[str]]] = {}  # what each is in, as consumer and as producer
+        self._producer_ids: dict[str, dict[Member, None]] = {}  # by client id; the latest heartbeat is last
+        self._groups: dict[Connection, tuple[set[str], set[str]]] = {}  # its consumer groups and its producer groups
 
     # ------------------------------------------------------------------ reading
 
     @property
     def consumers(self) -> Mapping[str, ConsumerGroup]:
-        """The consumer groups that are online, by name."""
+        """The online consumer groups by name."""
         return self._consumers
 
     @property
     def producers(self) -> Mapping[str, Mapping[Connection, Member]]:
-        """The members of the producer groups that are online, by group name."""
+        """The members of the online producer groups by group name."""
         return self._producers
 
     def consumer(self, group: str) -> ConsumerGroup | None:
-        """A consumer group that is online, None where none of it is."""
+        """An online consumer group, None if it has no member."""
         return self._consumers.get(group)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What a group that is online subscribes of a topic."""
+        """The subscription of an online group to a topic."""
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
     def subscribers(self, topic: str) -> set[str]:
-        """The groups that are online and subscribe a topic."""
+        """The online groups that subscribe to a topic."""
         return {name for name, group in self._consumers.items() if topic in group.subscriptions}
 
     def producer(self, client_id: str) -> Member | None:
-        """A producer by its client id, whatever its group; of several the one that was heard of last."""
+        """A producer of any group by its client id; of several the one with the latest heartbeat."""
         known = self._producer_ids.get(client_id)
         return next(reversed(known)) if known else None
 
     # ------------------------------------------------------------------ changing
 
     def register_consumer(self, data: ConsumerData, member: Member) -> bool:
-        """Take over what a heartbeat says of one consumer group; whether the other members must hear of it.
+        """Apply a heartbeat to one consumer group; returns whether its members must be notified.
 
-        They must when a connection is new or the topics changed; not when only an expression did.
+        They must if a connection is new or the topics changed, but not if only an expression changed.
         """
         group = self._consumers.get(data.group_name)
         if group is None:
@@ -111,7 +111,7 @@ class Clients:
         return _subscribe(group.subscriptions, data.subscription_data_set) or changed
 
     def register_producer(self, group: str, member: Member) -> None:
-        """Take over what a heartbeat says of one producer group."""
+        """Apply a heartbeat to one producer group."""
         members = self._producers.setdefault(group, {})
         known = members.get(member.connection)
         if known is not None and known.client_id != member.client_id:
@@ -131,7 +131,7 @@ class Clients:
             del self._groups[connection]
 
     def unregister_consumer(self, group: str, connection: Connection) -> bool:
-        """A client leaves a consumer group; whether it was in it."""
+        """Remove a client from a consumer group; returns whether it was a member."""
         found = self._consumers.get(group)
         if found is None or found.members.pop(connection, None) is None:
             return False
@@ -142,7 +142,7 @@ class Clients:
         return True
 
     def unregister_producer(self, group: str, connection: Connection) -> bool:
-        """A client leaves a producer group; whether it was in it."""
+        """Remove a client from a producer group; returns whether it was a member."""
         members = self._producers.get(group)
         member = None if members is None else members.pop(connection, None)
         if members is None or member is None:
@@ -167,7 +167,7 @@ class Clients:
         return consumed
 
     def silent(self, now: int, expire_after: int = EXPIRE_AFTER) -> set[Connection]:
-        """The connections of members that were not heard of for ``expire_after`` ms."""
+        """The connections of members without a heartbeat for ``expire_after`` ms."""
         return {member.connection for member in self._all() if now - member.last_seen > expire_after}
 
     def _all(self) -> Iterator[Member]:

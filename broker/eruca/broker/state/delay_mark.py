@@ -1,12 +1,12 @@
-"""``eruca.delays``: what was delivered of the waiting messages when the log had a certain length.
+"""``eruca.delays``: the progress of delayed delivery at one length of the log.
 
-Owns the file's bytes and when they are written; it lies in the store's folder, beside RocketMQ's files, which have no
-place for this. Must not know messages. Invariant: a mark that cannot be trusted reads as None; what was delivered after
-it, the log itself tells.
+Owns the format of the file and its writes. The file is in the store's folder, beside RocketMQ's files, which have no
+place for it. Must not know messages. Invariant: a damaged mark reads as None. The log itself shows what was delivered
+after the mark.
 
-The bytes, big-endian: 8 of name, which tells whether a slave wrote it; 8 commit log offset; 4 number of levels, for
-each 4 level and 8 offset; 8 slot from which the bits count; 4 length of the bits as zlib packs them, and those; 4
-CRC-32 of all before.
+The format, big-endian: 8 bytes of magic, which differ for a slave; 8 commit log offset; 4 number of levels, for each
+level 4 level and 8 offset; 8 first slot of the bits; 4 length of the bits compressed by zlib, and those; 4 CRC-32 of
+everything before.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Mark(NamedTuple):
 
     position: int
     levels: Mapping[int, int]
-    """Offset of the first message of each delay level that was not delivered."""
+    """The offset of the first undelivered message of each delay level."""
     base: int = 0
-    """Slot of the timer queue from which ``bits`` counts; all before are delivered."""
+    """The first slot of the timer queue in ``bits``; all slots before it are delivered."""
     bits: bytes = b""
-    """Which slots are delivered, the lowest bit of a byte first."""
+    """The delivered slots, the lowest bit of a byte first."""
     copied: bool = False
-    """Whether a slave says so: then more may be delivered behind ``position``, however long the log is there."""
+    """Whether a slave wrote it: then the log may hold deliveries after ``position`` even after a clean stop."""
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -55,7 +55,7 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(data: bytes) -> Mark | None:
-    """The mark of these bytes; None when they are not whole."""
+    """The mark of these bytes, None if they are damaged."""
     if len(data) < _HEAD.size + 4 or zlib.crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
         return None
     name, position, count = _HEAD.unpack_from(data)
@@ -72,24 +72,24 @@ class DelayMark(SavedState):
 
     def __init__(self, path: Path) -> None:
         self.current: Mark | None = None
-        """The mark that was read, or was kept last."""
+        """The mark that was read or staged last."""
         self._saver = Saver(path, self._encode)
 
     def load(self) -> None:
-        """Read the file; one that is missing or broken counts as none. Raises OSError."""
+        """Read the file; a missing or damaged one counts as none. Raises OSError."""
         try:
             self.current = decode_mark(self._saver.path.read_bytes())
         except FileNotFoundError:
             self.current = None
 
     def forget(self) -> None:
-        """Delete the file and its copy. Raises OSError."""
+        """Delete the file and its backup. Raises OSError."""
         self.current = None
         for path in (self._saver.path, backup_of(self._saver.path)):
             path.unlink(missing_ok=True)
 
     def stage(self, mark: Mark) -> None:
-        """Let ``mark`` be what is saved next."""
+        """Make ``mark`` the content of the next save."""
         if mark != self.current:
             self.current = mark
             self._saver.changed()

@@ -1,8 +1,7 @@
-"""How far each delay level was delivered, and ``delayOffset.json``.
+"""The delivered offset of each delay level, and ``delayOffset.json`` (ScheduleMessageService in 4.9.7).
 
-Owns the table (ScheduleMessageService in 4.9.7): by level, the queue offset of the first message that was not delivered
-yet. Must not know messages or time. What is on disk may lag behind, and never
-speaks of a later moment than ``stage`` was told.
+Owns the table: by level, the queue offset of the first message that is not delivered yet. Must not know messages or
+time. The file may lag behind the table, and is never newer than the table that was staged last.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class DelayOffsets(SavedState):
 
     def __init__(self, path: Path) -> None:
         self.table: dict[int, int] = {}
-        """Every level that ever had a message, as it is now."""
+        """The present offset of every level that ever had a message."""
         self._staged: dict[int, int] = {}
         self._saver = Saver(path, self._encode)
 
@@ -36,13 +35,13 @@ class DelayOffsets(SavedState):
         return _body(self.table).encode()
 
     def stage(self, table: Mapping[int, int]) -> None:
-        """Let ``table``, the one of an earlier moment, be what is saved next."""
+        """Make ``table``, which may be older than the present one, the content of the next save."""
         if table != self._staged:
             self._staged = dict(table)
             self._saver.changed()
 
     def take_over(self, other: bodies.DelayOffsets) -> None:
-        """Be equal to a master's table; ``stage`` decides about the file."""
+        """Replace the table by a master's; the file changes only by ``stage``."""
         self.table = other.offset_table
 
     def _encode(self) -> bytes:

@@ -1,9 +1,8 @@
-"""By which expression each consumer group filters each topic, and ``consumerFilter.json``.
+"""The filter expression of each consumer group in each topic, and ``consumerFilter.json`` (ConsumerFilterManager).
 
-Owns the table that heartbeats fill (ConsumerFilterManager in 4.9.7) and the compiled expressions in it. Must not know
-messages or who is online. A filter whose group went away is dead: it is kept, so that the group finds it again, and
-removed after filterDataCleanTimeSpan. Invariant: every filter in the table has an expression that can be evaluated.
-Times in ms.
+Owns the table that heartbeats fill, with the compiled expressions. Must not know messages or who is online. A filter
+whose group has left is dead; it stays for the group's return and is removed after filterDataCleanTimeSpan. Invariant:
+every expression in the table can be evaluated. Times are in ms. Facts: 4.9.7.
 """
 
 from __future__ import annotations
@@ -22,36 +21,36 @@ from eruca.protocol.sql92 import Expression, Sql92Error, compile_sql
 from eruca.protocol.subscription import SQL92, is_tag_type
 
 DEAD_SINCE = 30_000
-"""How long ago, in ms, the groups of a file that is read are taken to have gone away."""
+"""The groups of a file count as having left this many ms before it was read."""
 
 log = structlog.get_logger("eruca.broker")
 
 
 @dataclass(slots=True, eq=False)
 class Filter:
-    """The filter of one group in one topic: what is filed of it, and its expression ready for use."""
+    """The filter of one group in one topic: its data in the file and its compiled expression."""
 
     data: ConsumerFilterData
     expression: Expression
 
     @property
     def dead(self) -> bool:
-        """Whether the group went away."""
+        """Whether the group has left."""
         return self.data.dead_time >= self.data.born_time
 
     def encode(self, style: Style = Style.COMPACT) -> bytes:
-        """What is filed of it."""
+        """Its data in the file."""
         return self.filed().encode(style)
 
     def filed(self) -> ConsumerFilterData:
-        """What is filed of it, as of now."""
+        """Its present data in the file."""
         self.data.dead = self.dead
         return self.data
 
 
 class Filters(SavedState):
-    """All filters; ``path`` is ``…/config/consumerFilter.json``, ``clock`` gives ms, ``clean_after`` the ms for which
-    dead filters are kept, ``bloom`` the Bloom filter in which each has its bits."""
+    """All filters; ``path`` is ``…/config/consumerFilter.json``, ``clock`` returns ms, ``clean_after`` the ms for which
+    dead filters are retained, ``bloom`` is the Bloom filter in which each has its bits."""
 
     def __init__(
         self, path: Path, clock: Callable[[], int], clean_after: Callable[[], int], bloom: BloomFilter
@@ -85,9 +84,9 @@ class Filters(SavedState):
     # ------------------------------------------------------------------ changing
 
     def load(self) -> None:
-        """Read ``consumerFilter.json``; all its groups count as gone until they are heard of. Raises StateUnreadable.
+        """Read ``consumerFilter.json``; filters are dead until their groups send heartbeats. Raises StateUnreadable.
 
-        Nothing is taken over where the bits are of another Bloom filter, as in RocketMQ: groups register again.
+        If its bits belong to another Bloom filter, nothing is loaded, as in RocketMQ: groups register again.
         """
         stored = read_state(self._saver.path, ConsumerFilters.decode, "filterDataByTopic")
         if stored is None:
@@ -104,9 +103,9 @@ class Filters(SavedState):
             self._put(data)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take over what a heartbeat says that a group subscribes; its filters in other topics die.
+        """Register the subscriptions of a group's heartbeat; the group's filters in other topics die.
 
-        An expression that cannot be compiled leaves the group without a filter in that topic.
+        If an expression cannot be compiled, the group has no filter in that topic.
         """
         topics = set()
         for subscription in subscriptions:
@@ -159,7 +158,7 @@ class Filters(SavedState):
         return True
 
     def unregister(self, group: str) -> None:
-        """A group went away: its filters die."""
+        """Mark the filters of a group that has left as dead."""
         self._bury(self._of(group))
 
     def _bury(self, filters: Iterable[Filter]) -> None:
@@ -169,7 +168,7 @@ class Filters(SavedState):
                 self._saver.changed()
 
     def clean(self) -> None:
-        """Remove the filters that are dead for too long."""
+        """Remove the filters that have been dead for too long."""
         before = self._clock() - self._clean_after()
         for topic, groups in list(self._topics.items()):
             for group in [name for name, found in groups.items() if found.dead and found.data.dead_time <= before]:
@@ -181,11 +180,11 @@ class Filters(SavedState):
     # ------------------------------------------------------------------ keeping
 
     async def saved(self) -> None:
-        """Clean, then wait until every change so far is on disk. Raises OSError."""
+        """Remove old filters, then wait until every change so far is on disk. Raises OSError."""
         self.clean()
         await super().saved()
 
     def save(self) -> None:
-        """Clean, then write ``consumerFilter.json`` if anything changed. Raises OSError."""
+        """Remove old filters, then write ``consumerFilter.json`` if anything changed. Raises OSError."""
         self.clean()
         super().save()

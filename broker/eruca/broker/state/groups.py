@@ -1,7 +1,7 @@
-"""The consumer groups that operators set up or that came by themselves, and ``subscriptionGroup.json``.
+"""The settings of consumer groups, and ``subscriptionGroup.json`` (SubscriptionGroupManager in 4.9.7).
 
-Owns the table and its DataVersion (SubscriptionGroupManager in 4.9.7). Must not know who is online or what is
-committed. Invariant: every change raises the version and is on disk once ``saved`` returns.
+Owns the table and its DataVersion; groups are created by operators or automatically. Must not know who is online or
+what is committed. Invariant: every change increments the version and is on disk once ``saved`` returns.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from eruca.protocol.fastjson import Style
 class Groups(SavedState):
     """Group settings by name.
 
-    ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` gives ms; ``auto_create`` tells whether a group that is
-    asked for is created (autoCreateSubscriptionGroup).
+    ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` returns ms; ``auto_create`` returns whether an unknown
+    group is created when it is looked up (autoCreateSubscriptionGroup).
     """
 
     def __init__(self, path: Path, clock: Callable[[], int], auto_create: Callable[[], bool]) -> None:
@@ -34,15 +34,15 @@ class Groups(SavedState):
 
     @property
     def table(self) -> Mapping[str, SubscriptionGroupConfig]:
-        """All groups by name; not to be changed but through the methods here."""
+        """All groups by name. Change it only through the methods here."""
         return self._table
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
-        """The settings of a group as they are, None where there is no such group."""
+        """The settings of a group, None if it does not exist."""
         return self._table.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The settings of a group, created where that is allowed; None where it does not exist and may not."""
+        """The settings of a group, which is created if that is allowed; else None if it does not exist."""
         config = self._table.get(name)
         if config is None and (self._auto_create() or names.is_system_group(name)):
             if names.group_fault(name) is not None:
@@ -71,14 +71,14 @@ class Groups(SavedState):
         self._change()
 
     def remove(self, name: str) -> SubscriptionGroupConfig | None:
-        """Forget a group; its offsets stay. None where there was no such group."""
+        """Delete a group; its offsets stay. Returns None if it did not exist."""
         config = self._table.pop(name, None)
         if config is not None:
             self._change()
         return config
 
     def take_over(self, other: SubscriptionGroupWrapper) -> None:
-        """Be equal to a master's table, its version too; nothing happens when the versions agree."""
+        """Replace table and version by a master's, unless the versions are equal."""
         if other.data_version == self.version:
             return
         self._table = {}

@@ -1,10 +1,10 @@
-"""Which client holds which queue, for consumers that must see a queue in order.
+"""Queue locks of orderly consumers (RebalanceLockManager in 4.9.7).
 
-Owns the locks (RebalanceLockManager in 4.9.7): one a group and queue, held by a client id. In memory only: after a
-restart every client locks again. Must not know connections; the time is an argument (ms).
+Owns one lock per group and queue, held by a client id. In memory only: after a restart every client locks again. Must
+not know connections; the time is an argument (ms).
 
-Invariant: a queue of a group is held by one client at most, and an owner that has been silent for ``expire_after``
-holds it only until another asks.
+Invariant: at most one client holds a queue for a group. An owner that has not renewed its lock for ``expire_after``
+keeps it only until another client asks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from eruca.protocol.queues import MessageQueue
 
 EXPIRE_AFTER = 60_000
-"""ms after the last successful lock, unless another time is set (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+"""The default lifetime of a lock in ms (rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
 
 class Locks:
@@ -25,24 +25,24 @@ class Locks:
         self._owners: dict[tuple[str, MessageQueue], tuple[str, int]] = {}
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str, now: int) -> list[MessageQueue]:
-        """Lock what is free, expired or the client's own already; which queues the client holds now."""
+        """Lock the queues that are free, expired or already the client's; returns those that the client now holds."""
         held = [queue for queue in queues if self.owner(group, queue, now) in (None, client_id)]
         for queue in held:
             self._owners[group, queue] = (client_id, now)
         return held
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Release what the client holds; the locks of others stay."""
+        """Release the locks of the client; those of others stay."""
         for queue in queues:
             owner = self._owners.get((group, queue))
             if owner is not None and owner[0] == client_id:
                 del self._owners[group, queue]
 
     def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
-        """Who holds a queue, None when nobody does or the lock has expired."""
+        """The owner of a queue, None if there is none or its lock has expired."""
         owner = self._owners.get((group, queue))
         return owner[0] if owner is not None and now - owner[1] <= self._expire_after else None
 
     def drop_expired(self, now: int) -> None:
-        """Forget locks that have expired."""
+        """Remove expired locks."""
         self._owners = {key: owner for key, owner in self._owners.items() if now - owner[1] <= self._expire_after}

@@ -1,7 +1,7 @@
-"""How far each consumer group has come in each queue, and ``consumerOffset.json``.
+"""The committed offsets of consumer groups, and ``consumerOffset.json`` (ConsumerOffsetManager in 4.9.7).
 
-Owns the table (ConsumerOffsetManager in 4.9.7). Must not know messages, requests or who is online. Offsets count
-messages of a queue; -1 stands for none. Commits are on disk after the next save (each 5 s, and at the stop).
+Owns the table. Must not know messages, requests or who is online. An offset counts the messages of a queue; -1 means
+none. Commits reach the disk with the next save (every 5 s, and at the stop).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Offsets(SavedState):
 
     @property
     def table(self) -> Mapping[str, Mapping[int, int]]:
-        """Everything, by ``topic@group`` and queue id."""
+        """All offsets by ``topic@group`` and queue id."""
         return self._table
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset, -1 where there is none."""
+        """The committed offset, -1 if there is none."""
         queues = self._table.get(f"{topic}@{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def of(self, group: str, topic: str) -> dict[int, int]:
-        """The committed offsets of a group in a topic by queue id; a copy, empty where there are none."""
+        """The committed offsets of a group in a topic by queue id; a copy, empty if there are none."""
         return dict(self._table.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> set[str]:
@@ -78,7 +78,7 @@ class Offsets(SavedState):
             self._table = stored.offset_table
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store an offset; it may go back."""
+        """Commit an offset, which may be lower than before."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None:
@@ -87,7 +87,7 @@ class Offsets(SavedState):
         self._saver.changed()
 
     def take_over(self, other: ConsumerOffsets) -> None:
-        """Have the offsets of a master's table; those of groups and topics that it does not have stay."""
+        """Add the offsets of a master's table; groups and topics that it does not have stay."""
         for key, queues in other.offset_table.items():
             topic, group = _split(key)
             legal = names.topic_fault(topic) is None and names.group_fault(group) is None
@@ -96,22 +96,22 @@ class Offsets(SavedState):
                 self._saver.changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Give group ``target`` the offsets that group ``source`` has in a topic."""
+        """Copy the offsets of group ``source`` in a topic to group ``target``."""
         offsets = self._table.get(f"{topic}@{source}")
         if offsets is not None:
             self._table[f"{topic}@{target}"] = dict(offsets)
             self._saver.changed()
 
     def remove_group(self, group: str) -> None:
-        """Forget every offset of a group."""
+        """Delete all offsets of a group."""
         self._remove([key for key in self._table if _split(key)[1] == group])
 
     def remove_topic(self, topic: str) -> None:
-        """Forget every offset in a topic."""
+        """Delete all offsets in a topic."""
         self._remove([key for key in self._table if _split(key)[0] == topic])
 
     def remove(self, group: str, topic: str) -> None:
-        """Forget the offsets of a group in a topic."""
+        """Delete the offsets of a group in a topic."""
         self._remove([key for key in (f"{topic}@{group}",) if key in self._table])
 
     def _remove(self, keys: list[str]) -> None:

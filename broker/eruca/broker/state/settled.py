@@ -1,7 +1,7 @@
-"""Which slots of a queue are done with, when they are not done in their order.
+"""The settled slots of a queue whose slots are not settled in order.
 
-Owns a set of numbers that is cheap when most of the low ones are in it: one bit for each from the first that is not.
-Pure. Invariant: ``first`` is the least number that is not in the set.
+Owns a set of numbers that is compact if it contains most of the low ones: one bit for each number from the first
+missing one on. Pure. Invariant: ``first`` is the least number that is not in the set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Settled:
         return at >> 3 < len(self._bits) and bool(self._bits[at >> 3] >> (at & 7) & 1)
 
     def add(self, number: int) -> None:
-        """Put a number into the set."""
+        """Add a number."""
         at = number - self._base
         if at < 0:
             return
@@ -37,12 +37,12 @@ class Settled:
             self._advance()
 
     def add_below(self, number: int) -> None:
-        """Put every number below this one into the set."""
+        """Add every number below this one."""
         while self.first < number:
             self.add(self.first)
 
     def cut(self, end: int) -> None:
-        """Take every number from ``end`` on out of the set."""
+        """Remove every number from ``end`` on."""
         self._base = min(self._base, end)
         kept = max(end - self._base, 0)
         del self._bits[(kept + 7) >> 3 :]

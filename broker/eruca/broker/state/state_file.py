@@ -1,7 +1,7 @@
-"""One JSON file of the broker's state: read with its spare copy, and saved when it changed.
+"""One state file of the broker: read with its backup, saved when its content changed (ConfigManager in 4.9.7).
 
-Owns when such a file is written, and that nobody waits twice for the same write. Must not know what is in it.
-Invariant: what ``saved`` has waited for survives a power loss.
+Owns when the file is written; concurrent waiters share a write. Must not know the content. Invariant: every change that
+``saved`` has waited for survives a power loss.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ log = structlog.get_logger("eruca.broker")
 
 
 class StateUnreadable(Exception):
-    """A state file and its copy exist, but neither can be read; the message says what to do."""
+    """A state file and its backup exist, but neither can be read; the message says what to do."""
 
 
 def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None:
-    """The content of ``path``, or of ``path``.bak when it is missing, empty or broken; None when neither exists.
+    """The content of ``path``, or of ``path``.bak if it is missing, empty or damaged; None if neither exists.
 
-    ``table`` is the name under which such a file holds its entries: one damaged byte in it would leave none of them.
+    ``table`` is the key of the entries in such a file. A file without this key counts as damaged: one damaged byte in
+    the key would else drop all entries.
 
-    Raises StateUnreadable when what exists cannot be read: starting without it would forget the operator's settings.
+    Raises StateUnreadable if nothing of what exists can be read: a start without it would lose the operator's settings.
     """
     faults = []
     for candidate in (path, backup_of(path)):
@@ -64,9 +65,9 @@ def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None
 
 
 class Saver:
-    """Saves one state file, whenever it changed, off the event loop; changes that come meanwhile share the next write.
+    """Saves one state file off the event loop; changes during a write share the next one.
 
-    ``encode`` gives the whole content; it is called on the event loop, so that the content is of one moment.
+    ``encode`` returns the whole content. It is called on the event loop, so the content is consistent.
     """
 
     def __init__(self, path: Path, encode: Callable[[], bytes]) -> None:
@@ -76,7 +77,7 @@ class Saver:
         self._saved = 0
         self._written = 0
         self._lock = asyncio.Lock()
-        self._writing = threading.Lock()  # who waited may be gone while the thread still writes
+        self._writing = threading.Lock()  # a waiter may be cancelled while its thread still writes
 
     @property
     def dirty(self) -> bool:
@@ -106,13 +107,13 @@ class Saver:
 
     def _write(self, saving: int, data: bytes) -> None:
         with self._writing:
-            if saving > self._written:  # else newer content is there already
+            if saving > self._written:  # else newer content is already written
                 replace_file(self.path, data)
                 self._written = saving
 
 
 class SavedState:
-    """What all state that is kept in a file has in common: how it gets there."""
+    """Base of state that lives in a file: ``saved`` and ``save`` write it."""
 
     _saver: Saver
 

@@ -1,11 +1,11 @@
-"""How much goes through the broker: counted on the hot path, sampled by a timer, summed up when asked.
+"""Throughput statistics: counted on the hot path, sampled by a timer, summed on request (BrokerStatsManager in 4.9.7).
 
-Owns the counters of every queue put to and of every queue a group gets from, and snapshots of them over a minute, an
-hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), figures of the store are
-handed in.
+Owns the counters of every queue that gets puts and of every group's gets from a queue, and their samples over a minute,
+an hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), the store's figures are
+passed in.
 
-Invariant: ``put`` and ``got`` touch one counter and nothing else; sums (of a topic, of a group) are made when asked
-for; a sample keeps what was kept before of counters that stood still.
+Invariant: ``put`` and ``got`` touch one counter and nothing else. Sums (of a topic, of a group) are computed on
+request. A sample shares the values of counters that have not changed.
 
 Names and windows are those of BrokerStatsManager, StatsItem, StoreStatsService and BrokerStats in 4.9.7: every 10 s for
 the minute (7 samples kept), 10 minutes for the hour (7), hour for the day (25), second for the rates (601).
@@ -52,7 +52,7 @@ class Tally(NamedTuple):
 
 
 class Counter:
-    """A running tally; who holds one adds to its fields directly. ``reached`` is where the next pull goes on."""
+    """A running tally; its holder adds to its fields directly. ``reached`` is the offset of the next pull."""
 
     __slots__ = ("messages", "reached", "size", "times", "waited")
 
@@ -65,7 +65,7 @@ class Counter:
 
     @property
     def tally(self) -> Tally:
-        """The values of this moment."""
+        """The present values."""
         return Tally(self.messages, self.size, self.times, self.waited)
 
 
@@ -100,7 +100,7 @@ class Snapshot(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The counters whose sum somebody asks for."""
+    """The counters of a requested sum."""
 
     table: str
     keys: list[_Key]
@@ -159,7 +159,7 @@ class Statistics:
         counter.reached = reached
 
     def reached(self, group: str, topic: str, queue_id: int) -> int:
-        """Where a group goes on pulling in a queue, by the last pull that found messages; 0 where there was none."""
+        """The offset of a group's next pull from a queue, by the last pull that found messages; 0 if there was none."""
         counter = self._gets.get((group, topic, queue_id))
         return 0 if counter is None else counter.reached
 
@@ -170,31 +170,31 @@ class Statistics:
         counter.times += 1
 
     def put_took(self, millis: int, times: int = 1) -> None:
-        """Note how long puts took that had to wait; all others count as quicker than a millisecond."""
+        """Record the duration of puts that had to wait; all others count as less than a millisecond."""
         if millis > 0:
             self._slow[millis] = self._slow.get(millis, 0) + times
             self.slowest_put = max(self.slowest_put, millis)
 
     def get_took(self, group: str, topic: str, queue_id: int, millis: int) -> None:
-        """Note how long a read took that had to wait; all others count as quicker than a millisecond."""
+        """Record the duration of a read that had to wait; all others count as less than a millisecond."""
         self.slowest_get = max(self.slowest_get, millis)
         self._gets.setdefault((group, topic, queue_id), Counter()).waited += millis
 
     def forget_topic(self, topic: str) -> None:
-        """Drop what was counted of a topic that was deleted."""
+        """Remove the counters of a deleted topic."""
         self._puts = {key: counter for key, counter in self._puts.items() if key[0] != topic}
         self._gets = {key: counter for key, counter in self._gets.items() if key[1] != topic}
         self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[0] != topic}
         self._forget({"PUT": 0, "GET": 1, "BACK": 0}, topic)
 
     def forget_group(self, group: str) -> None:
-        """Drop what was counted of a group that was deleted."""
+        """Remove the counters of a deleted group."""
         self._gets = {key: counter for key, counter in self._gets.items() if key[0] != group}
         self._sent_back = {key: counter for key, counter in self._sent_back.items() if key[1] != group}
         self._forget({"GET": 0, "BACK": 1}, group)
 
     def _forget(self, places: dict[str, int], name: str) -> None:
-        """Drop what samples hold of a topic or group; ``places`` tells where in the keys of a table its name is."""
+        """Remove a topic or group from the samples; ``places`` holds the index of its name in each table's keys."""
         self._known = (-1, {})
         tables = {id(table): (kind, table) for each in self._all() for kind, table in each.tables.items()}
         for kind, table in tables.values():
@@ -209,7 +209,7 @@ class Statistics:
     # ------------------------------------------------------------------ sampling
 
     def sample(self, moment: Moment) -> None:
-        """Take the sample of a second; to be called every second with the store's totals."""
+        """Take a sample. Call it every second with the store's totals."""
         self._moments.append(moment)
         today = time.localtime(moment.time / 1000)[:3]
         if today != self._today:
@@ -243,7 +243,7 @@ class Statistics:
     # ------------------------------------------------------------------ answering
 
     def spans(self, name: str, key: str) -> tuple[Span, Span, Span] | None:
-        """A counter over the last minute, hour and day; None where there is no such counter.
+        """A counter over the last minute, hour and day; None if there is no such counter.
 
         ``name`` and ``key`` as in BrokerStatsManager: ``TOPIC_PUT_NUMS`` by topic, ``GROUP_GET_NUMS`` and
         ``SNDBCK_PUT_NUMS`` by ``topic@group``, ``QUEUE_PUT_NUMS`` by ``topic@queue``, ``QUEUE_GET_NUMS`` by
@@ -267,7 +267,7 @@ class Statistics:
         return _span(self._minute, asked, field), _span(self._hour, asked, field), _span(self._day, asked, field)
 
     def _asked(self, table: str, key: str) -> Asked | None:
-        """The counters that a key stands for; None where there are none."""
+        """The counters of a key, None if there are none."""
         found: Asked | None = None
         match table, key.split("@"):
             case "TOPIC_PUT", [topic]:
@@ -298,12 +298,12 @@ class Statistics:
         return self._known[1].get(name, [])
 
     def consume_tps(self, group: str, topic: str) -> float:
-        """Messages a second that ``group`` got of ``topic`` over the last minute."""
+        """Messages per second that ``group`` got from ``topic`` over the last minute."""
         return _span(self._minute, Asked("GET", self._keys_of(group, topic)), 0).tps
 
     def rates(self, pick: Callable[[Moment], int]) -> list[float | None]:
-        """What ``pick`` takes of the totals, per second over the last 10, 60 and 600 seconds; None where the broker
-        has not run that long."""
+        """The total that ``pick`` selects, per second over the last 10, 60 and 600 seconds; None for a window longer
+        than the broker has run."""
         return [self._rate(pick, seconds) for seconds in (10, 60, 600)]
 
     def _rate(self, pick: Callable[[Moment], int], seconds: int) -> float | None:
@@ -314,7 +314,7 @@ class Statistics:
         return (pick(last) - pick(before)) * 1000.0 / elapsed if elapsed > 0 else 0.0
 
     def put_times(self) -> list[tuple[str, int]]:
-        """How many puts of the last full minute took how long, by the names of StoreStatsService."""
+        """The distribution of put durations in the last full minute, by the names of StoreStatsService."""
         puts, slow = self._last_minute()
         counts = [0] * len(_SLOW_NAMES)
         for millis, times in slow.items():
@@ -323,7 +323,7 @@ class Statistics:
         return list(zip(_SLOW_NAMES, counts, strict=True))
 
     def put_latency(self, share: float) -> float:
-        """The ms within which ``share`` of the puts of the last full minute were done; 0.0 where less than one."""
+        """The duration in ms of the quantile ``share`` of the puts in the last full minute; 0.0 if below 1 ms."""
         puts, slow = self._last_minute()
         rank = min(int(puts * share), puts - 1) - max(puts - sum(slow.values()), 0)
         if rank < 0:
@@ -341,7 +341,7 @@ class Statistics:
 
 
 def _frozen(last: _Table, counters: Mapping[Any, Counter]) -> _Table:
-    """The counters as they are now; what stood still since ``last`` shares its values."""
+    """A copy of the counters; those that have not changed since ``last`` share its values."""
     table: _Table = {}
     same = len(last) == len(counters)
     for key, counter in counters.items():
@@ -354,7 +354,7 @@ def _frozen(last: _Table, counters: Mapping[Any, Counter]) -> _Table:
 
 
 def _sum(snapshot: Snapshot, asked: Asked) -> Tally | None:
-    """The sum of what a sample knows of the counters; None where it knows none of them."""
+    """The sum of the counters in a sample; None if it contains none of them."""
     table = snapshot.tables.get(asked.table)
     found = [table[key] for key in asked.keys if key in table] if table else []
     if len(found) <= 1:
@@ -363,7 +363,7 @@ def _sum(snapshot: Snapshot, asked: Asked) -> Tally | None:
 
 
 def _span(window: deque[Snapshot], asked: Asked, field: int) -> Span:
-    """From the oldest sample that knows the counters (or the one just before they began) to the newest."""
+    """The span from the oldest sample that contains the counters (or the one before they began) to the newest."""
     first, before = None, Tally()
     for snapshot in window:
         tally = _sum(snapshot, asked)

@@ -1,7 +1,7 @@
-"""The topics of this broker: their settings, who may be created how, and ``topics.json``.
+"""The topics of this broker: their settings, the rules of their creation, and ``topics.json`` (TopicConfigManager).
 
-Owns the table and its DataVersion (TopicConfigManager in 4.9.7). Must not know requests, connections or nameservers.
-Invariant: every change raises the version, is told to the watchers, and is on disk once ``saved`` returns.
+Owns the table and its DataVersion. Must not know requests, connections or nameservers. Invariant: every change
+increments the version, is passed to the watchers, and is on disk once ``saved`` returns. Facts: 4.9.7.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Clock = Callable[[], int]
 class Topics(SavedState):
     """Topic settings by name.
 
-    ``path`` is ``…/config/topics.json``; ``clock`` gives ms. ``watchers`` are called with the name after each change.
+    ``path`` is ``…/config/topics.json``; ``clock`` returns ms. ``watchers`` are called with the name after each change.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -49,11 +49,11 @@ class Topics(SavedState):
 
     @property
     def table(self) -> Mapping[str, TopicConfig]:
-        """All topics by name; not to be changed but through the methods here."""
+        """All topics by name. Change it only through the methods here."""
         return self._table
 
     def get(self, name: str) -> TopicConfig | None:
-        """The settings of a topic, None where there is no such topic."""
+        """The settings of a topic, None if it does not exist."""
         return self._table.get(name)
 
     def __contains__(self, name: str) -> bool:
@@ -66,12 +66,12 @@ class Topics(SavedState):
         return len(self._table)
 
     def is_system(self, name: str) -> bool:
-        """Whether operators may neither change nor delete this topic."""
+        """Whether this is a system topic, which operators can neither change nor delete."""
         return name in self._system or names.is_system_topic(name)
 
     @property
     def system_names(self) -> frozenset[str]:
-        """The system topics of this broker, its own name and its cluster's among them."""
+        """The system topics of this broker, which include its own name and its cluster's."""
         return frozenset(self._system)
 
     def is_order(self, name: str) -> bool:
@@ -96,7 +96,7 @@ class Topics(SavedState):
             self.version = stored.data_version
 
     def add_system(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> None:
-        """Have a system topic, in memory until another change is saved; an existing one stays as it is."""
+        """Add a system topic, in memory until another change is saved. An existing topic stays as it is."""
         self._system.add(name)
         if name not in self._table:
             self._table[name] = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
@@ -107,16 +107,16 @@ class Topics(SavedState):
         self._change(config.topic_name)
 
     def remove(self, name: str) -> TopicConfig | None:
-        """Forget a topic; its queues in the store are not touched. None where there was no such topic."""
+        """Delete a topic; its queues in the store stay. Returns None if it did not exist."""
         config = self._table.pop(name, None)
         if config is not None:
             self._change(name)
         return config
 
     def create_for_send(self, name: str, template: str, queues: int, *, sys_flag: int = 0) -> TopicConfig | None:
-        """Create the topic of a first message after ``template``, which must hand on its settings (INHERIT).
+        """Create the topic of a first message from the topic ``template``, which must have PERM_INHERIT.
 
-        ``queues`` is what the sender wishes, bounded by the template. None where the template does not allow it.
+        ``queues`` is the sender's wish, limited by the template. Returns None if the template does not allow it.
         """
         model = self._table.get(template)
         if model is None or not model.perm & PERM_INHERIT:
@@ -134,7 +134,7 @@ class Topics(SavedState):
         return config
 
     def create_if_absent(self, name: str, queues: int, perm: int = READ_WRITE, *, sys_flag: int = 0) -> TopicConfig:
-        """The topic, created with these settings where it does not exist (retry and dead letter topics)."""
+        """The topic, which is created with these settings if it does not exist (retry and dead letter topics)."""
         config = self._table.get(name)
         if config is None:
             config = TopicConfig(
@@ -148,7 +148,7 @@ class Topics(SavedState):
         return config
 
     def set_order(self, ordered: Mapping[str, str]) -> None:
-        """Take over a nameserver's ORDER_TOPIC_CONFIG: its topics are ordered ones, all others are not."""
+        """Apply a nameserver's ORDER_TOPIC_CONFIG: its topics are ordered, all others are not."""
         for name, config in self._table.items():
             wanted = name in ordered
             if config.order != wanted:
@@ -156,7 +156,7 @@ class Topics(SavedState):
                 self._change(name)
 
     def take_over(self, other: TopicConfigSerializeWrapper) -> None:
-        """Be equal to a master's table, its version too; nothing happens when the versions agree."""
+        """Replace table and version by a master's, unless the versions are equal."""
         if other.data_version == self.version:
             return
         former = self._table
@@ -172,7 +172,7 @@ class Topics(SavedState):
                 watch(name)
 
     def renew(self) -> None:
-        """Raise the version without a change of a topic, so that nameservers take over what is told of them anew."""
+        """Increment the version without a change of a topic, so that nameservers accept the next registration."""
         self.version = self.version.following(self._clock())
         self._saver.changed()
 

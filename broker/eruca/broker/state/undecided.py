@@ -1,8 +1,8 @@
-"""The transactions that nobody has decided yet, and how far both of RocketMQ's transaction queues are done with.
+"""The undecided transactions, and the progress in RocketMQ's two transaction queues (TransactionalMessageServiceImpl).
 
-Owns the table of undecided half messages by their offset in the half queue, and which op messages must still be
-read at the next start. Knows neither messages' bytes nor the store. Offsets are added in ascending order. Invariant:
-of one transaction at most one half message is undecided, the newest.
+Owns the table of undecided half messages by their offset in the half queue, and which op messages the next start must
+read. Knows neither the bytes of messages nor the store. Offsets are added in ascending order. Invariant: of one
+transaction at most one half message is undecided, the newest. Facts: 4.9.7.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Half(NamedTuple):
 
     physical_offset: int
     begun: int
-    """When it came, in ms: what its age counts from."""
+    """When the first copy arrived, in ms: its age counts from here."""
     stored: int
     """When this copy was stored, in ms."""
     immunity: int | None
-    """The age in ms before which its sender does not want to be asked; None leaves that to the configuration."""
+    """The age in ms of the first check, as its sender set it; None uses the configuration."""
     group: str
-    """The producer group that knows what became of the transaction."""
+    """The producer group that can decide the transaction."""
     identity: Identity | None
-    """None where its sender gave it no unique key: then it is known by its offset alone."""
+    """None if its sender set no unique key: then only its offset identifies it."""
     copied: bool = False
-    """Whether the broker put it back: then ends that name an older copy are meant for it."""
+    """Whether the broker put it back: then an end that names an older copy decides it."""
     size: int = 0
     """Bytes of its record."""
 
@@ -50,24 +50,24 @@ class Undecided:
         return self._open.get(offset)
 
     def find(self, offset: int, identity: Identity | None) -> int | None:
-        """Where the transaction, of which a copy is or was at ``offset``, is undecided now; None when it is not."""
+        """The offset of the undecided copy of the transaction with a copy at ``offset``; None if it is decided."""
         if offset in self._open:
             return offset
         copy = None if identity is None else self._offsets.get(identity)
         return copy if copy is not None and self._open[copy].copied else None
 
     def items(self) -> list[tuple[int, Half]]:
-        """All of them by offset, oldest copy first; a copy of the list."""
+        """All of them with their offsets, in ascending order; a copy."""
         return list(self._open.items())
 
     def first(self) -> int | None:
-        """The least offset, None when all is decided."""
+        """The least offset, None if all are decided."""
         return next(iter(self._open), None)
 
     def add(self, offset: int, half: Half) -> int | None:
-        """A half message came; where it was put back, the offset of the older copy whose place it takes.
+        """Add a half message. If the broker put it back, returns the offset of the older copy that it replaces.
 
-        Two that came from a producer are two transactions, however alike they are.
+        Two half messages from a producer are two transactions, even if they are equal.
         """
         former = None if half.identity is None else self._offsets.get(half.identity)
         if former is not None and not half.copied:
@@ -81,18 +81,18 @@ class Undecided:
         return former
 
     def close(self, offset: int) -> None:
-        """A half message is undecided no more; one that is not there is no error."""
+        """Remove a decided half message; one that is not in the table is ignored."""
         half = self._open.pop(offset, None)
         if half is not None and half.identity is not None and self._offsets.get(half.identity) == offset:
             del self._offsets[half.identity]
 
     def op(self, op_offset: int, offset: int) -> None:
-        """The op message at ``op_offset`` says that the half message at ``offset`` is done with."""
+        """Record that the op message at ``op_offset`` decides the half message at ``offset``."""
         self._ops.append((op_offset, offset))
         self.close(offset)
 
     def progress(self, half_end: int, op_end: int) -> tuple[int, int]:
-        """From where on half queue and op queue, which end there, must be read to know all of this again."""
+        """The offsets from which half queue and op queue, with these ends, must be read to rebuild this table."""
         first = min(next(iter(self._open), half_end), half_end)
         ops = self._ops
         while ops and ops[0][1] < first:

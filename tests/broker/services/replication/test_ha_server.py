@@ -94,7 +94,7 @@ async def test_a_slave_hears_no_more_when_the_log_cannot_be_read(
         slave.report(100)
         with pytest.raises(asyncio.IncompleteReadError):
             await slave.frame()
-    assert [line["fault"] for line in said if line["event"] == "slave_turned_away"] == ["[Errno 5] Input/output error"]
+    assert [line["fault"] for line in said if line["event"] == "slave_rejected"] == ["[Errno 5] Input/output error"]
 
 
 async def test_an_empty_slave_gets_the_newest_file_and_no_frame_crosses_two(master: Desk, slave: HandSlave) -> None:

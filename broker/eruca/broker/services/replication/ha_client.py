@@ -1,8 +1,8 @@
-"""The slave's side of the log: connects to its master, takes in what comes, and reports how far it is.
+"""The slave's side of the HA protocol: connects to the master, appends its log, and reports the end offset.
 
-Owns the connection to the master's HA address and when it is made again. Facts: HAService.HAClient in 4.9.7; beyond
-them the first report is sent at once, and a master that falls silent is given up. Invariant: what is reported is in
-this log, under SYNC_FLUSH on the disk; the reported log equals the master's up to there.
+Owns the connection to the master's HA address and its reconnects. Facts: HAService.HAClient in 4.9.7; unlike there, the
+first report is sent at once, and a silent master is disconnected. Invariant: the log up to a reported offset is in this
+log, under SYNC_FLUSH on the disk, and equals the master's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 
 RETRY_AFTER = (0.5, 5.0)
-"""Seconds until the next try after one in which no log came, doubled each time up to the second; after any other the
-next follows at once."""
+"""Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
+other connection the next try follows at once."""
 CONNECT_TIMEOUT = 3.0
 """Seconds."""
 
@@ -36,44 +36,44 @@ class HAClient:
         self._settings = settings
         self._address = settings.ha_master_address or None
         self._fixed = self._address is not None
-        self._told = asyncio.Event()
+        self._address_changed = asyncio.Event()
         self._link: MasterConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the master."""
+        """Whether the master is connected."""
         return self._link is not None
 
     def status(self, now: int) -> HARuntimeInfo:
-        """How this slave stands at ``now``, in ms since 1970 (907); what its master has flushed it does not know."""
+        """The state of this slave at ``now``, in ms since 1970 (907); the master's flushed offset is unknown here."""
         info = HAClientRuntimeInfo(
             master_addr=self._address or "", max_offset=self._store.replicator.end_offset, activated=self.connected
         )
         link, passed = self._link, asyncio.get_running_loop().time()
         if link is not None:
-            info.last_read_timestamp = now - int((passed - link.heard_at) * 1000)
+            info.last_read_timestamp = now - int((passed - link.received_at) * 1000)
             info.last_write_timestamp = now - int((passed - link.reported_at) * 1000)
             info.transferred_byte_in_second = link.rate.per_second(passed)
         return HARuntimeInfo(ha_client_runtime_info=info)
 
     def follow(self, address: str | None) -> None:
-        """Learn the master's HA address from a nameserver; None and a configured address leave it as it is."""
+        """Set the master's HA address, as a nameserver gave it. None, or a configured address, changes nothing."""
         if address and not self._fixed and address != self._address:
             log.info("master_ha_address", address=address, former=self._address)
             self._address = address
-            self._told.set()
+            self._address_changed.set()
             if self._link is not None:
                 self._link.close()
 
     def start(self) -> None:
-        """Begin to follow; the store is open and started."""
+        """Start to replicate; the store is open and started."""
         self._store.on_written = self._written
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop to replicate."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,22 +87,22 @@ class HAClient:
     async def _run(self) -> None:
         pause, longest = RETRY_AFTER
         while True:
-            self._told.clear()
+            self._address_changed.clear()
             if self._address is None:
-                await self._told.wait()
+                await self._address_changed.wait()
             elif await self._follow_once(self._address):
                 pause = RETRY_AFTER[0]
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
-                        await self._told.wait()
+                        await self._address_changed.wait()
                 pause = min(pause * 2, longest)
 
     def _connection(self) -> MasterConnection:
         return MasterConnection(self._store, self._settings)
 
     async def _follow_once(self, address: str) -> bool:
-        """Follow by one connection to its end; whether any of the log came."""
+        """Replicate over one connection until it ends; returns whether any log arrived."""
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         try:
@@ -113,10 +113,10 @@ class HAClient:
                 _, link = await loop.create_connection(self._connection, host, int(port))
         except (OSError, TimeoutError, ValueError) as fault:
             if not self._failing:
-                log.warning("master_not_reached", address=address, fault=str(fault) or "timeout")
+                log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")
             self._failing = True
             return False
-        log.info("following", master=address, end=self._store.replicator.end_offset)
+        log.info("replicating", master=address, end=self._store.replicator.end_offset)
         self._failing = False
         self._link = link
         try:
@@ -129,7 +129,7 @@ class HAClient:
 
 
 class MasterConnection(asyncio.Protocol):
-    """One connection to the master; ``ended`` is done when it is over, ``received`` counts the log's bytes."""
+    """One connection to the master; ``ended`` is done when it has ended, ``received`` counts the bytes of the log."""
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         loop = asyncio.get_running_loop()
@@ -143,18 +143,18 @@ class MasterConnection(asyncio.Protocol):
         self._silence = settings.ha_housekeeping_interval / 1000
         self._frames = FrameReader()
         self._reported = -1
-        self.heard_at = self.reported_at = loop.time()
+        self.received_at = self.reported_at = loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Tell the master where to begin."""
+        """Report the end of this log: the master sends from there."""
         self._transport = cast(asyncio.Transport, transport)
         self._report(self._replicator.end_offset)
-        self._beat()
+        self._tick()
 
     def connection_lost(self, fault: Exception | None) -> None:
-        """Wake who waits for the end."""
+        """Complete ``ended``."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
@@ -172,7 +172,7 @@ class MasterConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Frames of the master's log."""
-        self.heard_at = asyncio.get_running_loop().time()
+        self.received_at = asyncio.get_running_loop().time()
         try:
             for frame in self._frames.feed(data):
                 self._take(frame)
@@ -191,12 +191,12 @@ class MasterConnection(asyncio.Protocol):
         if frame.data:
             self._replicator.append(frame.offset, frame.data)
             self.received += len(frame.data)
-            self.rate.add(len(frame.data), self.heard_at)
+            self.rate.add(len(frame.data), self.received_at)
 
     # ------------------------------------------------------------------ reports
 
     def report_if_advanced(self) -> None:
-        """Report what the master has not been told."""
+        """Report the end offset if it has advanced since the last report."""
         if self._replicator.safe_offset > self._reported:
             self._report(self._replicator.safe_offset)
 
@@ -206,11 +206,11 @@ class MasterConnection(asyncio.Protocol):
             self.reported_at = asyncio.get_running_loop().time()
             self._transport.write(report(offset))
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
-        if now - self.heard_at > self._silence:
+        self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._tick)
+        if now - self.received_at > self._silence:
             self._give_up("the master was silent for longer than haHousekeepingInterval")
         elif now - self.reported_at > self._heartbeat:
             self._report(self._reported)

@@ -1,8 +1,8 @@
-"""The master's side of one slave: sends it the log from where it ends there, and hears how far it came.
+"""The master's side of one slave: sends the log from the end of the slave's log on, and reads the slave's reports.
 
-Owns the connection, what was sent on it, and when it is given up. Facts: HAConnection in 4.9.7; beyond them a slave is
-turned away when its log is ahead of the master's, or asks for what the master has deleted, since the two logs could
-never be equal. Invariant: bytes go out in order and without a gap, under SYNC_FLUSH only what is on the disk here.
+Owns the connection, what was sent over it, and when it is closed. Facts: HAConnection in 4.9.7; unlike there, a slave
+is rejected if its log is ahead of the master's, or if it asks for what the master has deleted: the two logs could never
+be equal. Invariant: bytes are sent in order and without a gap, under SYNC_FLUSH only those that are on the disk here.
 """
 
 from __future__ import annotations
@@ -20,74 +20,74 @@ from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.segment import NotInMemory
 
 FRAMES_A_TURN = 16
-"""Frames that are sent until others on the event loop have their turn."""
+"""Frames that are sent before the event loop runs others."""
 COLD_READ = 1 << 20
-"""Bytes that are read at once when they come from the disk."""
+"""Bytes of one read from the disk."""
 _UNSENT = 1 << 20
-"""Bytes that may wait for a slave that does not read."""
+"""Bytes that may be buffered for a slave that does not read."""
 
 log = structlog.get_logger("eruca.broker")
 
 
 class HAConnection(asyncio.Protocol):
-    """One slave's connection.
+    """The connection of one slave.
 
-    ``heard`` is called after each report, ``ended`` once when the connection is over.
+    ``on_report`` is called after each report, ``on_end`` once when the connection has ended.
     """
 
     def __init__(
         self,
         replicator: Replicator,
         settings: StoreSettings,
-        heard: Callable[[HAConnection], None],
-        ended: Callable[[HAConnection], None],
+        on_report: Callable[[HAConnection], None],
+        on_end: Callable[[HAConnection], None],
     ) -> None:
         self.remote = ""
         self.acknowledged = -1
-        """Where the slave's log ends by its last report; -1 before the first."""
+        """The end of the slave's log by its last report; -1 before the first."""
         self.skipped = 0
-        """Of a slave that was empty: where what it gets begins; of what is before, it has nothing."""
+        """Where the log of an empty slave begins: it has nothing before this offset."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the connection is over."""
+        """Done when the connection has ended."""
         self._replicator = replicator
-        self._heard = heard
-        self._ended = ended
+        self._on_report = on_report
+        self._on_end = on_end
         self._batch = settings.ha_transfer_batch_size
         self._heartbeat = settings.ha_send_heartbeat_interval / 1000
         self._silence = settings.ha_housekeeping_interval / 1000
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
         self.next = -1
-        """Where what is sent next begins; -1 before the slave's first report."""
+        """The offset to send next; -1 before the slave's first report."""
         self.rate = TransferRate()
         self._paused = False
-        """Whether the slave does not read as fast as it is sent to."""
+        """Whether the slave reads more slowly than the master sends."""
         self._turn_over = False
-        """Whether sending goes on by itself in the next round of the loop."""
+        """Whether the next iteration of the loop continues to send."""
         self._reading: asyncio.Future[memoryview | bytes | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._heard_at = self._sent_at = 0.0
+        self._received_at = self._sent_at = 0.0
 
     # ------------------------------------------------------------------ connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to listen to the slave; it speaks first."""
+        """Wait for the slave, which reports first."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_UNSENT)
         peer = transport.get_extra_info("peername")
         self.remote = f"{peer[0]}:{peer[1]}" if peer else ""
-        self._heard_at = self._sent_at = asyncio.get_running_loop().time()
-        self._beat()
+        self._received_at = self._sent_at = asyncio.get_running_loop().time()
+        self._tick()
         log.info("slave_connected", remote=self.remote)
 
     def connection_lost(self, fault: Exception | None) -> None:
-        """Let go of everything."""
+        """Release the connection."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
         log.info("slave_disconnected", remote=self.remote, acknowledged=self.acknowledged)
         self.gone.set_result(None)
-        self._ended(self)
+        self._on_end(self)
 
     def close(self) -> None:
         """End the connection."""
@@ -99,14 +99,14 @@ class HAConnection(asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     def _give_up(self, reason: str, **what: object) -> None:
-        log.warning("slave_turned_away", remote=self.remote, reason=reason, **what)
+        log.warning("slave_rejected", remote=self.remote, reason=reason, **what)
         self.close()
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._beat)
-        if now - self._heard_at > self._silence:
+        self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._tick)
+        if now - self._received_at > self._silence:
             self._give_up("it has not reported for longer than haHousekeepingInterval")
         elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self._paused and not self._is_closing():
             self._send(b"")
@@ -115,7 +115,7 @@ class HAConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Reports of the slave."""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._received_at = asyncio.get_running_loop().time()
         reported = self._reports.feed(data)
         if reported is None:
             return
@@ -130,10 +130,10 @@ class HAConnection(asyncio.Protocol):
         if self.next < 0 and not self._begin(reported):
             return
         self.acknowledged = reported
-        self._heard(self)
+        self._on_report(self)
 
     def _begin(self, reported: int) -> bool:
-        """Send from where the slave's log ends; an empty one gets the newest file and what follows."""
+        """Send from the end of the slave's log; an empty slave gets the newest file and what follows."""
         start = reported or max(self._replicator.last_file, self._replicator.begin_offset)
         if start < self._replicator.begin_offset:
             self._give_up(
@@ -148,16 +148,16 @@ class HAConnection(asyncio.Protocol):
     # ------------------------------------------------------------------ sending
 
     def pause_writing(self) -> None:
-        """Wait until the slave has read."""
+        """Called by the event loop: the slave does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Go on: it has."""
+        """Called by the event loop: the slave reads again."""
         self._paused = False
         self.pump()
 
     def pump(self) -> None:
-        """Send what is there."""
+        """Send what is available."""
         for _ in range(FRAMES_A_TURN):
             if self.next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
                 return

@@ -1,8 +1,8 @@
-"""The slaves of this master: the port they connect to, how far they confirmed, and who waits for that.
+"""The slaves of this master: the HA port, the confirmed offset, and the sends that wait for it.
 
-Owns ``confirmed`` and, of a SYNC_MASTER, the limit of what may be read. Facts: HAService and
+Owns ``confirmed`` and, on a SYNC_MASTER, the limit of what may be read. Facts: HAService, GroupTransferService and
 CommitLog.submitReplicaRequest in 4.9.7. Invariants: ``confirmed`` never goes back; a SYNC_MASTER with a slave in reach
-lets nobody read what no slave has confirmed, and answers a send that waits with 0 only for what one has.
+shows nobody a message that no slave has confirmed, and answers a waiting send with 0 only when a slave has.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
 
 
 class Slaves:
-    """All slaves that are connected."""
+    """All connected slaves."""
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         self.confirmed = 0
-        """Up to where the log is on a slave."""
+        """The offset up to which a slave has the log."""
         self.connected: set[HAConnection] = set()
         self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
         """Whether sends wait for a slave."""
         self._gap = (0, 0)
-        """Where the messages end that no confirmation speaks of: a slave was empty, and began behind them."""
+        """The range of ends that no report confirms: a slave was empty and began after them."""
         self._store = store
         self._settings = settings
         self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
-        self._news = asyncio.Event()
-        """Set by each report of a slave, and when one goes."""
+        self._changed = asyncio.Event()
+        """Set by each report of a slave, and when one disconnects."""
         self._server: asyncio.Server | None = None
 
     # ------------------------------------------------------------------ life
 
     async def start(self, bound: socket.socket) -> None:
-        """Accept slaves on a bound socket; the store is open and started."""
+        """Accept slaves on a bound socket. The store is open and started."""
         self._store.on_written = self._written
         self._server = await asyncio.get_running_loop().create_server(self._connection, sock=bound)
 
     async def stop(self) -> None:
-        """Let the slaves in reach have what they lack, within slaveTimeout, and close every connection.
+        """Send the slaves in reach what they lack, within slaveTimeout, and close every connection.
 
-        What was stored is readable then as far as it is safe here.
+        Afterwards the store shows what is durable here.
         """
         if self._server is not None:
             self._server.close()
@@ -64,33 +64,33 @@ class Slaves:
         self._store.on_written = self._store.visible_limit = None
 
     async def _caught_up(self) -> None:
-        """Wait until the slaves in reach have the whole log: they serve what this master leaves behind."""
+        """Wait until the slaves in reach have the whole log: they serve reads after this master stops."""
         end = self._store.replicator.end_offset
         least = end - self._settings.ha_slave_fallbehind_max
         while any(max(least, 0) <= slave.acknowledged < end for slave in self.connected):
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     def _connection(self) -> HAConnection:
-        slave = HAConnection(self._store.replicator, self._settings, self._heard, self._ended)
+        slave = HAConnection(self._store.replicator, self._settings, self._reported, self._ended)
         self.connected.add(slave)
         return slave
 
     def _ended(self, slave: HAConnection) -> None:
         self.connected.discard(slave)
-        self._news.set()
+        self._changed.set()
         self._store.drain()
 
     # ------------------------------------------------------------------ what they have
 
     @property
     def in_reach(self) -> bool:
-        """Whether a slave lacks less than haSlaveFallbehindMax."""
+        """Whether a slave lags by less than haSlaveFallbehindMax."""
         least = self._store.replicator.end_offset - self._settings.ha_slave_fallbehind_max
         return any(slave.acknowledged >= 0 and slave.acknowledged > least for slave in self.connected)
 
     def status(self) -> HARuntimeInfo:
-        """How the slaves stand (907)."""
+        """The state of the slaves (907)."""
         end, now = self._store.replicator.end_offset, asyncio.get_running_loop().time()
         least = end - self._settings.ha_slave_fallbehind_max
         slaves = [
@@ -112,8 +112,8 @@ class Slaves:
             ha_connection_info=slaves,
         )
 
-    def _heard(self, slave: HAConnection) -> None:
-        self._news.set()
+    def _reported(self, slave: HAConnection) -> None:
+        self._changed.set()
         if slave.skipped and not slave.acknowledged:
             self._gap = (self.confirmed, slave.skipped)
             self._waiters.release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
@@ -123,7 +123,7 @@ class Slaves:
         self._store.drain()
 
     def _written(self) -> None:
-        """Send what is new, and settle what of it may be read."""
+        """Send new log, and set how much of it may be read."""
         if self.sync:
             self._store.visible_limit = self.confirmed if self.in_reach else None
         for slave in tuple(self.connected):
@@ -132,10 +132,10 @@ class Slaves:
     # ------------------------------------------------------------------ waiting for them
 
     def durable(self, end_offset: int) -> Awaitable[Durability] | None:
-        """None when a message that ends there is safe already; else what becomes of it, in time.
+        """None if a message that ends there is already durable; else an awaitable of the outcome.
 
-        It has to be on the disk under SYNC_FLUSH, and on a slave where this is a SYNC_MASTER: 11 when there is none in
-        reach, 12 when none confirmed it within slaveTimeout.
+        Under SYNC_FLUSH it must be on the disk, on a SYNC_MASTER also on a slave: SLAVE_NOT_AVAILABLE if none is in
+        reach, FLUSH_SLAVE_TIMEOUT if none confirmed it within slaveTimeout.
         """
         disk = self._store.durable(end_offset)
         if not self.sync:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from eruca.broker.services.copied_delays import Told
+from eruca.broker.services.copied_delays import MasterLevels
 from eruca.broker.services.delays import Delays
 from eruca.broker.services.ports import VIP
 from eruca.broker.state.groups import Groups
@@ -25,9 +25,9 @@ from eruca.protocol.header import Empty
 from eruca.remoting import Channels, RemotingError
 
 EVERY = 10.0
-"""Seconds between two fetches."""
+"""Seconds between two fetches of the tables."""
 MISSED = 10_000
-"""How many unknown topics are remembered."""
+"""The number of unknown topics that are remembered."""
 TIMEOUT = 3.0
 """Seconds for each request."""
 
@@ -44,31 +44,31 @@ class TableSync:
         self._delays = delays
         self._master: str | None = None
         self._missed: set[str] = set()
-        """Topics that were fetched for; a deleted one is not there either."""
-        self._told = asyncio.Event()
+        """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
+        self._wake = asyncio.Event()
         self._channels: Channels | None = None
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, master: str | None) -> None:
-        """Learn the master's address from a nameserver; None while it is not registered."""
+        """Set the master's address, as a nameserver gave it; None while it is not registered."""
         if master != self._master:
             self._master = master
-            self._told.set()
+            self._wake.set()
 
     def met(self, topic: str) -> None:
-        """Fetch soon for a topic that messages came for and that is not known yet."""
+        """Fetch soon, because messages of a topic arrived that is not in the table yet."""
         if topic not in self._topics and topic not in self._missed:
             if len(self._missed) >= MISSED:
                 self._missed.clear()
             self._missed.add(topic)
-            self._told.set()
+            self._wake.set()
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start to fetch."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Fetch no more."""
+        """Stop to fetch."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -79,17 +79,17 @@ class TableSync:
 
     async def _run(self) -> None:
         while True:
-            self._told.clear()
+            self._wake.clear()
             if self._master is not None:
                 await self.fetch(self._master)
             try:
                 async with asyncio.timeout(EVERY):
-                    await self._told.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 pass
 
     async def fetch(self, master: str) -> None:
-        """Fetch all tables once; one that fails is left as it is."""
+        """Fetch all tables once; a table whose fetch fails stays as it is."""
         for fetch_one in (self._fetch_topics, self._fetch_offsets, self._fetch_delays, self._fetch_groups):
             await self._try(fetch_one, master)
 
@@ -122,7 +122,7 @@ class TableSync:
         figures = bodies.KVTable.decode(await self._ask(master, api.GET_BROKER_RUNTIME_INFO)).table
         end = figures.get("commitLogMaxOffset", "")
         if end.isdigit():
-            await copied.heard(Told(position, table.offset_table, int(end)))
+            await copied.update(MasterLevels(position, table.offset_table, int(end)))
 
     async def _fetch_groups(self, master: str) -> None:
         body = await self._ask(master, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)

@@ -14,18 +14,18 @@ from eruca.protocol.errors import ProtocolError
 _HEAD: Final = struct.Struct(">qi")
 _REPORT: Final = struct.Struct(">q")
 LARGEST: Final = 64 << 20
-"""Bytes that a frame may claim to have; Java's slave takes 4 MiB."""
+"""The largest accepted length of a frame; Java's slave accepts 4 MiB."""
 
 
 class Frame(NamedTuple):
-    """Bytes of the master's log from ``offset`` on; none in a heartbeat."""
+    """Bytes of the master's log from ``offset`` on; a heartbeat has none."""
 
     offset: int
     data: bytes
 
 
 def frame_head(offset: int, size: int) -> bytes:
-    """What stands before ``size`` bytes of the log."""
+    """The header of a frame with ``size`` bytes of the log."""
     return _HEAD.pack(offset, size)
 
 
@@ -35,13 +35,13 @@ def report(offset: int) -> bytes:
 
 
 class FrameReader:
-    """Puts frames together."""
+    """Reassembles frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that ``data`` completes. Raises ProtocolError for a head that no master sends."""
+        """Returns the frames that ``data`` completes. Raises ProtocolError for a header that no master sends."""
         rest = self._rest
         rest += data
         frames = []
@@ -60,13 +60,13 @@ class FrameReader:
 
 
 class ReportReader:
-    """Puts reports together."""
+    """Reassembles reports."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The newest of the reports that ``data`` completes, None when it completes none."""
+        """Returns the newest report that ``data`` completes, None if it completes none."""
         rest = self._rest + data
         whole = len(rest) - len(rest) % _REPORT.size
         self._rest = rest[whole:]
@@ -92,7 +92,7 @@ class TransferRate:
         self._count += count
 
     def per_second(self, now: float) -> int:
-        """Bytes in the second before this one."""
+        """Returns the bytes of the last full second."""
         self._turn(int(now))
         return self._former
 
