@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test torture compat bench reference lint format types layers check lock clean
+.PHONY: help venv demo quick test pure torture compat bench reference lint format types layers check lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ quick: venv ## the tests that answer in a minute: protocol, remoting, servers an
 test: venv ## every test but those that need Apache RocketMQ, side by side, in six minutes on two cores
 	@$(PYTEST) $(SIDE_BY_SIDE) tests --ignore=tests/compat
 
+pure: venv ## the broker's tests without its native step, as on a machine without a C compiler
+	@ERUCA_PURE=1 $(PYTEST) -n auto --dist worksteal -q tests/broker
+
 TIMES := 10
 
 torture: venv ## the durability programme, an hour or two (docs/durability.md; TIMES=5: half; ERUCA_SEED=...: another run)
@@ -54,7 +57,7 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 		tests/spark_connector/read/test_by_content.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
-	@$(PYTEST) tests/compat
+	@$(PYTEST) -n 3 --dist loadfile tests/compat
 
 bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; kept in docs (BENCH=--short: 10 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
