@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.handlers.test_transactions import COMMIT, HALF, ROLLBACK, SEND, end, half, place, send
 from tests.support.desk import START, Desk
+from tests.support.half_messages import COMMIT, HALF, ROLLBACK, SEND, end, half, place, send
 
 TIMER = "rmq_sys_wheel_timer"
 DAY = 86_400_000

@@ -7,7 +7,6 @@ import inspect
 import logging
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -33,8 +32,8 @@ from eruca.client import (
 )
 from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
+from tests.support.examples import DOCS, examples_of
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("client.md", "coming-from.md", "observability.md", "polling.md")
 ALL_PAGES = (*PAGES, "security.md")
 CLASSES = (
@@ -46,19 +45,6 @@ CLASSES = (
 def examples() -> list[object]:
     """The examples of all pages."""
     return [example for page in PAGES for example in examples_of(page)]
-
-
-def examples_of(page: str) -> list[object]:
-    """Each example, named by the heading that it follows."""
-    found: list[object] = []
-    heading = ""
-    for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", (DOCS / page).read_text(), flags=re.MULTILINE):
-        if part.startswith("#"):
-            heading = part.strip("# ")
-        elif part.startswith("```python"):
-            code = part.removeprefix("```python\n").removesuffix("```")
-            found.append(pytest.param(code, id=f"{page} {heading} {len(found)}"))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from eruca.client.message import received as pulled
 from eruca.client.producing.batch import check_batch, encode_messages, split_batch
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import decode_batch, decode_record, encode_record
+from eruca.protocol.record import decode_batch, decode_record
+from tests.support.received import received, stored
 
 LIMIT = 4 * 1024 * 1024
 
@@ -122,28 +123,6 @@ def test_a_delay_that_is_none(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadMessage) as raised:
         Message("T", b"x", **options)
     assert str(raised.value) == sentence
-
-
-def stored(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> bytes:
-    return encode_record(
-        topic=topic,
-        queue_id=2,
-        queue_offset=7,
-        physical_offset=4096,
-        body=body,
-        properties=properties,
-        flag=9,
-        sys_flag=sys_flag,
-        born_timestamp=11,
-        born_host=bytes([10, 0, 0, 1, 0, 0, 0, 80]).rjust(20 if sys_flag & 0x10 else 8, b"\0"),
-        store_timestamp=12,
-        store_host=bytes([1, 2, 3, 4, 0, 0, 0x2A, 0x9F]).rjust(20 if sys_flag & 0x20 else 8, b"\0"),
-        reconsume_times=1,
-    )
-
-
-def received(body: bytes, sys_flag: int = 0, topic: str = "T", properties: bytes = b"") -> ReceivedMessage:
-    return ReceivedMessage(decode_record(stored(body, sys_flag, topic, properties)), MessageQueue(topic, "a", 2))
 
 
 def test_a_received_message_shows_what_was_stored() -> None:

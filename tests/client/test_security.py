@@ -16,9 +16,9 @@ from eruca.client.network.routes import build_route
 from eruca.protocol import frame
 from eruca.protocol.signature import SIGNATURE, sign
 from tests.client.conftest import Lab, Seen
-from tests.client.test_docs import examples_of
 from tests.support.certificates import PASSWORD, Certificates
 from tests.support.encrypted import Front
+from tests.support.examples import examples_of
 
 SECRET = "the-secret-key"
 ACCOUNT = Credentials("the-account", SECRET, "the-token")

@@ -8,20 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.compat.clients import JavaClients, Letter, Puller, PythonClients, Queue
+from tests.compat.clients import JavaClients, Puller, PythonClients, Queue
 from tests.compat.conftest import Cluster, Pair
+from tests.compat.series import numbered, numbers, split
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
 Fresh = Callable[[str], str]
-
-
-def numbered(topic: str, start: int, end: int, tags: str = "") -> list[Letter]:
-    return [Letter(topic, b"%d" % n, tags=tags) for n in range(start, end)]
-
-
-def numbers(messages: list[Any]) -> list[int]:
-    return sorted(int(each.body) for each in messages)
 
 
 def test_two_members_share_and_take_over(pair: Pair, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
@@ -222,12 +215,3 @@ def wait_for_end(puller: Puller, queue: Queue, end: int) -> None:
     deadline = time.monotonic() + 10
     while puller.offset(queue, "max") < end:
         assert time.monotonic() < deadline, f"{queue} did not grow to {end}"
-
-
-def split(first: Any, second: Any) -> tuple[list[Queue], list[Queue]]:
-    """What two members of a group over four queues hold, once it is two each."""
-    for _ in range(300):
-        shares = first.assigned(2), second.assigned(2)
-        if [len(share) for share in shares] == [2, 2]:
-            break
-    return shares

@@ -5,33 +5,16 @@ from __future__ import annotations
 import binascii
 import time
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from tests.compat.clients import Clients, How, JavaClients, Letter, PythonClients, Queue, Seen, drain
 from tests.compat.conftest import Cluster, Pair
+from tests.compat.letters import HOWS, in_order, letters, place
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
-HOWS: tuple[How, ...] = get_args(How)
-
-
-def letters(topic: str) -> list[Letter]:
-    """Every field that a sender chooses, plain and at its edges."""
-    return [
-        Letter(topic, b"plain"),
-        Letter(topic, b"tagged", tags="TagA", keys="k1"),
-        Letter(
-            topic, "Größe 大きさ 🥬".encode(), tags="Öl", keys="ключ 鍵", properties={"país": "España", "emoji": "🚀"}
-        ),
-        Letter(topic, bytes(range(256)), flag=-(2**31), properties={"a": "1", "b": " spaced  ", "c": '"{}\\'}),
-        Letter(topic, b"flagged", flag=2**31 - 1, properties={"empty-looking": "\t."}),
-    ]
-
-
-def in_order(messages: list[Seen]) -> list[Seen]:
-    return sorted(messages, key=lambda each: each.log_offset)
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -124,8 +107,3 @@ def read(reader: Clients, cluster: Cluster, name: str, count: int, group: str) -
             seen = drain(puller, name)
         assert len(seen) == count
     return in_order(seen)
-
-
-def place(offset_message_id: str) -> int:
-    """The offset in the commit log that an id of 32 hex digits names."""
-    return int(offset_message_id[16:], 16)

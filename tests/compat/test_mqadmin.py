@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import io
 import os
 import re
 from pathlib import Path
 
 import pytest
 
-from eruca.admin.cli import run
 from tests.compat.columns import Printed, comparable, has_its_own_reason, keys, parsed
 from tests.compat.conftest import Cluster, start
 from tests.compat.record import GOLDEN, rendered
-from tests.compat.transcript import Mqadmin, Outcome, java_mqadmin, session
+from tests.compat.transcript import Mqadmin, Outcome, eruca_mqadmin, java_mqadmin, session
 from tests.support.java import Judge
 
 ASKING_OTHERWISE = {
@@ -24,13 +21,6 @@ ASKING_OTHERWISE = {
     *("queryMsgByUniqueKey", "queryMsgByOffset", "resetOffsetByTime"),
 }
 """Commands whose 5.x form sends other requests or fields (351, 352, attributes, ``pullOffset``, topics with ids)."""
-
-
-def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
-    """Eruca's mqadmin, without the start of a process for each of the many commands."""
-    out, err = io.StringIO(), io.StringIO()
-    status = asyncio.run(run(line, {}, out, err))
-    return Outcome(line, out.getvalue(), err.getvalue(), status)
 
 
 def transcript(cluster: Cluster, mqadmin: Mqadmin, judge: Judge) -> dict[str, list[Printed]]:

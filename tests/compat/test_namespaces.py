@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from eruca.client import ClientSettings, Later
 from tests.compat.clients import JavaClients, Letter, PythonClients, Queue
-from tests.compat.test_consuming import split
+from tests.compat.series import split
 from tests.compat.transcript import java_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.java import Judge

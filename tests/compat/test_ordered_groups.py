@@ -12,12 +12,12 @@ import pytest
 
 from tests.compat.clients import JavaClients, JavaMember, Letter, PythonClients, Queue, Seen
 from tests.compat.conftest import Cluster, start
-from tests.compat.test_consuming import split
-from tests.faults.test_ordered_members import MEMBER, TOPIC
+from tests.compat.series import split
 from tests.support import raw
 from tests.support.java import Judge
 from tests.support.order import Fates, events_in, first_of, seen
 from tests.support.order import judge as faults_of
+from tests.support.ordered_members import MEMBER, TOPIC
 from tests.support.processes import Process
 from tests.support.programme import LONG, WHY
 

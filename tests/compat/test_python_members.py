@@ -13,7 +13,7 @@ from eruca.client import Later, MessageQueue, PushConsumer, ReceivedMessage
 from tests.compat.clients import JavaClients, Letter, Member, PythonClients, Queue, drain
 from tests.compat.conftest import Real
 from tests.compat.lite import PythonLite, lite
-from tests.compat.test_consuming import numbered, numbers
+from tests.compat.series import numbered, numbers
 from tests.compat.transcript import Mqadmin, java_mqadmin
 from tests.support.java import Judge
 

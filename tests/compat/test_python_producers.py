@@ -13,7 +13,7 @@ import pytest
 from eruca.client import ClientSettings, Message, Producer, PushConsumer, ReceivedMessage, SendStatus
 from tests.compat.clients import How, JavaClients, PythonClients, Queue, drain
 from tests.compat.conftest import Real
-from tests.compat.test_messages import HOWS, in_order, letters, place
+from tests.compat.letters import HOWS, in_order, letters, place
 from tests.compat.transcript import java_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.java import Judge

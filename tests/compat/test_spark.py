@@ -18,7 +18,7 @@ from eruca.remoting.clock import now_ms
 from eruca.spark_connector.pipelines import archive, audit, read_archive, replay, rollup, triage
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from tests.compat.clients import JavaClients, Letter, Seen, drain
-from tests.compat.test_mqadmin import eruca_mqadmin
+from tests.compat.transcript import eruca_mqadmin
 from tests.support.apache import ApacheCluster
 from tests.support.java import Judge
 from tests.support.spark import COLUMNS, Topic, assert_rows, read, read_stream, rows_of, spark_session

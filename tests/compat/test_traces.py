@@ -20,8 +20,7 @@ from eruca.client import (
 )
 from tests.compat.clients import PATIENCE, JavaClients, PythonClients
 from tests.compat.conftest import Cluster
-from tests.compat.test_mqadmin import eruca_mqadmin
-from tests.compat.transcript import Mqadmin, java_mqadmin
+from tests.compat.transcript import Mqadmin, eruca_mqadmin, java_mqadmin
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Cluster, Judge, int], str]

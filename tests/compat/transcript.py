@@ -4,13 +4,16 @@ Owns the order of commands and the state they find: a topic of two queues with t
 with one Java member, a group that has gone. Knows neither who runs the commands nor what answers.
 """
 
+import asyncio
 import base64
 import contextlib
+import io
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from eruca.admin.cli import run
 from tests.support.java import Judge
 
 CLUSTER = "JudgeCluster"
@@ -148,3 +151,10 @@ def _clients(judge: Judge, name_server: str) -> Iterator[list[dict[str, Any]]]:
         judge.call("stop", name=producer)
         # Java's client sleeps 10 s for each reset before it stops; nobody waits for that.
         judge.begin("stop", name=member)
+
+
+def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
+    """Eruca's mqadmin, without the start of a process for each of the many commands."""
+    out, err = io.StringIO(), io.StringIO()
+    status = asyncio.run(run(line, {}, out, err))
+    return Outcome(line, out.getvalue(), err.getvalue(), status)

@@ -27,43 +27,14 @@ from eruca.protocol.queues import MessageQueue as Queue
 from eruca.standalone.cluster import Cluster
 from tests.client.conftest import small_broker
 from tests.support.order import Event, Fates, events_in, first_of, judge, pieces_of, seen
+from tests.support.ordered_members import CONVERGED, MEMBER, TOPIC
 from tests.support.processes import Process
 from tests.support.programme import chance, rounds
 
 pytestmark = pytest.mark.processes
 
-TOPIC, CONVERGED = "Ordered", 40.0
 EXPIRY = 1.5
 """Seconds that a lock lives at the broker."""
-MEMBER = """
-import asyncio, os, signal, sys, time
-from eruca.client import ClientSettings, PushConsumer
-
-async def main(address, book, name, work):
-    out = os.open(book, os.O_WRONLY | os.O_APPEND)
-
-    def note(kind, message, moment):
-        line = f"{moment:.6f} {kind} {name} {message.queue.queue_id} {message.queue_offset} {message.body.decode()}\\n"
-        os.write(out, line.encode())
-
-    async def listen(message):
-        moment = time.monotonic()
-        note("begin", message, moment)
-        await asyncio.sleep(work)
-        note("end", message, time.monotonic())
-
-    settings = ClientSettings(nameserver=address, heartbeat_interval=0.4, lock_lifetime=0.9, lock_interval=0.3)
-    consumer = PushConsumer("ordered", listen, orderly=True, start_from="first", offset_interval=0.5,
-                            rebalance_interval=1.0, settings=settings).subscribe("Ordered")
-    end = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
-    async with consumer:
-        print("joined", flush=True)
-        await end.wait()
-
-{planted}
-asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])))
-"""
 IGNORES_EXPIRY = """
 from eruca.client.consuming.locks import Lock
 Lock.counts = lambda self, now: self.until > 0

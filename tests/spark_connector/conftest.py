@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from eruca.spark_connector import java
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.runtime.clients import ClusterClients
 from tests.support.eruca import ErucaCluster
-from tests.support.spark import Topic, spark_session
+from tests.support.ports import free_port
+from tests.support.processes import Process
+from tests.support.spark import QUICK_START, Topic, spark_session
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +52,48 @@ def fresh_clients() -> Iterator[ClusterClients]:
     clients.close_this_process()
     yield clients.this_process()
     clients.close_this_process()
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python with all packages of this one but Eruca."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    (target,) = (tmp_path / "bare").glob("lib/python*/site-packages")
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if "eruca" not in package.name and package.suffix != ".pth":
+            (target / package.name).symlink_to(package)
+    return tmp_path / "bare" / "bin" / "python"
+
+
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The address of a cluster with two workers of one core each."""
+    java.prepare()
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    env = {"SPARK_DAEMON_JAVA_OPTS": QUICK_START, "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+    deploy = [str(SPARK_CLASS), "org.apache.spark.deploy"]
+    leader = [deploy[0], f"{deploy[1]}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+    worker = [deploy[0], f"{deploy[1]}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "600m"]
+    with Process([*leader, "--webui-port", "0"], tmp_path / "master.out", env=env, cwd=tmp_path) as leading:
+        leading.wait_for_port(port, 180)
+        with (
+            Process(
+                [*worker, "--webui-port", "0", "--work-dir", str(tmp_path / "one"), address],
+                tmp_path / "one.out",
+                env=env,
+                cwd=tmp_path,
+            ) as one,
+            Process(
+                [*worker, "--webui-port", "0", "--work-dir", str(tmp_path / "two"), address],
+                tmp_path / "two.out",
+                env=env,
+                cwd=tmp_path,
+            ) as two,
+        ):
+            for each in (one, two):
+                each.wait_for_line("Successfully registered with master", 180)
+            yield address

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from eruca.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
-from tests.broker.handlers.test_pull import PULL, SUBSCRIPTION, SUSPEND, Prepared, bodies, place, pull
 from tests.support.desk import Desk
 from tests.support.peers import Answered, Peer
+from tests.support.pulls import PULL, SUBSCRIPTION, SUSPEND, Prepared, bodies, place, pull
 
 HEARTBEAT, LEAVE, CHECK, SLOTS, CONFIGURE = 34, 35, 46, 321, 25
 UNSUPPORTED = "The broker does not support consumer to filter message by"

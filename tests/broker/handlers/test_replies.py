@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from eruca.protocol.bodies import HeartbeatData, ProducerData
-from tests.broker.handlers.test_send import LONG, message
 from tests.support.desk import START, Desk
 from tests.support.peers import Answering, Peer
+from tests.support.sends import LONG, message
 
 REPLY, REPLY_V2, PUSH = 324, 325, 326
 TOPIC = "Lab_REPLY_TOPIC"

@@ -16,34 +16,10 @@ from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
 from tests.support.desk import START, Desk
+from tests.support.sends import LONG, message
 
 SEND, SEND_V2, BATCH, PULL = 10, 310, 320, 11
-LONG = dict(
-    zip(
-        "abcdefghijklm",
-        (
-            *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
-            *("bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch"),
-        ),
-        strict=True,
-    )
-)
-TEXT = "TAGS\x01TagA\x02UNIQ_KEY\x01AC11\x02WAIT\x01true"
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
-
-
-def message(topic: str = "T", queue_id: int = 0, **more: object) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "a": "pg",
-        "b": topic,
-        "c": "TBW102",
-        "d": 4,
-        "e": queue_id,
-        "f": 0,
-        "g": START,
-        "h": 0,
-    }
-    return {**fields, "i": TEXT, "j": 0, "k": "false", "m": "false", **more}
 
 
 # ---------------------------------------------------------------------- what is stored, what is answered

@@ -18,8 +18,8 @@ from eruca.protocol import frame, names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import decode_properties, encode_properties, parse_offset_message_id
-from tests.broker.handlers.test_transactions import COMMIT, HALF, OP, ROLLBACK
 from tests.support.desk import START, Desk, hear
+from tests.support.half_messages import COMMIT, HALF, OP, ROLLBACK
 
 KINDS = pytest.mark.parametrize("kind", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK], ids=["json", "binary", "msgpack"])
 Place = tuple[int, int]

@@ -8,40 +8,28 @@ import pytest
 
 from eruca.broker.config import BrokerRole, FlushDiskType
 from eruca.protocol.record import Record, decode_record
-from tests.broker.handlers.test_send import message
 from tests.support.desk import START, Desk
-from tests.support.peers import Answered, Peer
+from tests.support.half_messages import (
+    CHECK,
+    COMMIT,
+    END,
+    GIVEN_UP,
+    HALF,
+    OP,
+    RESUME,
+    ROLLBACK,
+    SEND,
+    UNKNOWN,
+    end,
+    half,
+    place,
+    send,
+)
+from tests.support.peers import Peer
+from tests.support.sends import message
 
-SEND, END, CHECK, RESUME = 310, 37, 39, 323
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
-
-
-def half(key: str = "AC11", *more: str, **fields: object) -> dict[str, object]:
-    properties = ["TRAN_MSG\x01true", f"UNIQ_KEY\x01{key}", "PGROUP\x01PG", "WAIT\x01true", "TAGS\x01TagT", *more]
-    return message(**{"f": 4, "i": "\x02".join(properties), **fields})  # type: ignore[arg-type]
-
-
-async def send(desk: Desk, key: str = "AC11", *more: str, body: bytes = b"half") -> dict[str, object]:
-    """Send a half message; what ends it."""
-    desk.topic("T")
-    answer = await desk.ask(SEND, half(key, *more), body)
-    assert answer.code == 0, answer.remark
-    return place(answer)
-
-
-def place(answer: Answered) -> dict[str, object]:
-    return {
-        "tranStateTableOffset": answer.fields["queueOffset"],
-        "commitLogOffset": int(answer.fields["msgId"][16:], 16),
-    }
-
-
-async def end(desk: Desk, where: dict[str, object], state: int, **more: object) -> Answered:
-    fields = {"producerGroup": "PG", "msgId": "AC11", "fromTransactionCheck": "false", "commitOrRollback": state}
-    return await desk.ask(END, {**fields, **where, **more})
 
 
 def asked_for(pushed: dict[str, str]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from eruca.client.message import received
 from eruca.client.outcomes import Listener
 from eruca.protocol.queues import MessageQueue
 from tests.client.conftest import eventually
-from tests.client.test_message import stored
+from tests.support.received import stored
 
 AT_ONCE = 5
 QUEUE = MessageQueue("T", "a", 2)

@@ -9,7 +9,7 @@ from eruca.client.consuming.listeners import Work
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.consuming.process_queue import ProcessQueue
 from tests.client.conftest import Lab
-from tests.client.test_message import received
+from tests.support.received import received
 
 
 def delivery() -> tuple[Delivery, list[object]]:

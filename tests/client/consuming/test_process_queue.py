@@ -9,29 +9,9 @@ from hypothesis import strategies as st
 
 from eruca.client.consuming.process_queue import Limits, ProcessQueue
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record, decode_record, encode_record
 
 QUEUE = MessageQueue("T", "a", 0)
 LIMITS = Limits(count=4, size=1000, span=10)
-
-
-def record(offset: int, body: bytes = b"x") -> Record:
-    return decode_record(
-        encode_record(
-            topic="T",
-            queue_id=0,
-            queue_offset=offset,
-            physical_offset=offset * 100,
-            body=body,
-            properties=b"",
-            flag=0,
-            sys_flag=0,
-            born_timestamp=1,
-            born_host=bytes(8),
-            store_timestamp=2,
-            store_host=bytes(8),
-        )
-    )
 
 
 def run_from(start: int, offsets: Sequence[int] = (), next_offset: int | None = None) -> ProcessQueue:

@@ -19,7 +19,7 @@ from eruca.client.network.session import Session
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from tests.client.conftest import eventually
-from tests.client.consuming.test_process_queue import record
+from tests.support.received import record
 from tests.support.scripted import Scripted
 
 

@@ -28,7 +28,7 @@ from eruca.remoting.clock import now_ms
 from eruca.spark_connector import deduplicated
 from eruca.spark_connector.pipelines import archive, read_archive, replay, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from tests.spark_connector.pipelines.test_rounds import WINDOW, let_a_window_end, written
+from tests.spark_connector.pipelines.windows import WINDOW, let_a_window_end, written
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, QUICK_START, Topic, assert_rows, read, rows_of
 from tests.support.spark_copy import kill_session

@@ -12,8 +12,7 @@ import pyspark
 import pytest
 
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
-from tests.spark_connector.pipelines.test_pyfiles import JOB, bare_python  # noqa: F401  (a fixture)
-from tests.spark_connector.runtime.test_standalone_cluster import master  # noqa: F401  (a fixture)
+from tests.spark_connector.pipelines.job import JOB
 from tests.support.programme import LONG, WHY
 from tests.support.spark import Topic
 
@@ -31,8 +30,8 @@ def run(folder: Path, *command: str, **environment: str) -> tuple[int, str, str]
 
 
 def test_the_commands_run_on_workers_without_eruca(
-    master: str,  # noqa: F811
-    bare_python: Path,  # noqa: F811
+    master: str,
+    bare_python: Path,
     topic: Topic,
     tmp_path: Path,
 ) -> None:
@@ -57,8 +56,8 @@ def test_the_commands_run_on_workers_without_eruca(
 
 
 def test_spark_submit_sends_the_zip_to_the_workers(
-    master: str,  # noqa: F811
-    bare_python: Path,  # noqa: F811
+    master: str,
+    bare_python: Path,
     topic: Topic,
     tmp_path: Path,
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -16,32 +14,8 @@ from click.testing import CliRunner
 from eruca.spark_connector import java
 from eruca.spark_connector.pipelines.pyfiles import PACKAGES, write_pyfiles
 from eruca.standalone.cli import main
+from tests.spark_connector.pipelines.job import JOB
 from tests.support.spark import Topic
-
-JOB = """
-import sys
-from pyspark.sql import SparkSession
-from eruca.spark_connector import register
-from eruca.spark_connector.pipelines import archive, read_archive
-
-name_server, topic, lake = sys.argv[1:]
-spark = SparkSession.builder.getOrCreate()
-register(spark)
-kept = archive(spark, name_server=name_server, topics=[topic], to=lake)
-print("archived", kept.messages, "read", read_archive(spark, lake).count())
-print("eruca is", sys.modules["eruca.spark_connector"].__file__)
-"""
-
-
-@pytest.fixture
-def bare_python(tmp_path: Path) -> Path:
-    """A Python with all packages of this one but Eruca."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
-    (target,) = (tmp_path / "bare").glob("lib/python*/site-packages")
-    for package in Path(sysconfig.get_path("purelib")).iterdir():
-        if "eruca" not in package.name and package.suffix != ".pth":
-            (target / package.name).symlink_to(package)
-    return tmp_path / "bare" / "bin" / "python"
 
 
 @pytest.mark.slow

@@ -17,12 +17,8 @@ from eruca.remoting.clock import now_ms
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import Progress, archive, rollup
 from eruca.spark_connector.pipelines.units import read_interval, read_time
+from tests.spark_connector.pipelines.windows import fill
 from tests.support.spark import Topic
-
-
-def fill(topic: Topic, count: int) -> None:
-    for number in range(count):
-        topic.send(number % 4, b"x" * (number + 1), tags=f"t{number % 3}", keys=f"k{number % 2} all")
 
 
 def records(topic: Topic) -> list[Any]:

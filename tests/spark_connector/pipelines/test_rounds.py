@@ -21,10 +21,9 @@ from eruca.spark_connector.pipelines import Progress, RollupSummary, rollup
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, _go_on
-from tests.spark_connector.pipelines.test_rollups import fill
+from tests.spark_connector.pipelines.windows import WINDOW, fill, let_a_window_end, written
 from tests.support.spark import Topic
 
-WINDOW = 20
 Run = Callable[..., RollupSummary]
 
 
@@ -45,27 +44,11 @@ def run(spark: SparkSession, topic: Topic, tmp_path: Path) -> Run:
     return go
 
 
-def let_a_window_end() -> None:
-    over = now_ms() // WINDOW * WINDOW + WINDOW
-    while now_ms() <= over:
-        pass
-
-
 def truth(topic: Topic, clock: str = "store_timestamp") -> Counter[tuple[int, str]]:
     """All messages by window and tag."""
     with PullConsumer(nameserver=topic.name_server) as consumer:
         found = [each for queue in topic.queues for each in consumer.pull(queue, 0, 1000).records]
     return Counter((getattr(each, clock) // WINDOW * WINDOW, each.properties["TAGS"]) for each in found)
-
-
-def written(spark: SparkSession, tmp_path: Path) -> Counter[tuple[int, str]]:
-    """All rows that are there; no window and tag may be there twice."""
-    rows = spark.read.parquet(str(tmp_path / "rolled")).selectExpr("unix_millis(windowStart) s", "tag", "messages")
-    found: Counter[tuple[int, str]] = Counter()
-    for row in rows.collect():
-        assert (row["s"], row["tag"]) not in found
-        found[row["s"], row["tag"]] = row["messages"]
-    return found
 
 
 def test_each_run_adds_the_windows_that_are_over(spark: SparkSession, run: Run, topic: Topic, tmp_path: Path) -> None:

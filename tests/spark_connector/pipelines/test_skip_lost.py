@@ -17,7 +17,7 @@ from eruca.client.sync import PullConsumer
 from eruca.spark_connector import SourceError
 from eruca.spark_connector.pipelines import archive, read_archive, rollup
 from eruca.spark_connector.pipelines.rounds import Round, Rounds
-from tests.spark_connector.pipelines.test_rounds import let_a_window_end
+from tests.spark_connector.pipelines.windows import let_a_window_end
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, Rows, Topic, assert_rows, rows_of
 
