@@ -104,7 +104,7 @@ def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.
         return store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
 
     put()  # which made the file
-    monkeypatch.setattr("eruca.broker.store.appender.decode_batch", None)
+    monkeypatch.setattr("eruca.broker.store.appender.Appender._batch_fault", None)
     assert put().queue_offset == 2
     store.close()
 
@@ -124,7 +124,7 @@ def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
 
     put()  # which made the file
     with monkeypatch.context() as patch:
-        patch.setattr("eruca.broker.store.appender.decode_batch", None)
+        patch.setattr("eruca.broker.store.appender.Appender._batch_fault", None)
         assert [put().queue_offset for _ in range(24)] == [300 * number for number in range(1, 25)]
     put()  # which is too much for the file
     assert sorted(path.name for path in (tmp_path / "commitlog").iterdir()) == [f"{0:020d}", f"{8 << 20:020d}"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import Got, Store, StoreDamaged
+from eruca.broker.store import Store, StoreDamaged
 from eruca.broker.store.scan import Scan
 from eruca.protocol.record import Record, decode_record, decode_records
 from tests.support.programme import chance, rounds
@@ -46,7 +46,7 @@ def all_records(store: Store) -> list[Record]:
         offset = 0
         while offset < store.max_offset("T", queue):
             got = store.get("T", queue, offset, 32)
-            assert isinstance(got, Got) and got.next_begin_offset > offset
+            assert got.next_begin_offset > offset
             offset = got.next_begin_offset
             records += decode_records(b"".join(got.buffers))
     return records

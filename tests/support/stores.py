@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from eruca.broker.store import Got, Matcher, PutStatus, Store, StoreConfig
+from eruca.broker.store import Matcher, PutStatus, Store, StoreConfig
 from eruca.protocol.record import Record, decode_records, host_bytes
 
 HOST = host_bytes("127.0.0.1", 10911)
@@ -50,7 +50,6 @@ def read(store: Store, topic: str, queue: int, match: Matcher | None = None) -> 
     offset = store.min_offset(topic, queue)
     while offset < store.max_offset(topic, queue):
         got = store.get(topic, queue, offset, 32, match)
-        assert isinstance(got, Got)
         records = [record for buffer in got.buffers for record in decode_records(buffer, check=True)]
         assert len(records) == got.message_count and sum(record.size for record in records) == got.size
         yield from records

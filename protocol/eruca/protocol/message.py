@@ -73,7 +73,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CHUNK: Final = 256
-_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_CHUNK + 1))
+_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(2 * _CHUNK + 1))
 
 
 def java_hash(text: str, before: int = 0) -> int:
@@ -81,15 +81,14 @@ def java_hash(text: str, before: int = 0) -> int:
 
     With ``before``, the hash code of another text: that of both texts joined.
     """
+    while len(text) > _CHUNK:
+        before, text = java_hash(text[:_CHUNK], before), text[_CHUNK:]
     units: bytes | list[int]
     if text.isascii():
         units = text.encode("ascii")
     else:
         units = memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H").tolist()
-    value = before & 0xFFFFFFFF
-    for start in range(0, len(units), _CHUNK):
-        part = units[start : start + _CHUNK]
-        value = (value * _POWERS[len(part)] + sum(map(mul, reversed(part), _POWERS))) & 0xFFFFFFFF
+    value: int = (before * _POWERS[len(units)] + sum(map(mul, reversed(units), _POWERS))) & 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable
 from functools import cached_property
 from ipaddress import IPv6Address, ip_address
+from mmap import mmap
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -136,11 +137,12 @@ def encode_record(
         raise ProtocolError("a record takes a topic of 127 and properties of 32767 bytes at most")
     if len(born_host) != (20 if sys_flag & 0x10 else 8) or len(store_host) != (20 if sys_flag & 0x20 else 8):
         raise ProtocolError("a host of a record does not have the length that sysFlag says")
+    tail = bytes((len(name),)) + name
+    record = bytearray(head.size + len(body) + len(tail) + 2 + len(properties))
     try:
-        start = head.pack(
-            head.size + len(body) + len(name) + len(properties) + 3,
-            MAGIC_V1,
-            crc32(body) & 0x7FFFFFFF,
+        pack_into(
+            record,
+            0,
             queue_id,
             flag,
             queue_offset,
@@ -152,11 +154,71 @@ def encode_record(
             store_host,
             reconsume_times,
             prepared_transaction_offset,
-            len(body),
+            body,
+            tail,
+            properties,
         )
     except struct.error as error:
         raise ProtocolError(f"a field of the record is out of range: {error}") from None
-    return b"".join((start, body, bytes((len(name),)), name, _SHORT.pack(len(properties)), properties))
+    return bytes(record)
+
+
+def pack_into(
+    memory: mmap | bytearray | memoryview,
+    at: int,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: bytes,
+    topic_tail: bytes,
+    properties: bytes,
+    /,
+) -> int:
+    """Write one V1 record at ``memory[at:]``, where there is room for it; returns its size.
+
+    The only writer of records in Python; all checks are the caller's. ``topic_tail`` is the length of the topic's name
+    in one byte and the name in UTF-8. Nothing is written when it raises.
+
+    Raises:
+        struct.error: a number out of the range of its field, or properties over 65535 bytes.
+    """
+    head = HEADS[(sys_flag >> 4) & 3]
+    length = len(body)
+    size = head.size + length + len(topic_tail) + 2 + len(properties)
+    memory[at : at + size] = b"".join(
+        (
+            head.pack(
+                size,
+                MAGIC_V1,
+                crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                store_host,
+                reconsume_times,
+                prepared_transaction_offset,
+                length,
+            ),
+            body,
+            topic_tail,
+            _SHORT.pack(len(properties)),
+            properties,
+        )
+    )
+    return size
 
 
 def decode_record(data: bytes | memoryview, position: int = 0, *, check: bool = False) -> Record:

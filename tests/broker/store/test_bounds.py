@@ -23,7 +23,7 @@ from tests.support.stores import HOST
 
 step_in_c: Any = native
 
-pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
+compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
 GUARD = b"\xa5" * 64
 EXTREMES = [0, 1, 21, 22, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
@@ -99,6 +99,7 @@ def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
     return head + body
 
 
+@compiled
 @pytest.mark.parametrize("seed", range(3))
 def test_sends_and_what_follows_of_them(seed: int) -> None:
     chance = random.Random(seed)
@@ -145,7 +146,7 @@ def test_entries_of_an_index_file(step: Step, slots: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_batches(seed: int) -> None:
+def test_batches(step: Step, seed: int) -> None:
     chance = random.Random(seed)
     written = 0
     for _ in range(700):
@@ -154,14 +155,14 @@ def test_batches(seed: int) -> None:
         at, size = chance.choice(
             [*[(0, 900)] * 8, (0, 300), (899, 1), (900, 0), (901, 0), (0, 901), (-1, 9), (0, 2**62)]
         )
-        found = step_in_c.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
+        found = step.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
         assert room.is_guarded and (found is None or 0 <= at <= at + size <= 900)
         written += found is not None
     assert written > 20
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_units_that_point_beside_the_log(seed: int, tmp_path: Path) -> None:
+def test_units_that_point_beside_the_log(step: Step, seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     start, log = 10**12, chance.randbytes(40_000)
     (tmp_path / "log").write_bytes(log)
@@ -179,8 +180,8 @@ def test_units_that_point_beside_the_log(seed: int, tmp_path: Path) -> None:
         wanted = [unit for unit in UNIT_FORM.iter_unpack(units) if codes is None or struct.pack(">q", unit[2]) in codes]
         limits = units, codes, chance.choice([1, 32, 1024]), chance.choice([1, 5000, 1 << 20])
         for found in (
-            native.take(*limits, log, start, start, start + len(log)),
-            native.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
+            step.take(*limits, log, start, start, start + len(log)),
+            step.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
         ):
             if found is not None:
                 data, count, _ = found

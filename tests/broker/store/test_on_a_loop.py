@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.store import Got, PutStatus, Store, native
+from eruca.broker.store import PutStatus, Store, native
 from eruca.broker.store.flush import PATIENCE
 from eruca.broker.store.flush_thread import FlushThread, Job
 from eruca.broker.store.results import Durability
@@ -172,24 +172,17 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monk
     assert (tmp_path / "abort").exists(), "the next start recovers"
 
 
-@pytest.mark.parametrize("on", [True, False], ids=["native", "pure"])
-async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool) -> None:
-    monkeypatch.setattr(native, "on", on and native.on)
+@pytest.mark.usefixtures("chosen")
+async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await started(tmp_path, hot_bytes=0)
     for number in range(50):
         put(store, "T", 0, b"%d" % number)
     await asyncio.sleep(0)
     now = store.get("T", 0, 0, 32)
-    assert isinstance(now, Got) and now.message_count == 32, "what is in the page cache needs no thread"
+    assert now.message_count == 32, "what is in the page cache needs no thread"
 
     threads = []
-    read = Segment.read
-
-    def not_in_memory(segment: Segment, position: int, size: int, *, wait: bool) -> bytes:
-        if not wait:
-            raise NotInMemory
-        threads.append(threading.current_thread())
-        return read(segment, position, size, wait=wait)
+    fetch = native.fetch
 
     def not_fetched(*asked: Any) -> object:
         if not asked[8]:
@@ -197,13 +190,10 @@ async def test_cold_data_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest
         threads.append(threading.current_thread())
         return fetch(*asked)
 
-    monkeypatch.setattr(Segment, "read", not_in_memory)
-    if native.on:
-        fetch = native.fetch
-        monkeypatch.setattr(native, "fetch", not_fetched)
-    later = store.get("T", 0, 0, 32)
-    assert not isinstance(later, Got)
-    got = await later
+    monkeypatch.setattr(native, "fetch", not_fetched)
+    with pytest.raises(NotInMemory):
+        store.get("T", 0, 0, 32)
+    got = await store.get_cold("T", 0, 0, 32)
     assert [bytes(one) for one in got.buffers] == [bytes(one) for one in now.buffers]
     assert threads and threading.main_thread() not in threads
     await ended(store)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import GetStatus, Got, PutStatus, Store
+from eruca.broker.store import GetStatus, PutStatus, Store
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
 from eruca.broker.store.segment import Segment, Unflushed, flush_files
 from tests.support.stores import HOST, Clock, bodies, put, small_config
@@ -88,7 +88,7 @@ async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> Non
     low = store.min_offset("T", 0)
     assert bodies(store, "T", 0) == [b"%d" % number for number in range(low, 300)]
     too_small = store.get("T", 0, low - 1, 1)
-    assert isinstance(too_small, Got) and too_small.status is GetStatus.OFFSET_TOO_SMALL
+    assert too_small.status is GetStatus.OFFSET_TOO_SMALL
     starts = sorted(int(path.name) // 20 for path in (tmp_path / "consumequeue/T/0").iterdir())
     assert starts[0] <= low < starts[1]
     assert len(list((tmp_path / "index").iterdir())) < index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,11 @@ from eruca.broker.store import Got, Matcher, Store, native
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol.message import java_hash
 from eruca.protocol.record import decode_records
-from tests.support.native import using
+from tests.support.native import Step, using
 from tests.support.stores import Clock, bodies, put, small_config
 
-compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
-
-def taken(got: Got | Awaitable[Got]) -> tuple[object, ...]:
-    assert isinstance(got, Got)
+def taken(got: Got) -> tuple[object, ...]:
     return *got[:4], b"".join(got.buffers), *got[5:]
 
 
@@ -90,7 +86,6 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
     answers = 0
     while len(seen) < 400:
         got = store.get("T", 1, len(seen), 1024)
-        assert isinstance(got, Got)
         found = [record.body for buffer in got.buffers for record in decode_records(buffer, check=True)]
         assert len(found) >= 64 or len(seen) + len(found) == 400
         seen += found
@@ -100,15 +95,14 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
     store.close()
 
 
-@compiled
-def test_reads_really_go_the_native_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("chosen")
+def test_plain_reads_are_not_made_record_by_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(small_config(tmp_path), Clock())
     store.open()
     for number in range(20):
         put(store, "T", number % 2, b"%d" % number, b"TAGS\x01a")
     store.drain()
-    monkeypatch.setattr("eruca.broker.store.reader.Reader._gather", None)
-    monkeypatch.setattr("eruca.broker.store.reader.Reader._collect", None)
+    monkeypatch.setattr("eruca.broker.store.reader.Reader._read_each", None)
     for _ in ("of this run", "of an earlier run"):
         for match in (None, Matcher(frozenset([java_hash("a")]))):
             for hot in (1 << 30, 0):
@@ -158,7 +152,6 @@ units = st.lists(
 )
 
 
-@compiled
 @given(
     units,
     st.sampled_from([None, (), (1,), (2, -3)]),
@@ -169,6 +162,7 @@ units = st.lists(
     st.one_of(st.integers(90, 160), places),
 )
 def test_nothing_is_read_outside_of_the_log(
+    step: Step,
     wanted: list[tuple[int, int, int]],
     codes: tuple[int, ...] | None,
     most: int,
@@ -180,13 +174,13 @@ def test_nothing_is_read_outside_of_the_log(
     log = bytes(range(100, 150))
     packed = None if codes is None else b"".join(code.to_bytes(8, "big", signed=True) for code in codes)
     data = b"".join(UNIT_FORM.pack(*unit) for unit in wanted)
-    found = native.take(data, packed, most, room, log, start, low, high)
+    found = step.take(data, packed, most, room, log, start, low, high)
     with tempfile.TemporaryFile() as file:
         file.write(log)
         file.flush()
         if high <= start + len(log):  # behind it, the file is at its end
             for wait in (True, False):
-                assert found == native.fetch(
+                assert found == step.fetch(
                     data, packed, most, room, file.fileno(), start, low, high, wait, b"T", 0, 0, 0
                 )
     expected: list[bytes] | None = []

@@ -6,10 +6,9 @@ answered once; a held pull occupies nothing but its hold.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import lru_cache
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -19,6 +18,7 @@ from eruca.broker.handlers.clients import class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
 from eruca.broker.services.holds import Hold
+from eruca.broker.store import NotInMemory
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
 from eruca.protocol.bodies import PERM_READ, Body, SubscriptionData, SubscriptionGroupConfig
@@ -71,33 +71,30 @@ def pull(broker: Broker, call: Call[PullMessage]) -> Result:
     if monotonic() > broker.loop_monitor.overdue:
         _check_load(broker)
     admitted = _admit(broker, call)
-    got = _read(broker, call.header, admitted)
-    if isinstance(got, Got):
-        return _first(broker, call, admitted, got)
-    return _first_of_cold(broker, call, admitted, got)
-
-
-def _read(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got | Coroutine[Any, Any, Got]:
-    return broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
-
-
-async def _first_of_cold(
-    broker: Broker, call: Call[PullMessage], admitted: _Admitted, reading: Coroutine[Any, Any, Got]
-) -> Reply | None:
-    since = monotonic()
-    try:
-        await _turn(broker, call.connection)
-        try:
-            got = await reading
-        finally:
-            broker.cold_pulls.release()
-    finally:
-        reading.close()
     ask = call.header
+    try:
+        got = broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
+    except NotInMemory:
+        return _first_of_cold(broker, call, admitted)
+    return _first(broker, call, admitted, got)
+
+
+async def _first_of_cold(broker: Broker, call: Call[PullMessage], admitted: _Admitted) -> Reply | None:
+    since = monotonic()
+    ask = call.header
+    await _turn(broker, call.connection)
+    try:
+        got = await _read_cold(broker, ask, admitted)
+    finally:
+        broker.cold_pulls.release()
     took = int((monotonic() - since) * 1000)
     broker.statistics.get_took(ask.consumer_group, ask.topic, ask.queue_id, took)
     result = _first(broker, call, admitted, got)
     return result if result is None or isinstance(result, Reply) else await result
+
+
+async def _read_cold(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got:
+    return await broker.store.get_cold(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
 
 
 async def _turn(broker: Broker, connection: Connection) -> None:
@@ -130,8 +127,10 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
         await hold
         await call.connection.room()
         admitted = _admit(broker, call)
-        reading = _read(broker, ask, admitted)
-        got = reading if isinstance(reading, Got) else await reading
+        try:
+            got = broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
+        except NotInMemory:
+            got = await _read_cold(broker, ask, admitted)
         again = _hold_on(broker, ask, admitted, got, hold)
         if again is None:
             return _answer(broker, call, admitted, got)

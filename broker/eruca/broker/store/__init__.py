@@ -16,6 +16,7 @@ from eruca.broker.store.results import (
     PutStatus,
     RecoveryReport,
 )
+from eruca.broker.store.segment import NotInMemory
 from eruca.broker.store.store import Store
 from eruca.broker.store.verify import Finding, Verification, verify
 
@@ -28,6 +29,7 @@ __all__ = [
     "GetStatus",
     "Got",
     "Matcher",
+    "NotInMemory",
     "Put",
     "PutBatch",
     "PutStatus",

@@ -8,11 +8,9 @@ record adds one dispatch request.
 from __future__ import annotations
 
 import mmap
-import struct
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
-from zlib import crc32
 
 import structlog
 
@@ -23,10 +21,8 @@ from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, MAGIC_V1, PROPERTIES_MAX, BatchEntry, decode_batch
+from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, PROPERTIES_MAX, decode_batch, pack_into
 
-_PACK_V4: Final = HEADS[0].pack
-_SHORT: Final = struct.Struct(">H").pack
 _RECORD_EXTRA: Final = 64 << 10
 _RETRY_AFTER: Final = 0.2
 _ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
@@ -53,6 +49,43 @@ class Tip(NamedTuple):
     """The store time in ms of what is written."""
     max_body: int
     max_record: int
+
+
+class _Batch(NamedTuple):
+    """A batch to write: what its messages have in common, and their entries."""
+
+    queue: ConsumeQueue
+    entries: bytes
+    extra_properties: bytes
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+
+    @property
+    def around_size(self) -> int:
+        """Bytes of a record beside its body and its properties."""
+        return HEADS[(self.sys_flag >> 4) & 3].size + len(self.queue.topic_tail) + 2
+
+    @property
+    def added_size(self) -> int:
+        """Bytes that ``extra_properties`` add to a message's properties at most."""
+        return len(self.extra_properties) + 1 if self.extra_properties else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that the records take at most, by the lengths of the entries; 0 where those do not agree."""
+        at = count = 0
+        entries = self.entries
+        while at + 4 <= len(entries):
+            size = int.from_bytes(entries[at : at + 4], "big")
+            if size < ENTRY_SIZE:
+                return 0
+            at += size
+            count += 1
+        more = self.around_size + self.added_size - ENTRY_SIZE
+        return at + count * more if at == len(entries) else 0
 
 
 class Appender:
@@ -145,31 +178,23 @@ class Appender:
             self.last_time = now
         position = log.position
         queue_offset = 0 if sys_flag & 4 else queue.next_offset
-        at = position - log.base
-        log.memory[at : at + size] = b"".join(
-            (
-                (HEADS[hosts].pack if hosts else _PACK_V4)(
-                    size,
-                    MAGIC_V1,
-                    crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    position,
-                    sys_flag,
-                    born_timestamp,
-                    born_host,
-                    now,
-                    store_host,
-                    reconsume_times,
-                    prepared_transaction_offset,
-                    length,
-                ),
-                body,
-                queue.topic_tail,
-                _SHORT(text),
-                properties,
-            )
+        pack_into(
+            log.memory,
+            position - log.base,
+            queue_id,
+            flag,
+            queue_offset,
+            position,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            now,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body,
+            queue.topic_tail,
+            properties,
         )
         end = log.position = position + size
         if not sys_flag & 4:
@@ -227,139 +252,79 @@ class Appender:
         queue = self._known.get((topic, queue_id)) or self._queues.queue(topic, queue_id)
         if len(entries) > self._max_body:
             return PutBatch(PutStatus.MESSAGE_ILLEGAL)
-        common = (sys_flag, born_timestamp, born_host, store_host, reconsume_times)
-        if native.on and (quick := self._quick_batch(queue, entries, extra_properties, common)) is not None:
-            return quick
-        try:
-            messages = decode_batch(entries)
-        except ProtocolError:
-            return PutBatch(PutStatus.BATCH_ILLEGAL)
-        fault = self._batch_fault(queue, messages, extra_properties, sys_flag)
+        batch = _Batch(
+            queue, entries, extra_properties, sys_flag, born_timestamp, born_host, store_host, reconsume_times
+        )
+        stored = self._write_batch(batch)
+        if stored is None and self._has_made_room(batch.size):
+            stored = self._write_batch(batch)
+        if stored is not None:
+            return stored
+        fault = self._batch_fault(batch)
         if fault is not None:
             return PutBatch(fault)
-        return self._write_batch(
-            queue,
-            messages,
-            extra_properties,
-            (sys_flag, born_timestamp, born_host),
-            (store_host, reconsume_times, 0),
-        )
+        stored = self._write_batch(batch)
+        if stored is None:
+            raise ValueError("a host of a batch does not have the length that sysFlag says")
+        return stored
 
-    def _quick_batch(
-        self, queue: ConsumeQueue, entries: bytes, extra: bytes, common: tuple[int, int, bytes, bytes, int]
-    ) -> PutBatch | None:
-        """Write a batch that has no fault and for which this file has room; None for any other."""
+    def _has_made_room(self, size: int) -> bool:
+        """Whether there is more room now in the file that is written to, enough for ``size`` bytes."""
+        if not size or self._log.position + size <= self._log.limit or not self._log.fits(size):
+            return False
+        return self._make_room(size) is None
+
+    def _write_batch(self, batch: _Batch) -> PutBatch | None:
+        """Write a batch for which there is room in this file; None for any other, and for one with a fault."""
         tip = self.tip()
         assert tip is not None
-        queue_offset = queue.next_offset
         room = max(tip.limit - tip.position, 0)
+        queue = batch.queue
         written = native.batch(
-            queue, entries, extra, tip.memory, tip.at, tip.position, room, tip.max_record, *common, tip.now
+            queue,
+            batch.entries,
+            batch.extra_properties,
+            tip.memory,
+            tip.at,
+            tip.position,
+            room,
+            tip.max_record,
+            batch.sys_flag,
+            batch.born_timestamp,
+            batch.born_host,
+            batch.store_host,
+            batch.reconsume_times,
+            tip.now,
         )
         if written is None:
-            needed = self._batch_size(queue, entries, extra, common[0])
-            if room < needed and self._log.fits(needed) and self._make_room(needed) is None:
-                return self._quick_batch(queue, entries, extra, common)
             return None
         offsets, requests = written
-        count = len(offsets)
+        queue_offset = queue.next_offset
         end = offsets[-1] + requests[-1][2]
-        queue.next_offset = queue_offset + count
+        queue.next_offset += len(offsets)
         self._pending.extend(requests)
-        self.wrote(tip, end, count)
+        self.wrote(tip, end, len(offsets))
         return PutBatch(PutStatus.OK, offsets, queue_offset, end - tip.position, tip.now, end)
 
-    def _batch_size(self, queue: ConsumeQueue, entries: bytes, extra: bytes, sys_flag: int) -> int:
-        """Bytes that the records of a batch take, by the lengths of its entries; 0 where those make no sense."""
-        at = count = 0
-        while at + 4 <= len(entries):
-            size = int.from_bytes(entries[at : at + 4], "big")
-            if size < ENTRY_SIZE:
-                return 0
-            at += size
-            count += 1
-        more = HEADS[(sys_flag >> 4) & 3].size + len(queue.topic_tail) + 2 + (len(extra) + 1 if extra else 0)
-        return at + count * (more - ENTRY_SIZE) if at == len(entries) else 0
-
-    def _batch_fault(
-        self, queue: ConsumeQueue, messages: list[BatchEntry], extra: bytes, sys_flag: int
-    ) -> PutStatus | None:
+    def _batch_fault(self, batch: _Batch) -> PutStatus | None:
+        """Why a batch cannot be written; None when it can, with room made for it."""
+        try:
+            messages = decode_batch(batch.entries)
+        except ProtocolError:
+            return PutStatus.BATCH_ILLEGAL
         if not messages:
             return PutStatus.BATCH_ILLEGAL
-        fixed = HEADS[(sys_flag >> 4) & 3].size + len(queue.topic_tail) + 2
-        room = len(extra) + 1 if extra else 0
-        total = 0
+        size, added, around = batch.size, batch.added_size, batch.around_size
         for _, body, properties in messages:
-            size = fixed + len(body) + len(properties) + room
-            if len(properties) + room > PROPERTIES_MAX:
+            if len(properties) + added > PROPERTIES_MAX:
                 return PutStatus.PROPERTIES_SIZE_EXCEEDED
-            if size > self._max_record:
+            if around + len(body) + len(properties) + added > self._max_record:
                 return PutStatus.MESSAGE_ILLEGAL
-            total += size
-        if total > self._log.segment_size - BLANK_SIZE:
+        if size > self._log.segment_size - BLANK_SIZE:
             return PutStatus.MESSAGE_ILLEGAL
-        if self._log.position + total > self._log.limit and (refused := self._make_room(total)) is not None:
+        if self._log.position + size > self._log.limit and (refused := self._make_room(size)) is not None:
             return refused.status
         return None
-
-    def _write_batch(
-        self,
-        queue: ConsumeQueue,
-        messages: list[BatchEntry],
-        extra: bytes,
-        born: tuple[int, int, bytes],
-        stored: tuple[bytes, int, int],
-    ) -> PutBatch:
-        log = self._log
-        now = self.last_time = max(self._clock(), self.last_time)
-        first = position = log.position
-        queue_offset = queue.next_offset
-        head = HEADS[(born[0] >> 4) & 3]
-        pack = head.pack
-        tail = queue.topic_tail
-        fixed = head.size + len(tail) + 2
-        queue_id = queue.queue_id
-        joined = b"\x02" + extra if extra else b""
-        parts: list[bytes] = []
-        offsets: list[int] = []
-        requests: list[Request] = []
-        for flag, body, own in messages:
-            if joined:
-                own = own + joined if own and own[-1] != 2 else own + extra
-            size = fixed + len(body) + len(own)
-            parts += (
-                pack(
-                    size,
-                    MAGIC_V1,
-                    crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    position,
-                    *born,
-                    now,
-                    *stored,
-                    len(body),
-                ),
-                body,
-                tail,
-                _SHORT(len(own)),
-                own,
-            )
-            offsets.append(position)
-            requests.append((queue, position, size, own, queue_offset, now, born[0]))
-            queue_offset += 1
-            position += size
-        log.memory[first - log.base : position - log.base] = b"".join(parts)
-        log.position = position
-        result = PutBatch(PutStatus.OK, tuple(offsets), queue.next_offset, position - first, now, position)
-        queue.next_offset = queue_offset
-        if not self._pending:
-            self.wake()
-        self._pending.extend(requests)
-        self.puts += len(messages)
-        self.put_bytes += position - first
-        return result
 
     def _make_room(self, size: int) -> Put | None:
         """Get room in the log, None when there is; a full disk is asked again a little later."""

@@ -16,7 +16,7 @@ try:
 except ImportError:
     compiled = False
 else:
-    batch, fetch, sends, take = _native.batch, _native.fetch, _native.sends, _native.take
+    sends = _native.sends
     compiled = not os.environ.get("ERUCA_PURE")
     if _native.LAYOUTS != LAYOUTS:
         raise ImportError("the native step was compiled from other sources: run hatch_build.py again")
@@ -24,16 +24,21 @@ else:
 on = compiled
 """Whether the functions in C are used."""
 
+batch = pure.batch
+fetch = pure.fetch
 follow = pure.follow
 keys = pure.keys
 put_entries = pure.put_entries
+take = pure.take
 
 
 def use(*, c: bool) -> None:
     """Take the functions in C, or those in Python. Called once at the start; tests compare both."""
-    global on, follow, keys, put_entries
+    global on, batch, fetch, follow, keys, put_entries, take
     step = _native if c else pure
-    on, follow, keys, put_entries = c, step.follow, step.keys, step.put_entries
+    on = c
+    batch, fetch, take = step.batch, step.fetch, step.take
+    follow, keys, put_entries = step.follow, step.keys, step.put_entries
 
 
 use(c=compiled)

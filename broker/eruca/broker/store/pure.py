@@ -8,18 +8,287 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Sequence
+from errno import EAGAIN
 from functools import lru_cache
-from typing import Final
+from itertools import accumulate
+from operator import add
+from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
 from eruca.broker.store.layout import IndexEntry, Request, index_hash
-from eruca.protocol.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, java_hash
+from eruca.broker.store.results import FILTER_REACH
+from eruca.broker.store.scan import sound_record
+from eruca.broker.store.segment import NotInMemory, read_at
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.message import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    java_hash,
+)
 from eruca.protocol.properties_text import get
+from eruca.protocol.record import HEADS, PROPERTIES_MAX, decode_batch, pack_into
 
 _UNIT: Final = UNIT_FORM.size
 _INDEX_HEADER: Final = 40
 _TOGETHER: Final = 64
+_COPIED_MAX: Final = 256 << 10
+"""More bytes than this are not copied."""
+_LARGE_FROM: Final = 64 << 10
+_LARGE: Final = 2048
+"""From ``_LARGE_FROM`` bytes on, records are not copied that have this size on average."""
+_GAP: Final = 4096
+_TOGETHER_BYTES: Final = 1 << 20
+"""Records with at most ``_GAP`` bytes between them are read together, up to about this size."""
 _MAX_SECONDS: Final = 0x7FFFFFFF
+
+
+# ---- batches
+
+
+def batch(
+    queue: ConsumeQueue,
+    entries: bytes,
+    extra_properties: bytes,
+    memory: mmap.mmap | bytearray,
+    at: int,
+    position: int,
+    room: int,
+    max_record: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_host: bytes,
+    reconsume_times: int,
+    now: int,
+    /,
+) -> tuple[tuple[int, ...], list[Request]] | None:
+    """Write the messages of a batch body into the log's memory; None, with nothing written, for one with a fault."""
+    try:
+        messages = decode_batch(entries)
+    except ProtocolError:
+        return None
+    if at < 0 or not 0 <= room <= len(memory) - at:
+        return None
+    if len(born_host) != (20 if sys_flag & BORN_HOST_V6 else 8):
+        return None
+    if len(store_host) != (20 if sys_flag & STORE_HOST_V6 else 8):
+        return None
+    tail = queue.topic_tail
+    added = len(extra_properties) + 1 if extra_properties else 0
+    around = HEADS[(sys_flag >> 4) & 3].size + len(tail) + 2 + added
+    for _, body, properties in messages:
+        size = around + len(body) + len(properties)
+        room -= size
+        if room < 0 or size > max_record or len(properties) + added > PROPERTIES_MAX:
+            return None
+    offsets: list[int] = []
+    requests: list[Request] = []
+    queue_id, queue_offset = queue.queue_id, queue.next_offset
+    for flag, body, properties in messages:
+        if added:
+            apart = b"\x02" if properties and properties[-1] != 2 else b""
+            properties = properties + apart + extra_properties
+        size = pack_into(
+            memory,
+            at,
+            queue_id,
+            flag,
+            queue_offset,
+            position,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            now,
+            store_host,
+            reconsume_times,
+            0,
+            body,
+            tail,
+            properties,
+        )
+        offsets.append(position)
+        requests.append((queue, position, size, properties, queue_offset, now, sys_flag))
+        queue_offset += 1
+        position += size
+        at += size
+    return (tuple(offsets), requests) if offsets else None
+
+
+# ---- reads
+
+
+@lru_cache(maxsize=FILTER_REACH + 1)
+def _places_of(count: int) -> struct.Struct:
+    return struct.Struct(">" + "qi8x" * count)
+
+
+@lru_cache(maxsize=FILTER_REACH + 1)
+def _codes_of(count: int) -> struct.Struct:
+    return struct.Struct(">" + "12xq" * count)
+
+
+def wanted(units: bytes, codes: bytes) -> list[int]:
+    """Positions of the units whose tag code is one of ``codes``."""
+    if len(codes) > 8:
+        among = set(struct.unpack(f">{len(codes) // 8}q", codes))
+        return [number for number, code in enumerate(_codes_of(len(units) // _UNIT).unpack(units)) if code in among]
+    found = []
+    at = units.find(codes) if codes else -1
+    while at >= 0:
+        if at % _UNIT == 12:
+            found.append(at // _UNIT)
+            at = units.find(codes, at + _UNIT)
+        else:
+            at = units.find(codes, at + 1)
+    return found
+
+
+class Choice(NamedTuple):
+    """The wanted units: their numbers, and the places and sizes of their records."""
+
+    numbers: Sequence[int]
+    positions: tuple[int, ...]
+    sizes: tuple[int, ...]
+    scanned: int
+    """How many units were looked at."""
+
+
+def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, high: int) -> Choice | None:
+    """What ``take`` and ``fetch`` read; None where a record does not lie between ``low`` and ``high``."""
+    if len(units) % _UNIT or (codes is not None and len(codes) % 8):
+        return None
+    total = len(units) // _UNIT
+    if codes is None and 0 < total <= most and total <= FILTER_REACH:
+        flat = _places_of(total).unpack(units)
+        positions, sizes = flat[::2], flat[1::2]
+        if min(sizes) > 0 and sum(sizes) <= room:  # all of them, as nearly always
+            inside = low <= min(positions) and max(map(add, positions, sizes)) <= high
+            return Choice(range(total), positions, sizes, total) if inside else None
+    return _choose_each(units, range(total) if codes is None else wanted(units, codes), most, room, low, high)
+
+
+def _choose_each(units: bytes, wanted: Sequence[int], most: int, room: int, low: int, high: int) -> Choice | None:
+    numbers: list[int] = []
+    positions: list[int] = []
+    sizes: list[int] = []
+    scanned = len(units) // _UNIT
+    for number in wanted:
+        position, size, _ = UNIT_FORM.unpack_from(units, number * _UNIT)
+        if numbers and (len(numbers) >= most or size > room):
+            scanned = number
+            break
+        if size <= 0 or position < low or size > high - position:
+            return None
+        numbers.append(number)
+        positions.append(position)
+        sizes.append(size)
+        room -= size
+    return Choice(numbers, tuple(positions), tuple(sizes), scanned)
+
+
+def take(
+    units: bytes,
+    codes: bytes | None,
+    most: int,
+    room: int,
+    memory: memoryview | bytes,
+    start: int,
+    low: int,
+    high: int,
+    /,
+) -> tuple[bytes, int, int] | None:
+    """The records of a queue's units in one piece, how many they are, and how many units were looked at."""
+    if start < 0 or low < start or high > start + len(memory):
+        return None
+    choice = choose(units, codes, most, room, low, high)
+    if choice is None:
+        return None
+    _, positions, sizes, scanned = choice
+    size = sum(sizes)
+    if size > _COPIED_MAX or (size > _LARGE_FROM and _too_large_to_copy(sizes, memory)):
+        return None
+    ends = tuple(map(add, positions, sizes))
+    if positions and ends[:-1] == positions[1:]:
+        data = bytes(memory[positions[0] - start : ends[-1] - start])
+    else:
+        parts = zip(positions, ends, strict=True)
+        data = b"".join([memory[position - start : end - start] for position, end in parts])
+    return data, len(positions), scanned
+
+
+def _too_large_to_copy(sizes: tuple[int, ...], memory: memoryview | bytes) -> bool:
+    """Whether large records are better sent as views, unless the memory is a copy already."""
+    if memoryview(memory).readonly:
+        return False
+    return any(size > _LARGE_FROM and size > count * _LARGE for count, size in enumerate(accumulate(sizes), 1))
+
+
+def fetch(
+    units: bytes,
+    codes: bytes | None,
+    most: int,
+    room: int,
+    fd: int,
+    start: int,
+    low: int,
+    high: int,
+    wait: bool,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+    checked_from: int,
+    /,
+) -> tuple[bytes, int, int] | None:
+    """As ``take``, out of a file; records below ``checked_from`` must be sound and belong to the queue's offset."""
+    if start < 0 or low < start:
+        return None
+    choice = choose(units, codes, most, room, low, high)
+    if choice is None:
+        return None
+    numbers, positions, sizes, scanned = choice
+    parts: list[bytes] = []
+    while len(parts) < len(positions):
+        begin = len(parts)
+        end = _end_of_run(positions, sizes, begin)
+        first, size = positions[begin], positions[end - 1] + sizes[end - 1] - positions[begin]
+        try:
+            data = read_at(fd, first - start, size, wait=wait)
+        except NotInMemory:
+            raise BlockingIOError(EAGAIN, "not in the page cache") from None
+        if len(data) < size:
+            return None
+        run = zip(positions[begin:end], sizes[begin:end], strict=True)
+        parts += [data[position - first : position - first + length] for position, length in run]
+    for number, position, record in zip(numbers, positions, parts, strict=True):
+        if offset + number >= checked_from:
+            break
+        if not _is_own(record, position, topic, queue_id, offset + number):
+            return None
+    return b"".join(parts), len(parts), scanned
+
+
+def _end_of_run(positions: tuple[int, ...], sizes: tuple[int, ...], first: int) -> int:
+    """The number behind the records that are read at once from ``first`` on: those with little between them."""
+    for number in range(first + 1, len(positions)):
+        end = positions[number - 1] + sizes[number - 1]
+        if not 0 <= positions[number] - end <= _GAP or end - positions[first] > _TOGETHER_BYTES:
+            return number
+    return len(positions)
+
+
+def _is_own(data: bytes, position: int, topic: bytes, queue_id: int, queue_offset: int) -> bool:
+    """Whether these bytes are the whole and unchanged record of a place of the log and of a queue."""
+    record = sound_record(data, 0, position)
+    return record is not None and (record.size, record.topic.encode(), record.queue_id, record.queue_offset) == (
+        len(data),
+        topic,
+        queue_id,
+        queue_offset,
+    )
 
 
 # ---- dispatch
@@ -42,15 +311,24 @@ def follow(work: list[Request], at: int, touched: set[ConsumeQueue], timed: tupl
     return len(work)
 
 
+_beginning_hash = lru_cache(maxsize=4096)(java_hash)
+"""``java_hash``, for the first characters of unique keys, which a producer's have in common for a minute."""
+
+
 def keys(work: list[Request], /) -> list[IndexEntry]:
     """The index entries of records: of each its unique key, then its business keys."""
     entries: list[IndexEntry] = []
     for queue, position, _, properties, _, store_time, sys_flag in work:
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
-        for key in (get(properties, "UNIQ_KEY"), *get(properties, "KEYS").split(b" ")):
+        prefix = queue.index_prefix
+        unique = get(properties, "UNIQ_KEY").decode("utf-8", "replace")
+        if unique:
+            code = java_hash(unique[24:], _beginning_hash(unique[:24], prefix))
+            entries.append((index_hash(code), position, store_time))
+        for key in get(properties, "KEYS").split(b" "):
             if key:
-                code = java_hash(key.decode("utf-8", "replace"), queue.index_prefix)
+                code = java_hash(key.decode("utf-8", "replace"), prefix)
                 entries.append((index_hash(code), position, store_time))
     return entries
 

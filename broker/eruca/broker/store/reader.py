@@ -7,42 +7,48 @@ Invariant: a returned buffer holds whole records of the queue asked for, in orde
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
-from eruca.broker.store import native
+from eruca.broker.store import native, pure
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.results import FILTER_REACH, GetStatus, Got, Matcher
+from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
-from eruca.broker.store.segment import NotInMemory
+from eruca.broker.store.segment import NotInMemory, Segment
 
 _CODE = struct.Struct(">q")
 _FEW = 32
-"""So many tags are looked for one by one in each unit."""
+"""More tags than this are compared one by one in Python."""
 _TOGETHER = 512 << 10
-"""Records on the disk that lie within so many bytes are read in one go, with what lies between them."""
-_AT_LEAST = 64
-"""So many records are read together where others lie too far away; fewer are better read one by one."""
+"""Records on the disk within this many bytes are read at once, with what lies between them."""
 _new_got = tuple.__new__
 
 
-@lru_cache(maxsize=1024)
-def _unpacker(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    return struct.Struct(">" + "qi8x" * count).unpack
+class _Plan(NamedTuple):
+    """A read that lies within its queue."""
 
-
-@lru_cache(maxsize=FILTER_REACH + 1)
-def _codes(count: int) -> Callable[[bytes], tuple[int, ...]]:
-    return struct.Struct(">" + "12xq" * count).unpack
+    queue: ConsumeQueue
+    offset: int
+    low: int
+    high: int
+    units: bytes
+    """From ``offset`` on, as many as the read looks at."""
+    codes: bytes | None
+    """Hash codes of the wanted tags, 8 bytes each; None for all."""
+    test: Callable[[memoryview | bytes], bool] | None
+    """The test of whole records, None without one."""
+    most: int
+    """The most messages to return."""
+    slow: bool
+    """Whether the first record lies too far back to be in memory."""
+    wait: bool
 
 
 class _Near(NamedTuple):
-    """A part of the log that is at hand; ``end`` is a commit log offset, as ``start`` is."""
+    """A part of the log that was read from the disk; ``start`` and ``end`` are commit log offsets."""
 
     start: int
     end: int
@@ -53,7 +59,7 @@ _NOWHERE = _Near(0, 0, b"")
 
 
 class ReadLimits:
-    """When a reply is full: bytes and messages in memory and on the disk, and where memory ends."""
+    """The most bytes and messages of a reply, from memory and from the disk, and the size of the memory."""
 
     __slots__ = ("disk_bytes", "disk_count", "memory", "memory_bytes", "memory_count")
 
@@ -70,7 +76,7 @@ class Reader:
 
     def __init__(self, log: CommitLog, queues: QueueTable, limits: ReadLimits) -> None:
         self.damaged = 0
-        """Slots met whose record cannot be read or is not the one that belongs there."""
+        """Number of slots whose record cannot be read or is another one."""
         self.on_damage: Callable[[str, int, int, int], None] | None = None
         """Called with topic, queue id, queue offset and commit log offset, once for each such slot."""
         self.found = 0
@@ -105,157 +111,147 @@ class Reader:
         if not low <= offset < high:
             self.missed += 1
             return _outside(offset, low, high)
-        reach = match.reach if match is not None and (match.codes is not None or match.record is not None) else 0
-        limits = self.limits
-        count = max(min(max_messages, limits.memory_count), 1)
-        units = self._queues.units(queue, offset, max(count, reach), wait=wait)
-        total = len(units) // 20
-        if not total:
+        plan = self._plan(queue, offset, low, high, max_messages, match, wait)
+        if not plan.units:
             self.missed += 1
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
-        first = int.from_bytes(units[:8], "big")
-        log = self._log
-        slow = log.position - first > limits.memory
-        if slow:
-            count = min(count, limits.disk_count)
-        codes = match.codes if match is not None else None
-        if native.on and not queue.lost and (match is None or match.record is None):
-            quick = self._natively(queue, offset, units, codes, count, slow=slow, wait=wait)
-            if quick is not None:
-                if slow:  # of the last one that was looked at: of the one that was too much, where one was
-                    looked = int.from_bytes(units[quick[2] * 20 : quick[2] * 20 + 8], "big")
-                    slow = log.position - looked > limits.memory
-                return self._got(offset, low, high, *quick, slow=slow)
-        plain = not slow and offset >= queue.checked_from and not queue.lost
-        if not reach and first < log.hot_from and not native.on:
-            units = _close(units, first)
-            total = len(units) // 20
-        if plain and not reach:
-            flat = _unpacker(total)(units)
-            span = flat[-2] + flat[-1] - first
-            fits = span <= limits.memory_bytes and span == sum(flat[1::2])
-            whole = log.bytes_at(first, span, wait=wait) if fits else None
-            if whole is not None:
-                buffers, size = [whole], span
-            else:
-                buffers, size = self._gather(flat, wait)
-            if buffers:
-                taken = total if whole is not None and size == span else len(buffers)
-                self.found += 1
-                self.messages += taken
-                return _new_got(Got, (GetStatus.FOUND, offset + taken, low, high, buffers, taken, size, False))
-        chosen = range(total) if codes is None else _chosen(units, total, codes)
-        return self._collect(queue, offset, units, chosen, count, match, wait)
+        got = None
+        if plan.test is None and not queue.lost and (plan.codes is None or len(plan.codes) <= 8 * _FEW):
+            got = self._read_together(plan)
+        return self._read_each(plan) if got is None else got
 
-    def _natively(
+    def _plan(
         self,
         queue: ConsumeQueue,
         offset: int,
-        units: bytes,
-        codes: frozenset[int] | None,
-        count: int,
-        *,
-        slow: bool,
+        low: int,
+        high: int,
+        max_messages: int,
+        match: Matcher | None,
         wait: bool,
-    ) -> tuple[bytes, int, int] | None:
-        """What ``native.take`` finds in memory, or ``native.fetch`` in the file: records of one file, all of them
-        ``slow`` or none; None where there is something special about one."""
-        log, limits = self._log, self.limits
+    ) -> _Plan:
+        limits = self.limits
+        count = max(min(max_messages, limits.memory_count), 1)
+        codes = test = None
+        looked_at = count
+        if match is not None:
+            test = match.record
+            codes = None if match.codes is None else b"".join(map(_CODE.pack, match.codes))
+            if codes is not None or test is not None:
+                looked_at = max(count, match.reach)
+        units = self._queues.units(queue, offset, looked_at, wait=wait)
+        slow = self._log.position - int.from_bytes(units[:8], "big") > limits.memory
+        if slow:
+            count = min(count, limits.disk_count)
+        return _Plan(queue, offset, low, high, units, codes, test, count, slow, wait)
+
+    def _read_together(self, plan: _Plan) -> Got | None:
+        """The records of one file that are all ``slow`` or all in memory; None where one needs a closer look.
+
+        Raises:
+            NotInMemory: as ``get``.
+        """
+        log, limits, units, slow = self._log, self.limits, plan.units, plan.slow
         first = int.from_bytes(units[:8], "big")
         segment = log.segment_of(first)
-        if segment is None or (codes is not None and len(codes) > _FEW):
+        if segment is None:
             return None
-        packed = None if codes is None else b"".join(map(_CODE.pack, codes))
-        start, bound = segment.start, log.position - limits.memory
+        start, bound, queue = segment.start, log.position - limits.memory, plan.queue
         low, high = (start, bound) if slow else (max(start, bound), log.position)
         high = min(segment.end, high)
         room = limits.disk_bytes if slow else limits.memory_bytes
         hot = log.hot_from
-        if not slow and first >= hot and offset >= queue.checked_from:
-            return native.take(units, packed, count, room, segment.view, start, max(low, hot), high)
-        own = queue.topic.encode(), queue.queue_id, offset, queue.checked_from
+        if not slow and first >= hot and plan.offset >= queue.checked_from:
+            low = max(low, hot)
+            found = native.take(units, plan.codes, plan.most, room, segment.view, start, low, high)
+            if found is None:
+                return self._views(plan, segment, room, low, high) if plan.codes is None else None
+            return self._got(plan, found)
         try:
-            return native.fetch(units, packed, count, room, segment.fd, start, low, high, wait, *own)
+            found = native.fetch(
+                units,
+                plan.codes,
+                plan.most,
+                room,
+                segment.fd,
+                start,
+                low,
+                high,
+                plan.wait,
+                queue.topic.encode(),
+                queue.queue_id,
+                plan.offset,
+                queue.checked_from,
+            )
         except BlockingIOError:
             raise NotInMemory from None
-        except OSError:  # of which of the records, is found out one by one
+        except OSError:  # reading the records one by one shows which of them is damaged
             return None
+        return None if found is None else self._got(plan, found)
 
-    def _got(self, offset: int, low: int, high: int, found: bytes, messages: int, scanned: int, *, slow: bool) -> Got:
+    def _got(self, plan: _Plan, found: tuple[bytes, int, int]) -> Got:
         """The answer of a read in which nothing was wrong."""
+        data, messages, scanned = found
+        following = plan.offset + scanned
         if not messages:
             self.missed += 1
-            return Got(GetStatus.NO_MATCHED_MESSAGE, offset + scanned, low, high, [])
+            return Got(GetStatus.NO_MATCHED_MESSAGE, following, plan.low, plan.high, [])
+        slow = plan.slow
+        if slow:  # as the last record is that was looked at: the one that was too much, if there was one
+            looked = int.from_bytes(plan.units[scanned * 20 : scanned * 20 + 8], "big")
+            slow = self._log.position - looked > self.limits.memory
         self.found += 1
         self.messages += messages
-        return _new_got(Got, (GetStatus.FOUND, offset + scanned, low, high, [found], messages, len(found), slow))
+        return _new_got(Got, (GetStatus.FOUND, following, plan.low, plan.high, [data], messages, len(data), slow))
+
+    def _views(self, plan: _Plan, segment: Segment, room: int, low: int, high: int) -> Got | None:
+        """Large records, as views of the memory; adjacent ones in one view. None where one does not lie there."""
+        found = pure.choose(plan.units, None, plan.most, room, low, high)
+        if found is None:
+            return None
+        base = segment.start
+        buffers: list[memoryview | bytes] = []
+        start = end = found.positions[0]
+        for position, length in zip(found.positions, found.sizes, strict=True):
+            if position != end:
+                buffers.append(segment.view[start - base : end - base])
+                start = position
+            end = position + length
+        buffers.append(segment.view[start - base : end - base])
+        self.found += 1
+        count, size = len(found.sizes), sum(found.sizes)
+        self.messages += count
+        return Got(GetStatus.FOUND, plan.offset + found.scanned, plan.low, plan.high, buffers, count, size)
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
-        """The log between two places if that is on the disk and little enough; else nowhere."""
+        """The log between two offsets, read at once, if that is on the disk and not too much; else nothing."""
         if start >= self._log.hot_from or not 0 < end - start <= _TOGETHER:
             return _NOWHERE
         try:
             data = self._log.bytes_at(start, end - start, wait=wait)
-        except OSError:  # perhaps not where a record lies
+        except OSError:  # perhaps only between the records
             return _NOWHERE
         return _NOWHERE if data is None else _Near(start, end, memoryview(data))
 
-    def _gather(self, flat: tuple[int, ...], wait: bool) -> tuple[list[memoryview | bytes], int]:
-        """The records of units that need no test, up to the first that is not there or too much."""
-        log = self._log
-        most = self.limits.memory_bytes
-        hot = log.hot_from
-        buffers: list[memoryview | bytes] = []
-        add = buffers.append
-        size = 0
-        start, end, view = self._near(flat[0], flat[-2] + flat[-1], wait)
-        numbers = iter(flat)
-        for physical, length in zip(numbers, numbers, strict=True):
-            size += length
-            if size > most and buffers:
-                return buffers, size - length
-            if physical < hot and not (start <= physical and physical + length <= end):
-                data = log.bytes_at(physical, length, wait=wait)
-                if data is None:
-                    return buffers, size - length
-                add(data)
-                continue
-            if not start <= physical < end:
-                segment = log.segment_of(physical)
-                if segment is None:
-                    return buffers, size - length
-                start, end, view = segment.start, segment.end, segment.view
-            at = physical - start
-            add(view[at : at + length])
-        return buffers, size
-
-    def _collect(
-        self,
-        queue: ConsumeQueue,
-        offset: int,
-        units: bytes,
-        chosen: range | list[int],
-        count: int,
-        match: Matcher | None,
-        wait: bool,
-    ) -> Got:
-        """The records of the chosen units that are there, belong and match."""
+    def _read_each(self, plan: _Plan) -> Got:
+        """The records that are there, belong to the queue and match, looked at one by one."""
+        queue, offset, units, test = plan.queue, plan.offset, plan.units, plan.test
         limits = self.limits
-        test = match.record if match is not None else None
+        scanned = len(units) // 20
+        chosen = range(scanned) if plan.codes is None else pure.wanted(units, plan.codes)
         near = _NOWHERE
         if chosen:
-            last = UNIT_FORM.unpack_from(units, chosen[min(count, len(chosen)) - 1] * 20)
-            near = self._near(int.from_bytes(units[chosen[0] * 20 :][:8], "big"), last[0] + last[1], wait)
+            last = UNIT_FORM.unpack_from(units, chosen[min(plan.most, len(chosen)) - 1] * 20)
+            near = self._near(int.from_bytes(units[chosen[0] * 20 :][:8], "big"), last[0] + last[1], plan.wait)
         buffers: list[memoryview | bytes] = []
         size = 0
-        scanned = len(units) // 20
         removing = slow = False
         for number in chosen:
             physical, length, _ = UNIT_FORM.unpack_from(units, number * 20)
             slow = self._log.position - physical > limits.memory
             most = limits.disk_bytes if slow else limits.memory_bytes
-            if buffers and (len(buffers) >= count or size + length > most):
+            if buffers and (len(buffers) >= plan.most or size + length > most):
                 scanned = number
                 break
             index = offset + number
@@ -264,7 +260,7 @@ class Reader:
             if near.start <= physical and 0 < length <= near.end - physical:
                 data: memoryview | bytes | None = near.data[physical - near.start : physical - near.start + length]
             else:
-                data = self._log.bytes_at(physical, length, wait=wait)
+                data = self._log.bytes_at(physical, length, wait=plan.wait)
             if index < queue.checked_from and not self._belongs(queue, index, physical, data):
                 removing = True
                 continue
@@ -305,20 +301,6 @@ class Reader:
         return False
 
 
-def _close(units: bytes, first: int) -> bytes:
-    """As many units as have records within ``_TOGETHER`` bytes from ``first`` on; all where those are too few."""
-
-    def end_of(number: int) -> int:
-        position, size, _ = UNIT_FORM.unpack_from(units, number * 20)
-        return int(position + size)
-
-    total = len(units) // 20
-    if end_of(total - 1) - first <= _TOGETHER:
-        return units
-    close = bisect_right(range(total), first + _TOGETHER, key=end_of)
-    return units[: close * 20] if close >= _AT_LEAST else units
-
-
 def _outside(offset: int, low: int, high: int) -> Got:
     if high == 0:
         return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, low, high, [])
@@ -327,19 +309,3 @@ def _outside(offset: int, low: int, high: int) -> Got:
     if offset == high:
         return Got(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [])
     return Got(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [])
-
-
-def _chosen(units: bytes, total: int, codes: frozenset[int]) -> list[int]:
-    """Positions of the units whose tag code is wanted."""
-    if len(codes) == 1:
-        wanted = _CODE.pack(next(iter(codes)))
-        found = []
-        at = units.find(wanted)
-        while at >= 0:
-            if at % 20 == 12:
-                found.append(at // 20)
-                at = units.find(wanted, at + 20)
-            else:
-                at = units.find(wanted, at + 1)
-        return found
-    return [number for number, code in enumerate(_codes(total)(units)) if code in codes]

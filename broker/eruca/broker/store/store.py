@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -262,24 +263,21 @@ class Store:
 
     # ---- reading
 
-    def get(
-        self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
-    ) -> Got | Coroutine[Any, Any, Got]:
-        """Messages of a queue from ``offset`` on, by RocketMQ's rules (at most 32 a call).
+    def get(self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None) -> Got:
+        """Messages of a queue from ``offset`` on, by RocketMQ's rules.
 
-        A coroutine comes back only when data must be read from the disk and the store is started; it reads when it is
-        awaited.
+        Raises:
+            NotInMemory: the store is started, and data must be read from the disk: ask ``get_cold``.
+            OSError: the disk fails.
         """
-        cold = self._cold
-        if cold is None:
-            return self._reader.get(topic, queue_id, offset, max_messages, match, wait=True)
-        try:
-            return self._reader.get(topic, queue_id, offset, max_messages, match)
-        except NotInMemory:
-            return self._get_cold(topic, queue_id, offset, max_messages, match)
+        return self._reader.get(topic, queue_id, offset, max_messages, match, wait=self._cold is None)
 
-    async def _get_cold(self, *asked: Any) -> Got:
-        return await self._scheduler.in_thread(self._cold, lambda: self._reader.get(*asked, wait=True))
+    async def get_cold(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
+    ) -> Got:
+        """As ``get``, in a thread that waits for the disk."""
+        work = partial(self._reader.get, topic, queue_id, offset, max_messages, match, wait=True)
+        return await self._scheduler.in_thread(self._cold, work)
 
     async def lookup(self, work: Callable[[Lookup], T]) -> T:
         """What ``work`` finds out with the questions of a ``Lookup``; in a thread when the disk must be waited for.
