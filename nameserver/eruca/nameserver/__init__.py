@@ -1,5 +1,5 @@
-"""The nameserver: which broker has which topics, where it is, and whether it lives.
+"""The nameserver: the addresses of brokers, their topics, and whether they are alive.
 
-Brokers register with every nameserver; nameservers do not know one another. All of it is in memory, except the
-key-value configuration, which is kept in a file.
+Brokers register with every nameserver; nameservers do not know one another. Everything is in memory except the
+key-value configuration, which is in a file.
 """

@@ -1,6 +1,6 @@
-"""The nameserver as a whole: tables, key-value file, port; and the command ``mqnamesrv``.
+"""The nameserver process: tables, key-value file, port; the command ``mqnamesrv`` (NamesrvController in 4.9.7).
 
-Owns the order of start and stop, and the scan for brokers that went silent. Decides nothing about routes itself.
+Owns the order of start and stop, and the scan for silent brokers. Decides nothing about routes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = structlog.get_logger("eruca.nameserver")
 class Nameserver:
     """A nameserver in this process.
 
-    ``config`` as read from namesrv.conf, its open paths are filled in; ``clock`` gives ms since 1970. Raises BadKVFile
-    when its key-value file is damaged.
+    ``config`` is the content of namesrv.conf; its unset paths are filled in. ``clock`` returns ms since 1970. Raises
+    BadKVFile if the key-value file is damaged.
     """
 
     def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = now_ms) -> None:
@@ -48,7 +48,7 @@ class Nameserver:
         self._scan: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Listen. Raises OSError when the port is taken."""
+        """Listen. Raises OSError if the port is taken."""
         await self._server.start(self.config.bind_address, self.config.listen_port)
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
@@ -66,11 +66,11 @@ class Nameserver:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The listening port."""
         return self._server.port
 
     async def stop(self) -> None:
-        """Stop listening, answer what was asked, close every connection."""
+        """Stop listening, answer the requests in progress, close every connection."""
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None
@@ -85,7 +85,7 @@ class Nameserver:
         self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY, self._scan_silent)
 
     def expire(self, now: int) -> None:
-        """Forget the brokers that were silent for too long, and close their connections."""
+        """Remove the brokers that were silent for too long, and close their connections."""
         for live in self.table.expire(now):
             log.warning("broker_lost", address=live.address, reason="silent", last_seen=live.seen)
             if isinstance(live.connection, Connection):
@@ -93,7 +93,7 @@ class Nameserver:
 
 
 async def serve(server: Nameserver) -> None:
-    """Run until SIGTERM or SIGINT, and tell systemd so where it is the supervisor."""
+    """Run until SIGTERM or SIGINT; notifies systemd if that is the supervisor."""
     systemd = Supervisor(os.environ)
     end = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
-"""The nameserver's settings, by the names that ``namesrv.conf`` has.
+"""The nameserver's settings under the names of ``namesrv.conf``.
 
-Owns which keys exist, what they default to and which may change at run time (request 318): no path ever does. Must not
-know how the keys are read (``eruca.remoting.settings``). The keys are those of NamesrvConfig and, where they mean
-something here, NettyServerConfig in 4.9.7.
+Owns the keys, their defaults, and which of them may change at run time (request 318), which no path may. Must not know
+how the keys are read (``eruca.remoting.settings``). The keys are those of NamesrvConfig and, where they apply,
+NettyServerConfig in 4.9.7.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from eruca.remoting.settings import setting
 
 @dataclass(kw_only=True)
 class NamesrvConfig:
-    """What a nameserver can be told; times in seconds."""
+    """All settings of a nameserver; times are in seconds."""
 
     listen_port: int = setting(9876, at_least=0, at_most=65535, important=True)
     """The port for brokers and clients; 0 takes a free one."""
     bind_address: str = setting("0.0.0.0", important=True)
     """The address to listen on."""
     rocketmq_home: str = setting("", path=True, environment="ROCKETMQ_HOME")
-    """Where the files lie; empty: the home directory of the user."""
+    """The folder of the files; empty: the home directory of the user."""
     kv_config_path: str = setting("", path=True, important=True)
     """The file of the key-value configuration; empty: ``namesrv/kvConfig.json`` under the home."""
     config_store_path: str = setting("", path=True, important=True)
-    """Where changed settings are kept; empty: the file of -c, else ``namesrv/namesrv.properties`` under the home."""
+    """The file of changed settings; empty: the file of -c, else ``namesrv/namesrv.properties`` under the home."""
     product_env_name: str = setting("center", live=True)
     """The name of this environment; shown, not used."""
     order_message_enable: bool = setting(False, live=True)
     """Whether routes carry the order configuration of their topic."""
     server_channel_max_idle_time_seconds: int = setting(120, at_least=1)
-    """A connection on which nothing moved for so long is closed."""
+    """Connections that are idle for longer are closed."""
     namesrv_addr: str | None = None
-    """Taken because start scripts pass -n; nameservers do not know one another."""
+    """Accepted because start scripts pass -n; nameservers do not know one another."""
 
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""
         return Path(self.kv_config_path)
 
     def settings_file(self) -> Path:
-        """The file that keeps settings changed at run time."""
+        """The file of settings that were changed at run time."""
         return Path(self.config_store_path)
 
 
 def complete(config: NamesrvConfig) -> NamesrvConfig:
-    """The configuration with the paths that it left open filled in, in place."""
+    """Fill in the unset paths of a configuration, in place; returns it."""
     home = Path(config.rocketmq_home or os.path.expanduser("~"))
     config.rocketmq_home = str(home)
     config.kv_config_path = config.kv_config_path or str(home / "namesrv" / "kvConfig.json")

@@ -1,7 +1,7 @@
-"""What brokers, clients and admins ask a nameserver: from a request to the tables and back.
+"""The requests of brokers, clients and admins to a nameserver (DefaultRequestProcessor in 4.9.7).
 
-Owns the codes, remarks and body forms of DefaultRequestProcessor in 4.9.7. Thin: the tables decide. Where Apache
-answers nothing at all (a code it does not know), this answers 3.
+Owns the codes, remarks and body formats. Thin: the tables decide. An unknown code is answered with 3; Apache does not
+answer it at all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = structlog.get_logger("eruca.nameserver")
 
 
 class NameserverTables(Protocol):
-    """What the handlers need of a nameserver."""
+    """What handlers use of a nameserver."""
 
     config: NamesrvConfig
     table: RouteTable
@@ -59,7 +59,7 @@ routes: Routes[NameserverTables] = Routes()
 
 @routes.on(api.REGISTER_BROKER)
 def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Reply:
-    """103: take a broker's word; answer with the order configuration, and a slave's master."""
+    """103: register a broker; the answer holds the order configuration and, for a slave, its master."""
     ask = call.header
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
         log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
@@ -95,7 +95,7 @@ def unregister(server: NameserverTables, call: Call[headers.UnregisterBroker]) -
 
 @routes.on(api.QUERY_DATA_VERSION)
 def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
-    """322: does the broker need to register again? If not, it counts as a sign of life."""
+    """322: whether the broker must register again. If not, the request counts as a sign of life."""
     address = call.header.broker_addr
     try:
         version = DataVersion.decode(call.body)
@@ -113,7 +113,7 @@ def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroke
 
 @routes.on(api.GET_ROUTEINFO_BY_TOPIC)
 def route(server: NameserverTables, call: Call[headers.RouteOf]) -> Reply:
-    """105: where a topic is, as standard JSON or in fastjson's form by the client's version."""
+    """105: the route of a topic, as standard JSON or in fastjson's format by the client's version."""
     topic = call.header.topic
     found = server.table.route(topic)
     if found is None:
@@ -156,13 +156,13 @@ def unit_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST)
 def unit_sub_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
-    """312: the topics that units subscribe."""
+    """312: the topics that units subscribe to."""
     return _listed(server.table.topics_by_flag(has=UNIT_SUB))
 
 
 @routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
 def unit_sub_of_no_unit(server: NameserverTables, call: Call[Empty]) -> Reply:
-    """313: the topics that units subscribe and that are of no unit."""
+    """313: the topics that units subscribe to and that belong to no unit."""
     return _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
 
 
@@ -175,21 +175,21 @@ def _listed(topics: TopicList) -> Reply:
 
 @routes.on(api.DELETE_TOPIC_IN_NAMESRV)
 def delete_topic(server: NameserverTables, call: Call[topic_headers.DeleteTopicInNamesrv]) -> Reply:
-    """216: forget a topic until a broker registers it with a new data version."""
+    """216: delete a topic until a broker registers it with a new data version."""
     server.table.delete_topic(call.header.topic, call.header.cluster_name)
     return Reply()
 
 
 @routes.on(api.WIPE_WRITE_PERM_OF_BROKER)
 def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
-    """205: no more writing to a broker."""
+    """205: remove the write permission of a broker's topics."""
     count = server.table.wipe_write_permission(call.header.broker_name)
     return Reply(header=headers.WipeReply(wipe_topic_count=count))
 
 
 @routes.on(api.ADD_WRITE_PERM_OF_BROKER)
 def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
-    """327: writing to a broker again."""
+    """327: restore the write permission of a broker's topics."""
     count = server.table.add_write_permission(call.header.broker_name)
     return Reply(header=headers.AddReply(add_topic_count=count))
 
@@ -245,7 +245,7 @@ def show_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
 
 @routes.on(api.UPDATE_NAMESRV_CONFIG)
 def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
-    """318: change settings that may change at run time, all or none, and keep them."""
+    """318: change settings that may change at run time, all or none, and save them."""
     try:
         asked = properties.parse(properties.decode(call.body))
     except ProtocolError as fault:

@@ -1,8 +1,7 @@
-"""The key-value configuration, kept in ``kvConfig.json``.
+"""The key-value configuration in ``kvConfig.json`` (KVConfigManager in 4.9.7).
 
-Owns the values by namespace and key, and their file (KVConfigManager in 4.9.7: compact JSON, the content before in
-``.bak``). Must not know what a value means. Invariant: what a reader sees is on disk; a change that cannot be written
-has not happened.
+Owns the values by namespace and key, and their file (compact JSON, the previous content in ``.bak``). Must not know
+what a value means. Invariant: what a reader sees is on disk; a change that cannot be written does not apply.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class BadKVFile(Exception):
 class KVStore:
     """All values, read from ``path`` once and written at each change.
 
-    Raises BadKVFile when the file is damaged and there is no sound backup.
+    Raises BadKVFile if the file is damaged and there is no sound backup.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,16 +49,16 @@ class KVStore:
             return table
 
     def get(self, namespace: str, key: str) -> str | None:
-        """One value; None when there is none."""
+        """One value, None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def list(self, namespace: str) -> dict[str, str] | None:
-        """All values of a namespace; None when nothing was ever put there."""
+        """All values of a namespace, None if it never had any."""
         table = self._table.get(namespace)
         return dict(table) if table is not None else None
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Store a value. Raises OSError when it cannot be written."""
+        """Store a value. Raises OSError if it cannot be written."""
         self._change(namespace, {**self._table.get(namespace, {}), key: value})
 
     def delete(self, namespace: str, key: str) -> None:

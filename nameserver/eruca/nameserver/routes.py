@@ -1,8 +1,8 @@
-"""The tables: topics, brokers, clusters, and who is alive.
+"""The routes: topics, brokers, clusters, and which brokers are alive (RouteInfoManager in 4.9.7).
 
-Owns what RouteInfoManager in 4.9.7 owns. Pure: no socket, no file, no clock; times are ms and come as arguments, a
-connection is an opaque value that is compared by identity. Invariant: a topic without queues, a broker name without
-an address and a cluster without brokers do not exist.
+Pure: no socket, no file, no clock. Times are arguments in ms; a connection is an opaque value that is compared by
+identity. Invariant: a topic without queues, a broker name without an address and a cluster without brokers do not
+exist.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from eruca.protocol.bodies import (
 from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, UnregisterBroker
 
 LIFETIME = 120_000
-"""How long a broker counts as alive after its last registration, in ms."""
+"""A broker counts as alive for this many ms after its last registration."""
 MASTER = 0
 """The broker id of a master."""
 UNIT = 1
 """Topic flag: a topic of a unit."""
 UNIT_SUB = 2
-"""Topic flag: a topic that units subscribe."""
+"""Topic flag: a topic that units subscribe to."""
 
 
 @dataclass(slots=True)
 class LiveBroker:
-    """The last word of one broker address."""
+    """The last registration of one broker address."""
 
     address: str
     seen: int
@@ -46,23 +46,23 @@ class LiveBroker:
 
 
 class RouteTable:
-    """Everything a nameserver knows of brokers and topics."""
+    """All routes of a nameserver."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._brokers: dict[str, BrokerData] = {}  # broker name -> addresses
         self._clusters: dict[str, dict[str, None]] = {}  # cluster -> broker names, in order of arrival
-        self._live: dict[str, LiveBroker] = {}  # address -> last word
+        self._live: dict[str, LiveBroker] = {}  # address -> last registration
 
     # ------------------------------------------------------------------ brokers come and go
 
     def register(
         self, ask: RegisterBroker, topics: TopicConfigSerializeWrapper, connection: object, now: int
     ) -> RegisterBrokerReply:
-        """A broker tells that it is there and what topics it has; a slave learns of its master.
+        """Register a broker and its topics; the answer of a slave names its master.
 
-        Topics that are missing from ``topics`` stay, so that one topic can be registered alone; those of a slave are
-        not taken, nor those of an unchanged data version.
+        Topics that are missing from ``topics`` stay, so that one topic can be registered alone. Topics of a slave, and
+        those of an unchanged data version, are ignored.
         """
         self._clusters.setdefault(ask.cluster_name, {})[ask.broker_name] = None
         broker = self._brokers.get(ask.broker_name)
@@ -85,23 +85,23 @@ class RouteTable:
         return RegisterBrokerReply(ha_server_addr=master.ha_address, master_addr=master.address)
 
     def is_changed(self, address: str, version: DataVersion) -> bool:
-        """Whether a broker's data version is another one than the one known."""
+        """Whether a broker's data version differs from the registered one."""
         known = self.version_of(address)
         return known is None or known != version
 
     def version_of(self, address: str) -> DataVersion | None:
-        """The data version that a broker registered last."""
+        """The last data version that a broker registered."""
         live = self._live.get(address)
         return live.version if live is not None else None
 
     def touch(self, address: str, now: int) -> None:
-        """A sign of life without news."""
+        """Renew a registration without changes."""
         live = self._live.get(address)
         if live is not None:
             live.seen = now
 
     def unregister(self, ask: UnregisterBroker) -> None:
-        """A broker says good-bye."""
+        """Unregister a broker."""
         self._live.pop(ask.broker_addr, None)
         broker = self._brokers.get(ask.broker_name)
         if broker is not None:
@@ -109,13 +109,13 @@ class RouteTable:
             self._drop_if_gone(broker)
 
     def expire(self, now: int) -> list[LiveBroker]:
-        """Forget the brokers not heard of for LIFETIME; the caller closes their connections."""
+        """Remove the brokers without a sign of life for LIFETIME; the caller closes their connections."""
         gone = [live for live in self._live.values() if live.seen + LIFETIME < now]
         self._forget(gone)
         return gone
 
     def lost(self, connection: object) -> list[LiveBroker]:
-        """Forget, at once, the brokers whose connection ended."""
+        """Remove the brokers of an ended connection at once."""
         gone = [live for live in self._live.values() if live.connection is connection]
         self._forget(gone)
         return gone
@@ -153,7 +153,7 @@ class RouteTable:
     # ------------------------------------------------------------------ topics
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic is; None when no known broker has it."""
+        """The route of a topic, None if no registered broker has it."""
         queues = self._queues.get(topic)
         if not queues:
             return None
@@ -163,18 +163,18 @@ class RouteTable:
         return TopicRouteData(broker_datas=brokers, queue_datas=list(queues.values()))
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, or only what one cluster has of it."""
+        """Delete a topic, or only its queues in one cluster."""
         if cluster:
             self._remove_queues([topic], self._clusters.get(cluster, ()))
         else:
             self._queues.pop(topic, None)
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Take the write permission from all topics of a broker until it registers news; how many topics it has."""
+        """Remove the write permission of a broker's topics until it registers a change; returns their number."""
         return self._permit(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Make all topics of a broker readable and writable; how many topics it has."""
+        """Make all topics of a broker readable and writable; returns their number."""
         return self._permit(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def _permit(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -207,7 +207,7 @@ class RouteTable:
         )
 
     def system_topics(self) -> TopicList:
-        """The topics that are named as clusters and brokers are, and the address of one broker."""
+        """The topics with the names of clusters and brokers, and the address of one broker."""
         names: list[str] = []
         for cluster, brokers in self._clusters.items():
             names += [cluster, *brokers]

@@ -1,4 +1,4 @@
-"""The only transport: connections, the router of a server, servers, and channels to peers.
+"""The transport: connections, the router of a server, servers, and channels to peers (rocketmq-remoting in 4.9.7).
 
 Knows frames and the table of endpoints; knows nothing of brokers, nameservers and clients.
 """

@@ -1,7 +1,7 @@
-"""Calls under way on one connection: who waits for which answer, and until when.
+"""The pending calls of one connection: who waits for which answer, and until when (ResponseFuture in 4.9.7).
 
-Owns the table by opaque and one timer for the earliest deadline. Knows no bytes: the connection tells what came, and
-when it ended. Every call ends exactly once, with an answer or an error.
+Owns the table by opaque and one timer for the earliest deadline. Knows no bytes: the connection passes in what it read,
+and when it ended. Every call ends exactly once, with an answer or an error.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ T = TypeVar("T", contravariant=True)
 
 
 class Receiver(Protocol[T]):
-    """Who waits for an answer: a future, or an object that spares one. None of its methods may raise."""
+    """Takes the answer of a call: a future, or a cheaper object. None of its methods may raise."""
 
     def done(self) -> bool:
-        """Whether the answer is not wanted any more."""
+        """Whether the answer is no longer wanted."""
 
     def set_result(self, result: T, /) -> None:
-        """The answer came."""
+        """Called with the answer."""
 
     def set_exception(self, exception: Exception, /) -> None:
-        """There will be no answer."""
+        """Called when there will be no answer."""
 
 
 class Answer(msgspec.Struct, Generic[R], eq=False):
-    """What a peer answered: one of the codes that the endpoint accepts."""
+    """A peer's answer, with a code that the endpoint accepts."""
 
     code: int
     header: R
@@ -52,12 +52,12 @@ class Calls:
         self.remote = ""
         self._loop = loop
         self.waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
-        """By opaque: who waits for an answer to what, and until when by the loop's time."""
+        """By opaque: receiver, endpoint, and deadline by the loop's time."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._cause = ""
         self._read = frame.answer_reader(Empty)
-        """Reads the fields of an answer as those of the answer before."""
+        """Reads the fields of an answer as the type of the last answer."""
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -69,14 +69,14 @@ class Calls:
         self.watch(deadline)
 
     def watch(self, deadline: float) -> None:
-        """Look at ``deadline`` (loop's time), or before, for calls that were not answered in time."""
+        """Check for expired calls at ``deadline`` (loop's time) or earlier."""
         if self._timer is None or deadline < self._timer_at:
             self._wake_at(deadline)
 
     def answered_as_expected(self, header: bytes, data: bytes, body_at: int, end: int) -> bool:
-        """An answer came, perhaps: handled here where its fields are those of the kind that came last.
+        """The fast path: takes a frame if it is an answer whose fields have the type of the last answer.
 
-        False for what the other way must read: requests, other kinds, and what is wrong.
+        Returns False for frames that the slow path must read: requests, other types, and malformed frames.
         """
         kind, read = self._read
         try:
@@ -99,7 +99,7 @@ class Calls:
         return True
 
     def answered(self, head: frame.Head[Any], body: bytes) -> None:
-        """An answer came; one that nobody waits for any more is dropped."""
+        """Complete the call of an answer; an answer without a pending call is dropped."""
         waiting = self.waiting.pop(head.opaque, None)
         if waiting is None or waiting[0].done():
             return
@@ -116,7 +116,7 @@ class Calls:
             receiver.set_exception(ProtocolError(f"{endpoint.code.name} was answered by {self.remote} with: {error}"))
 
     def end(self, cause: str = "") -> None:
-        """The connection is gone: no answer will come. ``cause`` follows in the sentences that say so."""
+        """Fail all calls: the connection has ended. The errors contain ``cause``."""
         self._cause = self._cause or cause
         if self._timer is not None:
             self._timer.cancel()
@@ -128,7 +128,7 @@ class Calls:
                 receiver.set_exception(ConnectionLost(self.remote, text))
 
     def too_late(self, receiver: Receiver[Answer[Any]]) -> None:
-        """Fail a call that was made when the connection was gone already."""
+        """Fail a call on a connection that has already ended."""
         text = f"the connection to <{self.remote}> is closed{self._cause}"
         receiver.set_exception(ConnectionLost(self.remote, text))
 

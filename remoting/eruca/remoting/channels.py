@@ -1,7 +1,7 @@
-"""Connections to many peers, made when they are needed and made again when they are lost.
+"""Connections to many peers, made on demand and made again when they are lost (NettyRemotingClient in 4.9.7).
 
-Owns one connection an address. A call to an address without a connection waits for one; callers that come meanwhile
-share the attempt. Nothing is retried here: whether a request may be sent twice is the caller's knowledge.
+Owns one connection per address. A call to an address without a connection waits for one; concurrent callers share the
+attempt. Nothing is retried here: only the caller knows whether a request may be sent twice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Channels:
     """Connections by address (``host:port``).
 
     ``router`` answers what peers ask over these connections; ``connect_timeout`` in seconds (connectTimeoutMillis in
-    4.9.7); ``serialization``, ``offer``, ``signer`` and ``rename`` as in Connection; ``on_lost`` is told of each
-    connection that ends. With ``tls`` all connections are encrypted; certificates must name the host that was
-    connected to (or what ``host_names`` says for an address), or ``server_name`` where that is given.
+    4.9.7); ``serialization``, ``offer``, ``signer`` and ``rename`` as in Connection; ``on_lost`` is called with
+    each connection that ends. With ``tls`` all connections are encrypted; a certificate must name the host (or its
+    entry in ``host_names``), or ``server_name`` if that is given.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Channels:
         self._tls = tls
         self._server_name = server_name
         self.host_names: dict[str, str] = {}
-        """The name by which an address was found, where that is to be in its certificate."""
+        """The host name of an address, if its certificate must contain that name."""
         self._on_lost = on_lost
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
 
     def ready(self, address: str) -> Connection | None:
-        """The connection to an address, if there is one now."""
+        """The present connection to an address, None if there is none."""
         return self._connections.get(address)
 
     async def get(self, address: str, *, timeout: float | None = None) -> Connection:
-        """The connection to an address, made if there is none. Raises ConnectFailed."""
+        """The connection to an address; connects if there is none. Raises ConnectFailed."""
         connection = self._connections.get(address)
         if connection is not None:
             return connection
@@ -107,7 +107,7 @@ class Channels:
         return connection
 
     def security(self, address: str) -> dict[str, Any]:
-        """The arguments that encrypt a connection to an address, as event loops take them; empty without TLS."""
+        """The TLS arguments of ``create_connection`` for an address; empty without TLS."""
         host = address.rpartition(":")[0].strip("[]")
         if self._tls is None:
             return {}
@@ -140,7 +140,7 @@ class Channels:
         *,
         timeout: float = 3.0,
     ) -> Answer[R]:
-        """Ask a peer; ``timeout`` in seconds covers connecting too.
+        """Call a peer. ``timeout``, in seconds, includes connecting.
 
         Raises Refused, ConnectFailed, ConnectionLost or CallTimedOut.
         """
@@ -155,12 +155,12 @@ class Channels:
         return await connection.start_call(endpoint, ask, body, timeout=timeout)
 
     async def oneway(self, address: str, endpoint: Endpoint[A, Any], ask: A | None = None, body: bytes = b"") -> None:
-        """Tell a peer something that needs no answer. Raises ConnectFailed."""
+        """Send a request that wants no answer. Raises ConnectFailed."""
         connection = self._connections.get(address) or await self.get(address)
         connection.oneway(endpoint, ask, body)
 
     def addresses(self) -> list[str]:
-        """The addresses that are connected now."""
+        """The connected addresses."""
         return list(self._connections)
 
     def drop(self, address: str) -> None:
@@ -189,7 +189,7 @@ class Channels:
 
 
 def _reason(error: Exception) -> str:
-    """Why there is no connection, in the words of the system: asyncio puts the address in their place."""
+    """The system's text for a failed connect; asyncio replaces it by the address."""
     if isinstance(error, TimeoutError):
         return "no connection in time"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:

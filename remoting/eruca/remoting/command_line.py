@@ -1,8 +1,8 @@
 """The command line of a daemon: its flags, and the configuration behind them.
 
 Owns: the flags -c, -n, -p, -m and --set, and reading the file that -c names.
-Must not know: any particular key but ``namesrvAddr``, which -n stands for.
-Invariant: nothing but the named file is read, and nothing is printed but argparse's own usage.
+Must not know: any particular key except ``namesrvAddr``, which -n sets.
+Invariant: only the named file is read, and only argparse's usage is printed.
 
 In a daemon's ``main``::
 
@@ -39,8 +39,8 @@ def command_line(
 
     -c FILE, -n ADDRESSES (only where the class has ``namesrvAddr``), -p (print every setting), -m
     (print the important ones), --set KEY=VALUE (any key, may be repeated), -h. ``Start.file`` is
-    the -c file, ``Start.shown`` the text that -p or -m ask for. Leaves the process with status 2
-    and a usage line for a flag that does not exist, with 0 for -h. Raises BadSetting.
+    the -c file, ``Start.shown`` the text that -p or -m print. Exits with status 2 and a usage line
+    for an unknown flag, with 0 for -h. Raises BadSetting.
     """
     flags = _parser(program, "namesrvAddr" in settings_of(kind)).parse_args(list(arguments))
     given = dict(_assignment(item) for item in flags.assignments)

@@ -1,10 +1,10 @@
-"""What can go wrong between two peers, apart from what the other one answers (that is ``Refused``)."""
+"""Failures of a call without an answer. An answer with an error code is ``Refused`` (``eruca.protocol.errors``)."""
 
 from __future__ import annotations
 
 
 class RemotingError(Exception):
-    """A call had no answer. ``address`` is the peer's ``host:port``."""
+    """Base: a call got no answer. ``address`` is the peer's ``host:port``."""
 
     def __init__(self, address: str, message: str) -> None:
         super().__init__(message)

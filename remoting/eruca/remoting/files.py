@@ -1,8 +1,8 @@
-"""Replacing a small file whole, so that a crash leaves the old one or the new one.
+"""Atomic replacement of a small file: a crash leaves the old content or the new one.
 
-Owns the order of steps: write aside, fsync, keep the old content as ``.bak`` (of a first content a copy), rename, fsync
-the directory. Must not know what the files hold. Invariant: whatever happens, ``path`` or its ``.bak`` holds a content
-that was complete, and one damaged file is never both.
+Owns the order of steps: write a temporary file, fsync, keep the old content as ``.bak`` (the first content is copied),
+rename, fsync the directory. Must not know the content. Invariant: at any time ``path`` or its ``.bak`` holds complete
+content, and no damage to one file affects the other.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 
 def backup_of(path: Path) -> Path:
-    """Where the content before the last replacement is kept: ``kvConfig.json.bak``."""
+    """The path of the content before the last replacement: ``kvConfig.json.bak``."""
     return path.with_name(path.name + ".bak")
 
 
 def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
-    """Make ``content`` the content of ``path``, durably; directories on the way are made. Raises OSError."""
+    """Make ``content`` the content of ``path``, durably; missing directories are created. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".tmp")
     _write_durably(aside, content)

@@ -1,7 +1,7 @@
 """The log of the transport, which costs nothing until something is logged.
 
-structlog takes longer to import than a command of mqadmin takes to run, and such a command logs nothing.
-Where nobody configured structlog, as in a client's program, it goes to ``logging``, and nothing to the terminal.
+structlog takes longer to import than a command of mqadmin takes to run, and such a command logs nothing. If structlog
+is not configured, as in a client's program, events go to ``logging``, and nothing to the terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Log:
-    """A logger by name, made when it is used: of structlog where that is configured, else of ``logging``."""
+    """A logger by name, created on use: of structlog if that is configured, else of ``logging``."""
 
     def __init__(self, name: str) -> None:
         self._name = name

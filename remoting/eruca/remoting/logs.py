@@ -1,6 +1,6 @@
-"""How a daemon logs: one event a line on standard error; within somebody's program, to ``logging``.
+"""Logging of a daemon: one event per line on standard error; inside another program, to ``logging``.
 
-Owns the form. Invariant: what a failed request held (messages, keys, secrets) is not in the log; a traceback shows
+Owns the format. Invariant: the content of a failed request (messages, keys, secrets) is never logged; a traceback shows
 lines of code, not values.
 """
 
@@ -18,7 +18,7 @@ from eruca.remoting.log import quiet_logger, write
 
 
 def log_to_stderr() -> None:
-    """Log everything from INFO on, with time and level; in colour only on a terminal."""
+    """Log everything from INFO on, with time and level; in color only on a terminal."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -33,9 +33,9 @@ def log_to_stderr() -> None:
 
 
 def log_to_logging() -> None:
-    """For servers within a program or a test: unless it configured structlog, Eruca's events go to ``logging``.
+    """For servers inside a program or a test: Eruca's events go to ``logging``, unless structlog is configured.
 
-    By itself structlog prints to standard output, which is the program's; what others log by it stays so.
+    Unconfigured, structlog prints to the standard output of the program; events of others still do.
     """
     if not structlog.is_configured():
         config = structlog.get_config()
@@ -45,7 +45,7 @@ def log_to_logging() -> None:
 
 
 class _Loggers:
-    """Makes the loggers that structlog writes to: for Eruca's names those of ``logging``."""
+    """The logger factory of structlog: loggers with Eruca's names are those of ``logging``."""
 
     def __init__(self, others: Callable[..., Any]) -> None:
         self._others = others
@@ -57,7 +57,7 @@ class _Loggers:
 
 
 def _hand_over(logger: Any, level: str, event: EventDict) -> EventDict:
-    """The first processor: the last one, too, for what goes to ``logging``."""
+    """The first processor, and the last one for events that go to ``logging``."""
     if isinstance(logger, logging.Logger) and logger.name.startswith("eruca."):
         write(getattr(logger, level), **event)
         raise structlog.DropEvent

@@ -1,4 +1,4 @@
-"""Which event loop runs: uvloop where it is installed, asyncio's own elsewhere; forks; what a daemon does once up."""
+"""The event loop: uvloop if it is installed, else asyncio's own; forks; the freeze of a started daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fork_count() -> int:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on the best loop there is."""
+    """Run a coroutine to its end on the best available loop."""
     return asyncio.Runner(loop_factory=new_loop).run(main)
 
 
@@ -41,8 +41,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def settled() -> None:
-    """To be called by a daemon once it is up: what is there now stays.
+    """Exclude all present objects from garbage collection. A daemon calls it once it has started.
 
-    A full collection that looked through all of it would hold up everything for long.
+    A full collection over all of them would block the loop for long.
     """
     gc.freeze()

@@ -1,15 +1,15 @@
-"""Telling systemd how a daemon is: ready, alive, stopping (sd_notify, without its library).
+"""Notification of systemd: ready, alive, stopping (sd_notify, without its library).
 
-Owns: the datagrams to the socket that ``NOTIFY_SOCKET`` names, and the beat that ``WATCHDOG_USEC`` asks for.
-Must not know: what being ready means; the daemon says it, after recovery and with its port open.
-Invariant: without a supervisor every call does nothing, and no failure to notify ever disturbs the daemon. The beat
-runs on the event loop: a loop that is stuck misses it, and systemd restarts the daemon.
+Owns: the datagrams to the socket in ``NOTIFY_SOCKET``, and the watchdog interval of ``WATCHDOG_USEC``.
+Must not know: what ready means; the daemon calls ``ready`` after recovery and with its port open.
+Invariant: without a supervisor every call does nothing, and no failure to notify disturbs the daemon. The watchdog
+timer runs on the event loop: a loop that is stuck misses it, and systemd restarts the daemon.
 
 In a daemon::
 
     systemd = Supervisor(os.environ)
     ...                                     # recover, open the port
-    systemd.ready("listening on 10911")     # also starts the watchdog's beat
+    systemd.ready("listening on 10911")     # also starts the watchdog timer
     ...
     systemd.stopping()
 """
@@ -29,24 +29,24 @@ class Supervisor:
     """The service manager that started this process, if one did.
 
     ``environment`` is that of the process; ``pid`` (default: this process) is compared with ``WATCHDOG_PID``, so
-    that a child does not beat for its parent.
+    that a child does not notify for its parent.
     """
 
     def __init__(self, environment: Mapping[str, str], *, pid: int | None = None) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.beat_every = _beat(environment, os.getpid() if pid is None else pid)
-        """Seconds between two signs of life, half of what systemd allows; None when it asks for none."""
+        """Seconds between two watchdog notifications, half of systemd's limit; None without a watchdog."""
         self._next: asyncio.TimerHandle | None = None
 
     def ready(self, status: str = "") -> None:
-        """The daemon serves now. Called on the event loop that shall feed the watchdog."""
+        """Notify that the daemon serves, and start the watchdog timer. Call it on the event loop."""
         self._send("READY=1", status)
         if self._address and self.beat_every is not None:
             self._beat(asyncio.get_running_loop(), self.beat_every)
 
     def stopping(self, status: str = "") -> None:
-        """The daemon goes down in order: the beat ends here."""
+        """Notify that the daemon stops, and stop the watchdog timer."""
         if self._next is not None:
             self._next.cancel()
             self._next = None

@@ -1,7 +1,7 @@
-"""A listening port: accepts connections, keeps the limits, stops in order.
+"""A listening port: accepts connections, enforces the limits, stops in order (NettyRemotingServer in 4.9.7).
 
-Knows connections and a router, not what is served. Idle connections are closed, a frame that does not become complete
-ends its connection, and more connections than allowed are turned away at the door.
+Knows connections and a router, not what is served. Idle connections and those with an incomplete frame are closed, and
+connections above the limits are rejected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eruca.remoting.router import Router
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a server bears. Times in seconds; 120 s of idleness is Apache's serverChannelMaxIdleTimeSeconds."""
+    """The limits of a server. Times are in seconds; 120 s idle is Apache's serverChannelMaxIdleTimeSeconds."""
 
     connections: int = 20_000
     connections_per_address: int = 20_000
@@ -32,7 +32,7 @@ class ConnectionLimits:
 class Server:
     """Serves a router on one port.
 
-    ``on_made`` and ``on_lost`` are told of every connection that was let in.
+    ``on_made`` and ``on_lost`` are called with every accepted connection.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Server:
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
-        self.turned_away = 0
+        self.rejected = 0
         self._router = router
         self._limits = limits
         self._on_made = on_made
@@ -54,13 +54,13 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Listen on ``host:port``; port 0 takes a free one. Raises OSError when the port is taken."""
+        """Listen on ``host:port``; port 0 takes a free one. Raises OSError if the port is taken."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._connection, host, port, backlog=1024)
         self._begin(loop)
 
     async def start_on(self, bound: socket.socket) -> None:
-        """Listen on a socket that is bound already. Raises OSError when its port is taken after all."""
+        """Listen on a bound socket. Raises OSError if its port is taken after all."""
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(self._connection, sock=bound, backlog=1024)
         self._begin(loop)
@@ -70,7 +70,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The listening port."""
         if self._listening is None or not self._listening.sockets:
             raise RuntimeError("the server is not listening")
         port: int = self._listening.sockets[0].getsockname()[1]
@@ -83,8 +83,8 @@ class Server:
         address = connection.remote.rpartition(":")[0]
         full = len(self.connections) >= self._limits.connections
         if full or self._by_address[address] >= self._limits.connections_per_address:
-            self.turned_away += 1
-            log.warning("connection_turned_away", remote=connection.remote, connections=len(self.connections))
+            self.rejected += 1
+            log.warning("connection_rejected", remote=connection.remote, connections=len(self.connections))
             connection.abort()
             return
         self.connections.add(connection)
@@ -117,12 +117,12 @@ class Server:
         self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
 
     def stop_accepting(self) -> None:
-        """Let no new connection in; those that are there go on."""
+        """Accept no new connections; the present ones continue."""
         if self._listening is not None:
             self._listening.close()
 
     async def stop(self, grace: float = 3.0) -> None:
-        """Stop accepting, let requests under way end within ``grace`` seconds, close every connection."""
+        """Stop accepting, wait up to ``grace`` seconds for requests in progress, close every connection."""
         self.stop_accepting()
         if self._sweep is not None:
             self._sweep.cancel()

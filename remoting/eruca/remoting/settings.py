@@ -1,11 +1,10 @@
-"""One typed configuration object a daemon, read from where operators keep it.
+"""One typed configuration object per daemon, read from file, environment and command line.
 
-Owns: how a field becomes a key and a text becomes a value; where values come from and who wins;
-what may change while the daemon runs; how a configuration is shown.
-Must not know: any particular key. Those are the fields of the dataclass that is handed in.
-Invariant: an object that came out of ``read`` or went through ``change`` holds only values that
-its fields allow; a refused change has changed nothing; no path and no secret is ever changed from
-remote, and no secret is shown.
+Owns: how a field becomes a key and a text becomes a value; the sources of values and their order;
+what may change at run time; how a configuration is shown.
+Must not know: any particular key. The keys are the fields of the dataclass that is passed in.
+Invariant: after ``read`` or ``change`` an object holds only values that its fields allow; a refused
+change has changed nothing; paths and secrets never change at run time, and secrets are never shown.
 
 Declare::
 
@@ -31,7 +30,7 @@ Read (a daemon's ``main`` calls ``eruca.remoting.command_line.command_line``, wh
 Change, while it runs (requests 25 and 318)::
 
     changed = change(config, properties.parse(body))   # all or nothing; raises BadSetting
-    text = properties.amend(text, changed)             # to keep it: comments survive
+    text = properties.amend(text, changed)             # to save it: comments survive
 
 Show (requests 26 and 319)::
 
@@ -40,8 +39,8 @@ Show (requests 26 and 319)::
 A value is taken from the first of: the command line, an environment variable ``ERUCA_<FIELD>``
 (``ERUCA_LISTEN_PORT``), the file, the variable that the field names itself (as RocketMQ takes
 ``NAMESRV_ADDR``), the default. Types: str, int, float, bool, an Enum (by name), and each of them
-``| None`` (None: nothing given, shown as empty). Everything that can be wrong raises BadSetting,
-one sentence that names the key, the value and what is allowed.
+``| None`` (None: not set, shown as empty). Every error raises BadSetting, one sentence that names
+the key, the value and what is allowed.
 """
 
 import dataclasses
@@ -81,7 +80,7 @@ class BadSetting(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
-    """What ``setting`` was told about a field."""
+    """The rules of a field, as ``setting`` declares them."""
 
     key: str | None = None
     live: bool = False
@@ -115,14 +114,13 @@ def setting(
 ) -> Any:
     """A dataclass field with its rules; a plain ``name: type = default`` is a setting as well.
 
-    ``key``: the properties key, where it is not the field's name in camel case. ``live``: may
-    change while the daemon runs (default: it may not). ``important``: among those that -m prints.
+    ``key``: the properties key, if it is not the field's name in camel case. ``live``: may change at
+    run time (default: it may not). ``important``: -m prints it.
     ``secret``: never shown, never live. ``path``: names a file or directory, never live.
-    ``at_least``, ``at_most``: bounds of a number, both included. ``one_of``: the only texts that a
-    str may be. ``pattern``: a regular expression that the whole text must match, said in ``words``
-    to who wrote something else. ``environment``: a variable that replaces the default. ``unmet``:
-    what follows from it that another value than the default is taken and has no effect; who sets
-    one is warned with these words.
+    ``at_least``, ``at_most``: bounds of a number, both included. ``one_of``: the allowed
+    texts of a str. ``pattern``: a regular expression that the whole text must match; errors explain
+    it by ``words``. ``environment``: a variable that replaces the default. ``unmet``: a value other
+    than the default is accepted without effect; the warning says what follows from that.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
@@ -170,7 +168,7 @@ class Setting:
         return found
 
     def text(self, config: object) -> str:
-        """The value as it would stand in a file; empty for None."""
+        """The value as a file contains it; empty for None."""
         value = self.get(config)
         if value is None:
             return ""
@@ -199,10 +197,10 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Start(Generic[C]):
-    """A configuration and how it came about.
+    """A configuration and its origin.
 
     ``warnings`` are sentences for the log; ``file`` and ``shown`` come from the command line: the
-    properties file that was named, and what the operator asked to see instead of a start.
+    named properties file, and the text to print instead of a start.
     """
 
     config: C
@@ -214,7 +212,7 @@ class Start(Generic[C]):
 def settings_of(kind: type) -> dict[str, Setting]:
     """Every key of a configuration class, nested dataclasses included, in the order of fields.
 
-    Raises TypeError when two fields share a key or a field has a type that no text can mean.
+    Raises TypeError if two fields share a key or a field has an unsupported type.
     """
     found: dict[str, Setting] = {}
     for item in _settings(kind, ()):
@@ -232,9 +230,9 @@ def read(
     given: Mapping[str, str] | None = None,
     source: str = "the configuration",
 ) -> Start[C]:
-    """A ``kind`` from a properties ``text``, an environment and what the command line gave.
+    """A ``kind`` from a properties ``text``, an environment and the command line.
 
-    ``environment`` defaults to none at all, ``given`` maps keys to texts and wins; ``source``
+    ``environment`` defaults to an empty one, ``given`` maps keys to texts and wins; ``source``
     names the text in messages. Raises BadSetting.
     """
     known = settings_of(kind)
@@ -268,8 +266,8 @@ def read(
 def change(config: object, changes: Mapping[str, str]) -> dict[str, str]:
     """Change a running configuration in place, all of ``changes`` or none.
 
-    Returns the keys with their new texts. Raises BadSetting for a key that does not exist, one
-    that may not change while the daemon runs, and a value that is not allowed.
+    Returns the keys with their new texts. Raises BadSetting for an unknown key, one that may
+    not change at run time, and a value that is not allowed.
     """
     known = settings_of(type(config))
     new: list[tuple[Setting, Any]] = []
@@ -287,7 +285,7 @@ def change(config: object, changes: Mapping[str, str]) -> dict[str, str]:
 
 
 def values(config: object, *, important: bool = False) -> dict[str, str]:
-    """Every key with its value as text, secrets left out; only the important ones if so asked."""
+    """Every key with its value as text, without secrets; optionally only the important ones."""
     return {
         item.key: item.text(config)
         for item in settings_of(type(config)).values()
@@ -356,7 +354,7 @@ def _own_variables(known: Mapping[str, Setting], environment: Mapping[str, str])
 
 
 def _prefixed_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
-    """Keys by variable; a variable that is no key's stays under its own name, to be warned of."""
+    """Keys by variable; an unknown variable keeps its own name, for a warning."""
     keys = {_variable(item): key for key, item in known.items()}
     return {keys.get(name, name): text for name, text in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
 

@@ -1,6 +1,6 @@
-"""What a request gets on its way out: the names that the peer knows, then the signature, which covers them.
+"""The last changes of an outgoing request: the names of a namespace, then the signature, which covers them.
 
-Owns which fields of a request are signed; how is the signer's knowledge. Pure.
+Owns which fields of a request are signed; the signer computes the signature (RPCHook in 4.9.7). Pure.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from eruca.protocol import frame
 from eruca.protocol.header import Header
 
 Signer = Callable[[Mapping[str, str], bytes], Mapping[str, str]]
-"""Given all fields and the body of a request, the fields that sign it."""
+"""Returns the fields that sign a request, given all its fields and its body."""
 Renamer = Callable[[Header], Header]
-"""Given the header of a request, one with the names that the peer knows; it must not change the one it gets."""
+"""Returns the header with the names that the peer knows; it must not change its argument."""
 
 _NEVER_SIGNED = "_UNIQUE_KEY_QUERY"
-"""A field that 4.9 leaves out of the signature and 5.x does not: a signed request goes without it (it only bounds)."""
+"""4.9 omits this field from the signature, 5.x does not: a signed request is sent without it (it is only a limit)."""
 
 
 def sign(

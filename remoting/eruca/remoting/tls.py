@@ -1,8 +1,8 @@
-"""TLS on the side that connects: whom to trust, how to prove oneself, and why a handshake failed.
+"""TLS of connecting peers: trusted certificates, the own certificate, and the reasons of failed handshakes.
 
-Owns the settings, the context that is made of them, and the sentences. Reads the files when the context is made, and
-again for a new connection when one of them is another one than before.
-Invariant: a server's certificate is checked unless ``verify=False`` is written; no password is ever shown.
+Owns the settings, the context built of them, and the error texts. Reads the files when the context is built, and again
+for a new connection if one of them was replaced.
+Invariant: a server's certificate is checked unless ``verify=False`` is set; no password is ever shown.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ File = str | PathLike[str] | None
 
 
 class BadTls(ValueError):
-    """A setting of TLS that cannot be used; the sentence says which."""
+    """An unusable TLS setting; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tls:
-    """How connections are encrypted.
+    """The TLS settings of connections.
 
     Args:
         ca_file: the certificates that are trusted, PEM (tls.client.trustCertPath); None trusts this system's.
         certificate_file: this client's certificate and its chain, PEM, for servers that ask for one (mutual TLS).
         key_file: the key of that certificate, PEM; None where the certificate's file has it.
         key_password: of an encrypted key.
-        verify: whether a server must show a certificate that is trusted. Without it anyone can pose as the server.
+        verify: whether a server must have a trusted certificate. Without it anyone can impersonate the server.
         check_hostname: whether the certificate must name the host (or address) that was connected to. Brokers are
             connected to as they registered, mostly by address.
         server_name: the name that every server's certificate must have instead.
@@ -43,7 +43,7 @@ class Tls:
     server_name: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What connections are made with. Raises BadTls for files that cannot be used."""
+        """The context of these settings. Raises BadTls for unusable files."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ValueError) as error:
@@ -75,10 +75,10 @@ class Tls:
 
 
 class TlsFiles:
-    """The context of some settings for as long as a program runs: files that are replaced count for new connections.
+    """The context of some settings over the life of a program: replaced files apply to new connections.
 
-    Files that cannot be used at that moment, such as a certificate whose new key is not written yet, leave the context
-    as it was; ``fault`` says so, and the next connection looks again. Raises BadTls when they cannot be used at first.
+    If the files are unusable at that moment (a new certificate whose key is not written yet), the context stays as it
+    was; ``fault`` holds the reason, and the next connection tries again. Raises BadTls if they are unusable at first.
     """
 
     def __init__(self, tls: Tls) -> None:
@@ -88,7 +88,7 @@ class TlsFiles:
         self.fault: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """What a connection is made with now."""
+        """The present context."""
         seen = self._look()
         if seen != self._seen:
             try:
@@ -100,7 +100,7 @@ class TlsFiles:
         return self._context
 
     def _look(self) -> list[tuple[int, ...] | None]:
-        """What tells each file from the one that was there before; None for one that is not there."""
+        """What identifies the present version of each file; None for a missing one."""
         found: list[tuple[int, ...] | None] = []
         for file in (self._tls.ca_file, self._tls.certificate_file, self._tls.key_file):
             try:
@@ -118,7 +118,7 @@ def _reason(error: Exception) -> str:
 
 
 def why_no_handshake(error: Exception) -> str | None:
-    """Why TLS could not be begun with a server that was reached; None for what is not of TLS."""
+    """Why a TLS handshake failed; None if the error has another cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message
         if "ostname mismatch" in said or "address mismatch" in said:
@@ -141,7 +141,7 @@ def why_no_handshake(error: Exception) -> str | None:
 
 
 def why_not_accepted(error: BaseException | None) -> str | None:
-    """Why a server ended a connection for the sake of this client's certificate; None where that is not the cause."""
+    """Why a server rejected this client's certificate; None if the error has another cause."""
     text = str(error).upper()
     if not isinstance(error, ssl.SSLError) or "ALERT" not in text:
         return None
@@ -154,9 +154,9 @@ def why_not_accepted(error: BaseException | None) -> str | None:
 
 
 def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
-    """What may have ended a connection, to be read after "the connection ended"; empty where nothing is known.
+    """The likely cause of an ended connection, to follow "the connection ended"; empty if unknown.
 
-    ``heard``: the peer had said something.
+    ``heard``: the peer had sent something.
     """
     refused = why_not_accepted(error)
     if refused is not None:

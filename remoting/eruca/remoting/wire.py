@@ -1,9 +1,8 @@
-"""A connection of one thread's own, without an event loop: requests many ahead, answers as they come.
+"""A blocking connection of one thread, without an event loop: pipelined requests, answers in order of arrival.
 
-Owns a blocking socket, and the bytes that were read from it. For programs that do nothing else while they read much,
-such as a task of Spark: an answer costs a few microseconds here, and its body is not copied. Nothing is matched and
-nothing is tried again; what a frame means is the caller's knowledge.
-Every failure is an OSError or a ProtocolError; the wire is of no use then.
+Owns a blocking socket and the bytes read from it. For programs that only read, such as a task of Spark: an answer costs
+a few microseconds, and its body is not copied. Nothing is matched and nothing is retried; the caller interprets the
+frames. Every failure is an OSError or a ProtocolError, after which the wire is unusable.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
 
 READ_BYTES: Final = 1 << 20
-"""What is read at once at most, where no frame is longer."""
+"""The most bytes of one read, unless a frame is longer."""
 LEAST_ROOM: Final = 64 << 10
-"""Bytes that a read may bring at least."""
+"""The least room of one read, in bytes."""
 _prefix = struct.Struct(">II").unpack_from
 
 Frame = tuple[int, bytes, memoryview]
-"""The serialization of a header, the header, and the body, which is there until the next read."""
+"""The serialization of a header, the header, and the body, which is valid until the next read."""
 
 
 class Wire:
     """A connection to ``address`` (``host:port``).
 
-    ``security`` are the arguments of an encrypted connection as an event loop takes them, empty for a plain one; times
-    are seconds: ``timeout`` for each read and each write.
+    ``security`` holds the TLS arguments of ``create_connection``, empty for a plain connection. ``timeout`` is in
+    seconds, for each read and each write.
     """
 
     def __init__(self, address: str, security: dict[str, Any], *, connect_timeout: float, timeout: float) -> None:
@@ -49,7 +48,7 @@ class Wire:
         self._frames: deque[Frame] = deque()
 
     def settle(self, timeout: float) -> bool:
-        """Make it ready for another user; False when its peer has closed it, or nobody has taken all answers."""
+        """Prepare it for the next user; False if the peer has closed it or answers are outstanding."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             readable = selector.select(0)
@@ -61,7 +60,7 @@ class Wire:
         self._socket.sendall(requests)
 
     def next_frame(self) -> Frame:
-        """The next frame that the peer sent; waits for it."""
+        """Wait for the next frame of the peer."""
         while not self._frames:
             self._read()
         return self._frames.popleft()
@@ -89,7 +88,7 @@ class Wire:
         self._at, self._end = at, end
 
     def _make_room(self) -> None:
-        """Move what there is of an incomplete frame to the front, into a larger buffer where it needs one."""
+        """Move the read part of an incomplete frame to the front, into a larger buffer if necessary."""
         rest = self._end - self._at
         if not rest:
             self._at = self._end = 0
