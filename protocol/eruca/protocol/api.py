@@ -1,7 +1,7 @@
-"""The table of all requests: code, what is asked, what is answered, and which codes count as an answer.
+"""The table of all requests: code, request header, answer header, and the codes that count as an answer.
 
-Servers register handlers by these entries, callers call by them, tests and tools read them; nothing else in Eruca
-pairs a code with its headers. Bodies are typed in ``bodies``.
+Servers register handlers for these entries, callers pass them to calls, tests and tools read them. Nothing else in
+Eruca pairs a code with its headers. ``bodies`` has the types of bodies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bits of a Bloom filter that a consumer group has in ``consumerFilter.json``.
+"""The Bloom filter bits of a consumer group in ``consumerFilter.json``.
 
 Owns the size of the filter and the positions of a name's bits (BloomFilter in 4.9.7, over Guava's murmur3_128). Must
 not know consumers, or what the bits are used for. Pure.
@@ -23,7 +23,7 @@ class BloomFilter(NamedTuple):
 
     @classmethod
     def of(cls, error_rate: int, names: int) -> BloomFilter:
-        """The filter for so many names (1 or more) at an error rate in percent (1 to 99)."""
+        """The filter for ``names`` names (1 or more) at an error rate in percent (1 to 99)."""
         rate = error_rate / 100
         hashes = math.ceil(_log(0.5, rate))
         bits = math.ceil(names * _log(2, 1 / rate) * _log(2, math.e))
@@ -40,7 +40,7 @@ class BloomFilter(NamedTuple):
         return BloomFilterData(bit_num=self.bits, bit_pos=tuple(positions))
 
     def fits(self, data: BloomFilterData | None) -> bool:
-        """Whether ``data`` is of a filter of this form."""
+        """Whether ``data`` belongs to a filter with these parameters."""
         return data is not None and data.bit_num == self.bits and len(data.bit_pos) == self.hashes
 
 

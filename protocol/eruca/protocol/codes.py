@@ -11,7 +11,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a frame asks for (RequestCode in 4.9.7)."""
+    """The request codes (RequestCode in 4.9.7)."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -104,7 +104,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended (ResponseCode in 4.9.7)."""
+    """The response codes (ResponseCode in 4.9.7)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -165,7 +165,7 @@ LANGUAGES: Final = (
 
 LANGUAGE_CODES: Final = {name: code for code, name in enumerate(LANGUAGES)}
 LANGUAGE: Final = "PYTHON"
-"""What Eruca's own frames say of themselves."""
+"""The language in Eruca's own frames."""
 
 VERSION: Final = 407
 """The MQVersion ordinal that Eruca speaks: V4_9_7."""

@@ -1,9 +1,8 @@
 """The three formats of compressed bodies, to and from bytes.
 
-Owns which bits of sysFlag mean which format. Facts: MessageSysFlag in 4.9.7 and 5.3.3: bit 0 alone means ZLIB, from
-clients before 4.9.4. LZ4 and ZSTD bodies are one frame of those formats; the blocks of LZ4 must not refer to one
-another, since Java cannot read that. LZ4 and ZSTD come from packages of their own, which are looked for when they are
-first needed.
+Owns the bits of sysFlag for each format. Facts: MessageSysFlag in 4.9.7 and 5.3.3: bit 0 alone means ZLIB, from
+clients before 4.9.4. An LZ4 or ZSTD body is one frame of that format; LZ4 blocks must be independent, since Java cannot
+read linked ones. LZ4 and ZSTD need packages of their own, which are imported on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ BITS: Final[dict[Kind, int]] = {
     "lz4": message.COMPRESSED | message.COMPRESSION_LZ4,
     "zstd": message.COMPRESSED | message.COMPRESSION_ZSTD,
 }
-"""What sysFlag says of a body in each format."""
+"""The bits of sysFlag for a body in each format."""
 ZLIB_LEVEL: Final = 5
 ZSTD_LEVEL: Final = 3
 _BY_TYPE: Final = {bits & message.COMPRESSION_MASK: kind for kind, bits in BITS.items()}
@@ -32,7 +31,7 @@ _INSTALL: Final = 'run `pip install "eruca[compression]"`'
 
 
 def package_of(kind: Kind) -> Any:
-    """The package of a format, None for zlib, which Python has. Raises ProtocolError when it is not installed."""
+    """The package of a format, None for zlib, which Python has. Raises ProtocolError if it is not installed."""
     name = _PACKAGES.get(kind)
     if name is None:
         return None
@@ -43,18 +42,18 @@ def package_of(kind: Kind) -> Any:
 
 
 def packer(kind: Kind, level: int | None = None) -> Callable[[bytes], bytes]:
-    """What compresses in this format; ``level`` None takes the format's usual one. Raises ProtocolError."""
+    """The compressor of a format; ``level`` None uses the format's default. Raises ProtocolError."""
     package = package_of(kind)
     if kind == "zlib":
         return lambda body: zlib.compress(body, ZLIB_LEVEL if level is None else level)
     if kind == "lz4":
         return lambda body: package.compress(body, compression_level=level or 0, block_linked=False)
-    # A compressor of zstd is not for several threads at once, and making one costs little beside the work.
+    # A zstd compressor is not thread-safe, and creating one costs little compared to the work.
     return lambda body: package.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(body)
 
 
 def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The body as it was before it was compressed. Raises ProtocolError when it cannot be read."""
+    """The decompressed body. Raises ProtocolError if it cannot be read."""
     if not message.is_compressed(sys_flag):
         return body
     bits = message.compression_type(sys_flag)
@@ -73,7 +72,7 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
 
 
 def _unpack_zstd(package: Any, body: bytes) -> bytes:
-    """Java's frames do not tell their size, so they are read as a stream."""
+    """Java's frames do not contain their size, so they are read as a stream."""
     reader = package.ZstdDecompressor().decompressobj()
     found: bytes = reader.decompress(body)
     if not reader.eof:

@@ -45,7 +45,7 @@ class Header(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Empty(Header):
-    """The header of requests and replies that have none."""
+    """The header of requests and replies without fields."""
 
 
 class Field(NamedTuple):
@@ -95,7 +95,7 @@ def _codec(kind: type[Header]) -> _Codec:
 
 
 def _compile(plan: tuple[Field, ...]) -> _Codec:
-    """Write the writers of a header type: straight-line code, one template for all fields that are always sent."""
+    """Generate the writers of a header type: straight-line code, one template for all fields that are always sent."""
     always = [field for field in plan if not field.optional]
     perhaps = [field for field in plan if field.optional]
     dicts = []
@@ -122,7 +122,7 @@ _NATIVE = {str: "{}", int: "{}", bool: "{}"}
 _TEXT = {str: "{}", int: "str({})", bool: "('true' if {} else 'false')"}
 _JSON = {str: "encode({})", int: "{}", bool: "(b'true' if {} else b'false')"}
 _BINARY = {str: "{}.encode()", int: "b'%d' % {}", bool: "(b'true' if {} else b'false')"}
-# And what stands in its place in a template: texts bring their own quotation marks.
+# And its placeholder in a template: texts bring their own quotation marks.
 _PLACES = {str: b"%b", int: b'"%d"', bool: b'"%b"'}
 
 

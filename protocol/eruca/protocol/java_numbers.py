@@ -1,6 +1,6 @@
-"""Numbers out of text, as Java reads them.
+"""Numbers in text, parsed as Java does.
 
-Owns the text forms of ``Integer.valueOf``, ``Long.valueOf`` and ``Double.valueOf`` and the order of doubles. Must not
+Owns the syntax of ``Integer.valueOf``, ``Long.valueOf`` and ``Double.valueOf`` and the order of doubles. Must not
 know what the numbers mean. Invariant: a text is a number here exactly when it is one there.
 """
 
@@ -30,7 +30,7 @@ _NAN = 0x7FF8000000000000
 def read_whole(text: str, largest: int) -> int:
     """The whole number in ``text``, no larger than ``largest`` (INTEGER or LONG) and no smaller than its negative - 1.
 
-    Raises ValueError for anything else: blanks, a decimal point, nothing at all.
+    Raises ValueError for anything else: blanks, a decimal point, an empty text.
     """
     if _WHOLE.fullmatch(text) is None or (not text.isascii() and max(text) > "\uffff"):
         raise ValueError("not a whole number")

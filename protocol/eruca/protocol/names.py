@@ -1,7 +1,7 @@
 """Names of topics, groups and message properties.
 
-Owns which names are legal, the texts that say why one is not, the names derived from a group,
-the system topics and the property keys. Pure; knows neither sockets nor files.
+Owns which names are legal, the error texts for illegal ones, the names derived from a group, the
+system topics and the property keys. Pure; knows neither sockets nor files.
 Facts: TopicValidator, MixAll and MessageConst in 4.9.7.
 """
 
@@ -31,7 +31,7 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-"""Where messages with a delay of their own wait (TimerMessageStore in 5.3.3)."""
+"""The topic of waiting messages with a delay of their own (TimerMessageStore in 5.3.3)."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -59,7 +59,7 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         TIMER_TOPIC,
     }
 )
-"""Topics that a client may not send to (code 16)."""
+"""Topics that reject sends of clients (code 16)."""
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -72,7 +72,7 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
 )
-"""The subscription groups that every broker has from its start."""
+"""The built-in subscription groups of every broker."""
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -109,9 +109,9 @@ TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_ORIGIN: Final = "TIMER_ORIGIN"
-"""Eruca's own: the waiting record of which a delivered one was made."""
+"""Eruca's own: identifies the waiting record of a delivered copy."""
 TIMER_WISHES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-"""How 5.x clients ask for a delay of their own, in the order in which one is taken for the other's lack."""
+"""The properties for a delay of the message's own (5.x), in order of precedence."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     {
@@ -152,12 +152,12 @@ RESERVED_PROPERTIES: Final = frozenset(
 
 
 def is_legal(name: str) -> bool:
-    """Whether every character of ``name`` is allowed in a topic or group (and there is one)."""
+    """Whether every character of ``name`` is allowed in a topic or group and the name is not empty."""
     return _LEGAL.match(name) is not None
 
 
 def topic_fault(topic: str) -> str | None:
-    """Why a broker refuses ``topic``, in RocketMQ's words; None when the name is legal."""
+    """RocketMQ's error text for an illegal topic name, None for a legal one."""
     if not topic or topic.isspace():
         return "The specified topic is blank."
     if _LEGAL.match(topic) is None:
@@ -168,7 +168,7 @@ def topic_fault(topic: str) -> str | None:
 
 
 def group_fault(group: str) -> str | None:
-    """Why ``group`` is refused, in RocketMQ's words; None when the name is legal."""
+    """RocketMQ's error text for an illegal group name, None for a legal one."""
     if not group or group.isspace():
         return "the specified group is blank"
     if len(group) > GROUP_MAX_LENGTH:
@@ -179,27 +179,27 @@ def group_fault(group: str) -> str | None:
 
 
 def retry_topic(group: str) -> str:
-    """The topic that holds the messages ``group`` sent back."""
+    """The retry topic of ``group``."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic that holds the messages ``group`` gave up."""
+    """The dead letter topic of ``group``."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """The topic of the request-reply answers of ``cluster``."""
+    """The topic of the reply messages of ``cluster``."""
     return f"{cluster}_{REPLY_TOPIC_SUFFIX}"
 
 
 def is_retry_topic(topic: str) -> bool:
-    """Whether ``topic`` holds messages that a group sent back."""
+    """Whether ``topic`` is a retry topic."""
     return topic.startswith(RETRY_PREFIX)
 
 
 def is_dead_letter_topic(topic: str) -> bool:
-    """Whether ``topic`` holds messages that a group gave up."""
+    """Whether ``topic`` is a dead letter topic."""
     return topic.startswith(DLQ_PREFIX)
 
 
@@ -209,5 +209,5 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_system_group(group: str) -> bool:
-    """Whether ``group`` exists on every broker or is created for the asking."""
+    """Whether ``group`` exists on every broker or is created on demand."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,4 +1,4 @@
-"""Java's .properties text, whole: parse it, write it, amend it.
+"""Java's .properties format: parse, write, amend.
 
 Owns: the grammar that ``broker.conf``, ``namesrv.conf`` and the bodies of the configuration
 requests (25, 26, 318, 319) are written in, as ``java.util.Properties`` defines it.
@@ -32,7 +32,7 @@ class _LogicalLine(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    """The text of a properties file: UTF-8, or Latin-1 where it is not valid UTF-8.
+    """The text of a properties file: UTF-8, or Latin-1 if it is not valid UTF-8.
 
     Java reads Latin-1 alone; files that hold only ASCII and ``\\uXXXX`` mean the same in both.
     """
@@ -46,7 +46,7 @@ def parse(text: str) -> dict[str, str]:
     """All keys with their values, in the order of their first appearance; the last value wins.
 
     Raises ProtocolError, with the line number, for a ``\\u`` without four hex digits: the only
-    thing that Java's grammar refuses.
+    error in Java's grammar.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -63,8 +63,8 @@ def write(values: Mapping[str, str]) -> str:
 def amend(text: str, changes: Mapping[str, str]) -> str:
     """``text`` with the values of ``changes`` in it.
 
-    A key that is present is replaced where it counts (its last appearance); one that is absent is
-    added at the end. Comments, order and every other line stay as they are.
+    A present key is replaced at its last appearance, which counts; an absent one is added at the
+    end. Comments, order and every other line stay as they are.
     Raises ProtocolError as ``parse`` does.
     """
     places: dict[str, _LogicalLine] = {}
@@ -81,7 +81,7 @@ def amend(text: str, changes: Mapping[str, str]) -> str:
 
 
 def _closed(text: str) -> str:
-    """The text made ready for another line: ended, and with no continuation left open."""
+    """The text, extended so that a line can follow: ended, and without an open continuation."""
     if _ends_open(text):
         return text + "\n\n"  # two, for the first may be the second half of a CR LF
     return text if text.endswith(("\n", "\r")) else text + "\n"
@@ -102,7 +102,7 @@ def _natural_lines(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[_LogicalLine]:
-    """Lines that hold an entry: comments and blank lines left out, continuations joined."""
+    """Lines that hold an entry: without comments and blank lines, continuations joined."""
     joined = ""
     first = start = end = 0
     for number, (begins, ends, part) in enumerate(_natural_lines(text), 1):
@@ -135,7 +135,7 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_meaning, text)
-    # \uXXXX writes UTF-16 units: two halves that stand side by side are one character.
+    # \uXXXX writes UTF-16 units: two adjacent surrogates are one character.
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

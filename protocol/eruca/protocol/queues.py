@@ -3,9 +3,9 @@
 Owns the value that clients balance over, lock and commit offsets for, and that fastjson
 writes as a bare object key of a map.  Knows nothing of addresses, routes or offsets.
 
-Invariant: a queue name never changes, so it may be a dictionary key, and it sorts as the
-Java class compares (topic, then broker name, then id), which is what makes every member
-of a consumer group arrive at the same assignment.
+Invariant: a queue name is immutable, so it may be a dictionary key, and it sorts as the
+Java class compares (topic, then broker name, then id): so every member of a consumer
+group computes the same assignment.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 class MessageQueue(msgspec.Struct, frozen=True, order=True, cache_hash=True, rename="camel"):
     """One queue of one broker (``MessageQueue`` in 4.9.7).
 
-    Ordered by topic, broker name and queue id; hashable; ``str()`` gives the text that
-    Java's ``toString`` gives, which tools print.
+    Ordered by topic, broker name and queue id; hashable; ``str()`` is the text of
+    Java's ``toString``, which tools print.
     """
 
     topic: str = ""

@@ -1,4 +1,4 @@
-"""Signed requests: who asks, and the proof that it is so.
+"""Signed requests: the account of the requester, and its proof.
 
 Owns what a signature covers and how it is computed; both ends use it. Pure. Invariant: no secret is part of a ``repr``
 or of an error. Facts: AclClientRPCHook, AclUtils.combineRequestContent and AclSigner in 4.9.7.
@@ -27,15 +27,15 @@ def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
 
 
 def _in_java(name: str) -> bytes:
-    """Java's order of texts is that of their UTF-16 units."""
+    """Java orders texts by their UTF-16 units."""
     return name.encode("utf-16-be", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The account in whose name requests are made (accessKey, secretKey and securityToken in Java).
+    """The account of signed requests (accessKey, secretKey and securityToken in Java).
 
-    Raises ValueError for an empty key. What is shown of it is the access key alone.
+    Raises ValueError for an empty key. Its ``repr`` shows only the access key.
     """
 
     access_key: str

@@ -1,11 +1,11 @@
-"""SQL92 expressions by which consumers choose messages: read once, then asked of each message's properties.
+"""SQL92 filter expressions: compiled once, then evaluated on each message's properties.
 
 Owns the grammar and the limits (``SelectorParser.jj`` in 5.3.3, which has 4.9.7's and CONTAINS, STARTSWITH and
-ENDSWITH); what the parts mean is in ``sql92_nodes``. Must not know messages, brokers or clients. Invariant: every text
-gives an ``Expression`` or an ``Sql92Error``, and neither reading nor evaluating one takes more than its limits allow.
+ENDSWITH); ``sql92_nodes`` has the meaning of the parts. Must not know messages, brokers or clients. Invariant: every
+text gives an ``Expression`` or an ``Sql92Error``, and both compiling and evaluating are bounded by the limits.
 
-As in RocketMQ, reading ends with the first complete condition: what follows is ignored, unless it cannot belong there.
-CONTAINS, STARTSWITH and ENDSWITH are names of properties where a property is expected, as they were in 4.9.
+As in RocketMQ, parsing ends with the first complete condition: what follows is ignored, unless it is a syntax error.
+Where a property is expected, CONTAINS, STARTSWITH and ENDSWITH are names of properties, as in 4.9.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from eruca.protocol.sql92_nodes import Evaluate, Kind, Node, NotComparable, Prop
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_PARTS", "Expression", "NotComparable", "Sql92Error", "compile_sql"]
 
 MAX_LENGTH = 32_768
-"""Characters of an expression."""
+"""The most characters of an expression."""
 MAX_PARTS = 2048
-"""Properties and constants in an expression; the texts in the brackets after IN are not counted."""
+"""The most properties and constants of an expression; the list of IN is not counted."""
 MAX_DEPTH = 48
-"""How deep brackets, NOT, signs and comparisons may be nested; AND and OR side by side do not nest."""
+"""The deepest nesting of brackets, NOT, signs and comparisons; chains of AND and OR do not nest."""
 
 P = ParamSpec("P")
 
@@ -53,11 +53,11 @@ _END = "the end"
 
 
 class Sql92Error(ValueError):
-    """A text that is no SQL92 expression; the message is one sentence that shows what is wrong, and where."""
+    """A text is not an SQL92 expression; the message names the error and its position."""
 
 
 class Expression:
-    """A compiled expression; ``text`` is what it was made of, ``parts`` the number of its properties and constants."""
+    """A compiled expression; ``text`` is its source, ``parts`` the number of its properties and constants."""
 
     __slots__ = ("_evaluate", "parts", "text")
 
@@ -70,12 +70,12 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def evaluate(self, properties: Properties) -> bool | None:
-        """True, False, or None where unknown properties leave it open. Raises NotComparable."""
+        """True, False, or None if it depends on unknown properties. Raises NotComparable."""
         value = self._evaluate(properties)
         return value if isinstance(value, bool) else None
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties is wanted; one that cannot be tested is not."""
+        """Whether a message with these properties matches; one that cannot be evaluated does not."""
         try:
             return self._evaluate(properties) is True
         except NotComparable:
@@ -83,7 +83,7 @@ class Expression:
 
 
 def compile_sql(text: str) -> Expression:
-    """The expression in ``text``; the same one for the same text while it is kept. Raises Sql92Error."""
+    """The expression of ``text``, cached. Raises Sql92Error."""
     found = _compiled(text) if len(text) <= MAX_LENGTH else _too_long(text)
     if isinstance(found, Expression):
         return found
@@ -96,7 +96,7 @@ def _too_long(text: str) -> str:
 
 @lru_cache(maxsize=_CACHED)
 def _compiled(text: str) -> Expression | str:
-    """The expression, or why there is none."""
+    """The expression, or its error."""
     try:
         reader = _Reader(text)
         return Expression(text, reader.whole().evaluate, reader.parts)
@@ -173,7 +173,7 @@ class _Reader:
         raise _Fault(self._start + 1, f"{meaning} is expected, not {found[:_SHOWN]}")
 
     def _make(self, position: int, make: Callable[P, Node], *args: P.args, **kwargs: P.kwargs) -> Node:
-        """The node that ``make`` makes, where it may be made."""
+        """The node that ``make`` returns; turns Invalid into Sql92Error."""
         try:
             node = make(*args, **kwargs)
         except nodes.Invalid as invalid:
@@ -185,7 +185,7 @@ class _Reader:
     # ------------------------------------------------------------------ grammar
 
     def whole(self) -> Node:
-        """The condition that the text begins with."""
+        """Parse the condition at the beginning of the text."""
         start = self._start
         node = self._any()
         return self._make(start, nodes.truth, node)

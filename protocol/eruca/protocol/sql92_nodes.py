@@ -1,4 +1,4 @@
-"""What the parts of an SQL92 expression mean: each becomes a function of a message's properties.
+"""The parts of an SQL92 expression as functions of a message's properties.
 
 Owns the types, the three-valued logic and the conversions of RocketMQ's filter (the classes of
 ``org.apache.rocketmq.filter.expression`` in 5.3.3). Must not know the text of expressions (``sql92``). Properties are
@@ -21,11 +21,11 @@ Evaluate = Callable[[Properties], Value]
 
 
 class NotComparable(Exception):
-    """A message cannot be tested: a property that must be a number is none, or truth is compared with text."""
+    """A message cannot be evaluated: a property is not a number where it must be, or a boolean meets a text."""
 
 
 class Invalid(Exception):
-    """Parts that must not be put together; the message says why."""
+    """Parts that must not be combined; the message says why."""
 
 
 class Kind(Enum):
@@ -43,7 +43,7 @@ NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
 
 
 class Node(NamedTuple):
-    """One part. ``value`` counts where it is ``fixed``; ``literal``: it was written as a constant."""
+    """One part. ``value`` is valid if it is ``fixed``; ``literal``: the source has a constant."""
 
     kind: Kind
     evaluate: Evaluate
@@ -51,7 +51,7 @@ class Node(NamedTuple):
     literal: bool = False
     value: Value = None
     name: str | None = None
-    """Of the property that this is."""
+    """The name, if the part is a property."""
     depth: int = 1
 
 
@@ -79,7 +79,7 @@ def property_of(name: str) -> Node:
 
 
 def truth(node: Node) -> Node:
-    """``node`` where truth is wanted; a property counts as false. Raises Invalid for numbers and texts."""
+    """``node`` as a condition; a property counts as false. Raises Invalid for numbers and texts."""
     if node.kind is Kind.TRUTH or (node.kind is Kind.NOTHING and node.literal):
         return node
     name = node.name
@@ -92,7 +92,7 @@ def truth(node: Node) -> Node:
 
 
 def negative(node: Node) -> Node:
-    """``-node``; unknown for all but numbers."""
+    """``-node``; unknown except for numbers."""
     if node.fixed and isinstance(node.value, int | float) and node.kind in NUMBERS:
         value = -node.value
         return Node(node.kind, lambda _: value, fixed=True, value=value, depth=node.depth + 1)
@@ -117,12 +117,12 @@ def opposite(node: Node) -> Node:
 
 
 def all_of(nodes: list[Node]) -> Node:
-    """The parts joined by AND: tested in order up to the first that is false."""
+    """The parts joined by AND: evaluated in order up to the first false one."""
     return _joined(nodes, end=False)
 
 
 def any_of(nodes: list[Node]) -> Node:
-    """The parts joined by OR: tested in order up to the first that is true."""
+    """The parts joined by OR: evaluated in order up to the first true one."""
     return _joined(nodes, end=True)
 
 
@@ -151,7 +151,7 @@ ORDERS: dict[str, Test] = {">": operator.gt, ">=": operator.ge, "<": operator.lt
 
 
 def ordered(left: Node, sign: str, right: Node) -> Node:
-    """``left`` above or below ``right``. Raises Invalid where one of them can never be a number."""
+    """``left`` above or below ``right``. Raises Invalid if one of them can never be a number."""
     for node in (left, right):
         if node.kind is Kind.TRUTH or (node.literal and node.kind not in NUMBERS):
             raise Invalid(f"only properties and numbers can be compared by {sign}")
@@ -175,7 +175,7 @@ def not_between(node: Node, low: Node, high: Node) -> Node:
 
 
 def equal(left: Node, right: Node) -> Node:
-    """``left = right``: unknown where only left is unknown, false where only right is. Raises Invalid for NULL."""
+    """``left = right``: unknown if only left is unknown, false if only right is. Raises Invalid for NULL."""
     for node in (left, right):
         if node.literal and node.kind is Kind.NOTHING:
             raise Invalid("NULL cannot be compared; write IS NULL or IS NOT NULL")
@@ -191,7 +191,7 @@ def unknown(node: Node) -> Node:
 
 
 def _compared(left: Node, right: Node, test: Test, convert: Convert | None) -> Node:
-    """Both sides brought to one type, then tested; ``convert`` brings texts there, None leaves them as they are."""
+    """Both sides converted to one type, then compared; ``convert`` converts texts, None leaves them unchanged."""
     pair = (convert, convert) if convert else _conversions(left.kind, right.kind)
     if left.name is not None and right.fixed and right.value is not None:
         fixed = right.value if pair[1] is None else pair[1](right.value)
@@ -279,7 +279,7 @@ def _order(value: float) -> int:
 
 
 def _apart(_: Any) -> Any:
-    """What equals nothing: of another type."""
+    """A value of another type, which equals nothing."""
     return None
 
 
@@ -292,7 +292,7 @@ _FROM_TEXT: dict[Kind, Convert] = {
 
 
 def _conversions(left: Kind, right: Kind) -> tuple[Convert | None, Convert | None]:
-    """How values of two kinds are brought to one, on either side; None for values that are used as they are."""
+    """The conversions of both sides to a common type; None for values that need none."""
     if left is Kind.TRUTH and right is Kind.TEXT:
         return _refuse, None
     if left is Kind.TEXT and right in _FROM_TEXT:
@@ -310,7 +310,7 @@ def _conversions(left: Kind, right: Kind) -> tuple[Convert | None, Convert | Non
 
 
 def listed(node: Node, texts: Iterable[str], *, within: bool) -> Node:
-    """``node IN (…)``, or NOT IN. Raises Invalid where ``node`` is no property."""
+    """``node IN (…)``, or NOT IN. Raises Invalid if ``node`` is not a property."""
     name = node.name
     if name is None:
         raise Invalid("IN is asked of a property only")
@@ -331,7 +331,7 @@ PARTS: dict[str, Callable[[str, str], bool]] = {
 
 
 def holds(node: Node, word: str, text: str, *, wanted: bool) -> Node:
-    """``node CONTAINS 'text'`` and its like; false, never unknown, where there is no text or nothing is looked for."""
+    """``node CONTAINS 'text'`` and its like; false, never unknown, without a text or with an empty pattern."""
     test, inner = PARTS[word], node.evaluate
     if not text:
         return Node(Kind.TRUTH, lambda _: False)

@@ -1,10 +1,10 @@
-"""Subscriptions: made from an expression, and asked whether a message passes.
+"""Subscriptions: built from an expression, and matched against a message's tag.
 
-Owns the meaning of tag expressions.  Must not know SQL92 expressions beyond that they are
-not tags (``sql92`` compiles them), nor queues or offsets.
+Owns the meaning of tag expressions.  Must not know SQL92 expressions (``sql92`` compiles
+them), queues or offsets.
 
-A broker compares hashes of tags only, so it lets a few other messages through; a client
-compares the tags themselves.
+A broker compares only the hashes of tags, so a few other messages pass; a client compares
+the tags themselves.
 """
 
 from eruca.protocol.bodies.clients import SubscriptionData
@@ -21,9 +21,9 @@ _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 def build_subscription(
     topic: str, expression: str | None, *, version: int, expression_type: str | None = TAG
 ) -> SubscriptionData:
-    """What ``expression`` asks of ``topic`` (``FilterAPI`` in 4.9.7).
+    """The subscription to ``topic`` by ``expression`` (``FilterAPI`` in 4.9.7).
 
-    A tag expression is ``TagA || TagB``; None, empty and ``*`` ask for everything.
+    A tag expression is ``TagA || TagB``; None, empty and ``*`` match everything.
     ``version`` is the time of the subscription in ms.  Raises ValueError for a tag
     expression of separators alone and for an empty expression of another type.
     """
@@ -57,7 +57,7 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def passes_tag(subscription: SubscriptionData, tag: str | None) -> bool:
-    """Whether a client keeps a message with this tag, None for a message without one."""
+    """Whether a client accepts a message with this tag, None for a message without one."""
     if not subscription.tags_set or subscription.class_filter_mode:
         return True
     return tag in subscription.tags_set

@@ -1,7 +1,7 @@
-"""The JSON bodies of requests and answers, one struct each, and the files of the same form.
+"""The JSON bodies of requests and answers, one struct each, and the files of the same format.
 
-Owns what each body is called and holds.  Names follow the Java classes.  Must not know
-who sends a body or what becomes of it.
+Owns the name and the members of each body.  Names follow the Java classes.  Must not know
+who sends a body or what it is used for.
 """
 
 from eruca.protocol.bodies.access import (

@@ -1,6 +1,6 @@
 """Access control settings as tools see them: the answer to 54 and fields of 52.
 
-Owns the text forms.  Must not know how access is decided.
+Owns the text formats.  Must not know how access is decided.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ class PlainAccessConfig(Body):
 
 
 class AclConfig(Body):
-    """All accounts and the addresses that need none, the answer to 54."""
+    """All accounts and the addresses that need no account, the answer to 54."""
 
     global_white_addrs: list[str] = msgspec.field(default_factory=list)
     plain_access_configs: list[PlainAccessConfig] = msgspec.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What all JSON bodies share: a struct that reads and writes itself.
+"""Base of all JSON bodies: a struct that reads and writes itself.
 
 Owns the two verbs ``encode`` and ``decode``.  Must not know any particular body.
 
@@ -15,7 +15,7 @@ from eruca.protocol.fastjson import Style
 
 
 class Body(msgspec.Struct, kw_only=True, rename="camel"):
-    """A value that travels or is filed as one JSON text."""
+    """A value that is sent or stored as one JSON text."""
 
     def encode(self, style: Style = Style.COMPACT) -> bytes:
         """The JSON text, byte for byte as fastjson 1.2.69 writes the Java class."""
@@ -25,6 +25,6 @@ class Body(msgspec.Struct, kw_only=True, rename="camel"):
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
         """Read a JSON text, with fastjson's leniency.
 
-        Raises ProtocolError when it is malformed or a member has the wrong type.
+        Raises ProtocolError if it is malformed or a member has the wrong type.
         """
         return fastjson.reader(cls)(data)

@@ -1,10 +1,10 @@
-"""Clients as they present themselves to brokers and as brokers list them.
+"""Clients: their heartbeats to brokers, and the lists of clients by brokers.
 
-Owns the text forms of heartbeats, subscriptions, connections, consumer id lists and queue
-locks.  Must not know who is connected.
+Owns the text formats of heartbeats, subscriptions, connections, consumer id lists and
+queue locks.  Must not know who is connected.
 
-Enumerated values are texts, so that a name of a later version is kept rather than
-refused; the StrEnum classes hold the known names.
+Enumerated values are texts, so that names of later versions are preserved; the StrEnum
+classes hold the known names.
 """
 
 import enum
@@ -16,14 +16,14 @@ from eruca.protocol.queues import Int32, Int64, MessageQueue
 
 
 class ConsumeType(enum.StrEnum):
-    """How a consumer gets its messages: it pulls itself, or the library pulls for it."""
+    """How a consumer gets messages: the application pulls, or the library does."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 
 
 class MessageModel(enum.StrEnum):
-    """Whether every member of a group gets each message, or one of them."""
+    """Whether every member of a group gets each message, or one member."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
@@ -38,7 +38,7 @@ class ConsumeFromWhere(enum.StrEnum):
 
 
 class SubscriptionData(Body):
-    """What a group wants of one topic (``SubscriptionData`` in 4.9.7).
+    """The subscription of a group to one topic (``SubscriptionData`` in 4.9.7).
 
     ``code_set`` holds the Java hash of each tag; ``sub_version`` is the time of the
     subscription in ms and decides which of two is newer.
@@ -116,7 +116,7 @@ class Connection(Body):
 
 
 class ConsumerConnection(Body):
-    """The members of a consumer group and what they subscribe, the answer to 203."""
+    """The members of a consumer group and its subscriptions, the answer to 203."""
 
     connection_set: list[Connection] = msgspec.field(default_factory=list)
     consume_from_where: str | None = None

@@ -1,6 +1,6 @@
-"""Filters of consumer groups that subscribe by SQL92, as filed in ``consumerFilter.json``.
+"""Filters of consumer groups that subscribe by SQL92, in ``consumerFilter.json``.
 
-Owns the text form.  Must not know how expressions are compiled or Bloom bits computed.
+Owns the text format.  Must not know how expressions are compiled or Bloom bits computed.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ class BloomFilterData(Body):
 class ConsumerFilterData(Body):
     """The filter of one group for one topic; times in ms.
 
-    ``client_version`` is the version of the subscription.  A filter whose group went away
+    ``client_version`` is the version of the subscription.  A filter whose group has left
     is dead: its ``dead_time`` is not before its ``born_time``.
     """
 

@@ -1,7 +1,7 @@
-"""Consumer groups as brokers keep and list them.
+"""Consumer groups as brokers store and list them.
 
-Owns the text forms of a subscription group's settings and of group lists.  Must not know
-where groups are kept or who is online.
+Owns the text formats of a subscription group's settings and of group lists.  Must not
+know where groups are stored or who is online.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
-"""Consumer offsets: as filed, as reported, and as reset.
+"""Consumer offsets: stored, reported, and reset.
 
-Owns the text forms of every table of offsets.  Must not know how offsets are kept or
-moved.
+Owns the text formats of every table of offsets.  Must not know how offsets are stored or
+changed.
 """
 
 from typing import Any, Self
@@ -101,9 +101,9 @@ class GetConsumerStatusBody(Body):
 
 
 class OffsetWrapper(Body):
-    """How far a group is in one queue; ``last_timestamp`` is the store time in ms of the
-    last message it consumed, 0 when unknown. ``pull_offset`` is where its members go on
-    pulling (of 5.x; None where it is not told)."""
+    """The progress of a group in one queue; ``last_timestamp`` is the store time in ms of the
+    last message it consumed, 0 if unknown. ``pull_offset`` is the offset of its next pull
+    (of 5.x; None if absent)."""
 
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
@@ -111,7 +111,7 @@ class OffsetWrapper(Body):
     pull_offset: Int64 | None = None
 
     def lag(self) -> int:
-        """Messages that wait."""
+        """The lag: messages that are not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
@@ -122,7 +122,7 @@ class ConsumeStats(Body):
     offset_table: dict[MessageQueue, OffsetWrapper] = msgspec.field(default_factory=dict)
 
     def lag(self) -> int:
-        """Messages that wait in all queues."""
+        """The lag over all queues."""
         return sum(each.lag() for each in self.offset_table.values())
 
 
@@ -135,8 +135,8 @@ class ConsumeStatsList(Body):
 
 
 class QueueTimeSpan(Body):
-    """Times of one queue in ms: oldest, newest and last consumed message, and how late
-    consumption is; -1 in an empty queue.  The ``…Str`` members repeat the times as
+    """Times of one queue in ms: oldest, newest and last consumed message, and the delay of
+    consumption; -1 for an empty queue.  The ``…Str`` members repeat the times as
     ``yyyy-MM-dd#HH:mm:ss:SSS`` in the broker's zone."""
 
     consume_time_stamp: Int64 = 0

@@ -1,8 +1,8 @@
 """The body of REGISTER_BROKER (103), plain and compressed, and its checksum.
 
-Owns both forms of the body.  Must not know what a nameserver does with it.
+Owns both formats of the body.  Must not know what a nameserver does with it.
 
-The compressed form is one zlib stream of: length and JSON of the data version, number of
+The compressed format is one zlib stream of: length and JSON of the data version, number of
 topics, length and text ``name readQueues writeQueues perm filterType`` of each, length and
 JSON list of filter servers; all numbers are 32-bit big-endian.  It carries neither
 ``order`` nor ``topicSysFlag`` (``RegisterBrokerBody`` in 4.9.7).
@@ -33,7 +33,7 @@ def body_crc32(body: bytes) -> int:
 
 
 class RegisterBrokerBody(Body):
-    """What a broker tells a nameserver about itself."""
+    """The registration of a broker at a nameserver."""
 
     filter_server_list: list[str] = msgspec.field(default_factory=list)
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
@@ -41,7 +41,7 @@ class RegisterBrokerBody(Body):
     )
 
     def compress(self) -> bytes:
-        """The compressed form, for a header with ``compressed=true``."""
+        """The compressed format, for a header with ``compressed=true``."""
         topics = self.topic_config_serialize_wrapper
         pieces = [_sized(topics.data_version.encode())]
         pieces.append(len(topics.topic_config_table).to_bytes(4))
@@ -52,10 +52,10 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decompress(cls, body: bytes | bytearray | memoryview) -> Self:
-        """Read the compressed form; a sixth field of a topic (5.x) is ignored.
+        """Read the compressed format; a sixth field of a topic (5.x) is ignored.
 
-        Raises ProtocolError when the stream or its content is malformed, or the content
-        is longer than MAX_INFLATED bytes.
+        Raises ProtocolError if the stream or its content is malformed, or the content is
+        longer than MAX_INFLATED bytes.
         """
         content = _Content(_inflate(body))
         topics = TopicConfigSerializeWrapper(data_version=_read_version(content.sized()))

@@ -1,4 +1,4 @@
-"""How a master and its slaves stand: the answer to 907 (HARuntimeInfo in 5.3.3).
+"""The state of replication: the answer to 907 (HARuntimeInfo in 5.3.3).
 
 Offsets are of the commit log, times in ms since 1970.
 """
@@ -10,7 +10,7 @@ from eruca.protocol.queues import Int32, Int64
 
 
 class HAConnectionRuntimeInfo(Body):
-    """A slave as its master sees it: ``diff`` is how many bytes it has not confirmed."""
+    """A slave as its master sees it: ``diff`` is the number of unconfirmed bytes."""
 
     addr: str | None = None
     diff: Int64 = 0
@@ -21,7 +21,7 @@ class HAConnectionRuntimeInfo(Body):
 
 
 class HAClientRuntimeInfo(Body):
-    """What a slave says of itself."""
+    """A slave as it sees itself."""
 
     activated: bool = False
     last_read_timestamp: Int64 = 0

@@ -1,7 +1,7 @@
-"""Where topics live: the answers of the nameserver to 105 and 106.
+"""Routes: the answers of the nameserver to 105 and 106.
 
-Owns the text forms of a topic's route and of the cluster table.  Must not know how a
-nameserver arrives at them or how a client chooses among them.
+Owns the text formats of a topic's route and of the cluster table.  Must not know how a
+nameserver builds them or how a client chooses among them.
 """
 
 import msgspec
@@ -32,7 +32,7 @@ class BrokerData(Body):
     cluster: str = ""
 
     def master(self) -> str | None:
-        """The address of the master, None while it is away."""
+        """The address of the master, None while there is none."""
         return self.broker_addrs.get(0)
 
 

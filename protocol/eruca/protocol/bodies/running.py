@@ -1,6 +1,6 @@
-"""What a running consumer tells about itself: the answers to 307 and 309.
+"""The running information of a consumer: the answers to 307 and 309.
 
-Owns the text forms.  Must not know how a client gathers the figures.
+Owns the text formats.  Must not know how a client collects the figures.
 """
 
 import enum
@@ -13,8 +13,8 @@ from eruca.protocol.queues import Int32, Int64, MessageQueue
 
 
 class ProcessQueueInfo(Body):
-    """The messages a client holds of one queue; times in ms
-    (``ProcessQueueInfo`` in 4.9.7, whose spelling ``droped`` is on the wire)."""
+    """The process queue of one queue in a client; times in ms (``ProcessQueueInfo`` in 4.9.7,
+    whose spelling ``droped`` is on the wire)."""
 
     cached_msg_count: Int32 = 0
     cached_msg_max_offset: Int64 = 0
@@ -33,7 +33,7 @@ class ProcessQueueInfo(Body):
 
 
 class ConsumeStatus(Body):
-    """Pace of a consumer in one topic: milliseconds (RT) and messages per second (TPS)."""
+    """Throughput of a consumer in one topic: milliseconds (RT) and messages per second (TPS)."""
 
     consume_failed_msgs: Int64 = 0
     consume_failed_tps: float = msgspec.field(default=0.0, name="consumeFailedTPS")
@@ -45,7 +45,7 @@ class ConsumeStatus(Body):
 
 class ConsumerRunningInfo(Body):
     """The state of one consumer, the answer to 307.  ``properties`` hold its settings
-    and the ``PROP_`` entries; ``jstack`` is there only when asked for."""
+    and the ``PROP_`` entries; ``jstack`` is present on request."""
 
     jstack: str | None = None
     mq_table: dict[MessageQueue, ProcessQueueInfo] = msgspec.field(default_factory=dict)
@@ -55,7 +55,7 @@ class ConsumerRunningInfo(Body):
 
 
 class ConsumeResult(enum.StrEnum):
-    """How a message handed to a consumer directly (309) ended."""
+    """The outcome of consuming one message directly (309)."""
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

@@ -1,6 +1,6 @@
-"""Figures and raw queue content a broker shows to tools: the answers to 315 and 321.
+"""Statistics and raw queue content of a broker: the answers to 315 and 321.
 
-Owns the text forms.  Must not know how figures are sampled.
+Owns the text formats.  Must not know how figures are sampled.
 """
 
 import msgspec
@@ -27,8 +27,8 @@ class BrokerStatsData(Body):
 
 
 class ConsumeQueueData(Body):
-    """One unit of a consume queue; ``eval`` tells whether the asking group's
-    subscription lets the message through."""
+    """One unit of a consume queue; ``eval`` is whether the subscription of the
+    requesting group matches the message."""
 
     bit_map: str | None = None
     eval: bool = False

@@ -1,7 +1,7 @@
-"""Topics as brokers keep, register and list them.
+"""Topics as brokers store, register and list them.
 
-Owns the text forms of topic settings, their version, lists of topics, key-value tables
-and the state of a topic's queues.  Must not know where topics are kept.
+Owns the text formats of topic settings, their version, lists of topics, key-value tables
+and the state of a topic's queues.  Must not know where topics are stored.
 """
 
 from typing import Self
@@ -24,9 +24,9 @@ def permission_text(perm: int) -> str:
 
 
 class DataVersion(Body):
-    """Which state of a table this is; ``timestamp`` in ms since the epoch.
+    """The version of a table; ``timestamp`` in ms since the epoch.
 
-    Two versions are equal when both members are (``DataVersion`` in 4.9.7).
+    Two versions are equal if both members are (``DataVersion`` in 4.9.7).
     """
 
     counter: Int64 = 0
@@ -85,14 +85,14 @@ class KVTable(Body):
 
 
 class KVConfig(Body):
-    """The nameserver's key-value settings by namespace, as filed in ``kvConfig.json``."""
+    """The nameserver's key-value settings by namespace, in ``kvConfig.json``."""
 
     config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
 
 
 class TopicOffset(Body):
     """Lowest and next offset of one queue; ``last_update_timestamp`` is the store time
-    of its last message in ms, 0 when it has none."""
+    of its last message in ms, 0 if it is empty."""
 
     last_update_timestamp: Int64 = 0
     max_offset: Int64 = 0

@@ -1,15 +1,14 @@
 """The JSON dialect of fastjson 1.2.69, which RocketMQ 4.9 speaks in every body.
 
-Owns the text form: how it is read (tolerantly) and written (byte for byte as the Java
-side writes it).  Must not know any particular body, nor files or sockets.
+Owns the text format: how it is read (tolerantly) and written (byte for byte as Java
+writes it).  Must not know any particular body, files or sockets.
 
 * ``loads(data)``  text -> plain values; map keys are always text.
 * ``reader(type)`` -> a function text -> typed value, with fastjson's leniency.
 * ``fit(type, value)``  plain value -> typed value, by the same leniency.
 * ``dumps(value, style)``  values and structs -> text.
 
-Invariant: whatever bytes come in, reading either gives a value or raises
-``ProtocolError``.
+Invariant: for any bytes, reading either returns a value or raises ``ProtocolError``.
 """
 
 from eruca.protocol.fastjson.parser import loads

@@ -18,10 +18,10 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson.references import Reference, resolve
 
 MAX_SIZE = 16 * 1024 * 1024
-"""Longest text read, in bytes: the greatest remoting frame."""
+"""The longest accepted text, in bytes: the largest remoting frame."""
 
 MAX_DEPTH = 96
-"""Deepest nesting of objects and lists."""
+"""The deepest nesting of objects and lists."""
 
 _DECODER = msgspec.json.Decoder()
 _KEY_ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -68,10 +68,10 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def quote_integer_keys(raw: bytes) -> bytes:
-    """Put quotes around the bare integer keys of a text, leaving its strings alone.
+    """Put quotes around the bare integer keys of a text, outside of its strings.
 
-    Makes standard JSON of what fastjson writes for a map with integer keys.  Of a text
-    that uses more of the dialect it makes something that is no standard JSON either.
+    Turns fastjson's text of a map with integer keys into standard JSON.  A text that uses
+    more of the dialect stays nonstandard.
     """
     return _BARE_INTEGER_KEYS.sub(lambda found: b'%b"%b"' % found.groups() if found[2] is not None else found[0], raw)
 

@@ -1,4 +1,4 @@
-"""Puts the referenced values in place of fastjson's ``{"$ref":"..."}``.
+"""Replaces fastjson's references ``{"$ref":"..."}`` by their values.
 
 Owns the path language of ``$ref`` (``$``, ``$.name[0]``, ``..``, ``@``).  Must not know
 the grammar of the text.
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from eruca.protocol.errors import ProtocolError
 
 MAX_REPEATED = 100_000
-"""How many values all references of a text may repeat together."""
+"""The most values that all references of a text may repeat together."""
 
 _STEP = re.compile(r"\.((?:[^.\[\\]|\\.)+)|\[(\d{1,9})\]", re.S)
 
 
 class Reference(NamedTuple):
-    """One ``{"$ref": target}`` met while parsing, and the path at which it stood."""
+    """One ``{"$ref": target}`` of a text, and its path."""
 
     holder: dict[str, Any]
     path: tuple[str | int, ...]
@@ -31,7 +31,7 @@ class Reference(NamedTuple):
 def resolve(root: Any, references: list[Reference]) -> Any:
     """Replace every reference in ``root`` and return the new root.
 
-    Raises ProtocolError when the references repeat more than MAX_REPEATED values.
+    Raises ProtocolError if the references repeat more than MAX_REPEATED values.
     """
     if any(not found.path for found in references):
         return None
@@ -81,7 +81,7 @@ def _walk(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def _size(value: Any, holders: set[int], budget: int) -> int:
-    """How many values hang below ``value``; 0 when a reference is among them."""
+    """The number of values in ``value``; 0 if it contains a reference."""
     pending = [value]
     count = 0
     while pending:

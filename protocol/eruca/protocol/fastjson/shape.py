@@ -1,4 +1,4 @@
-"""Turns text into typed values with fastjson's leniency.
+"""Typed values from text, with fastjson's leniency.
 
 Owns the rules by which an untyped value fits a declared type: null and absent members
 leave the default, unknown members are dropped, numbers and booleans may be written as
@@ -24,7 +24,7 @@ from eruca.protocol.fastjson.writer import double_text
 T = TypeVar("T")
 
 Fit = Callable[[Any], Any]
-"""Makes a typed value of a plain one; raises _Misfit."""
+"""Converts a plain value to a typed one; raises _Misfit."""
 
 _TRUE_TEXTS = frozenset({"true", "1", "y", "t"})
 _FALSE_TEXTS = frozenset({"false", "0", "n", "f"})
@@ -94,7 +94,7 @@ def _rule(kind: Any) -> Fit:
 
 
 def _make_reader(kind: type[T]) -> Read[T]:
-    _rule(kind)  # a kind without a rule is a mistake to be seen at once
+    _rule(kind)  # fails early for a kind without a rule
     try:
         decoder = msgspec.json.Decoder(kind)
     except TypeError:  # maps keyed by objects, which JSON does not have

@@ -1,12 +1,12 @@
-"""Writes values as fastjson 1.2.69 writes them, byte for byte.
+"""Text of values, byte for byte as fastjson 1.2.69 writes it.
 
-Owns the three forms in which RocketMQ uses fastjson (Style).  Must not know any
+Owns the three styles in which RocketMQ uses fastjson (Style).  Must not know any
 particular body.
 
-A struct is written as a bean: members in the order of their names, those that are None
-left out.  A map keeps its order (STANDARD sorts it), loses its None values, and has bare
-keys where they are numbers or structs.  A tuple is a Java
-array.  A set is written in the order of its values, where Java's order is arbitrary.
+A struct is written as a bean: members in the order of their names, without those that are
+None.  A map keeps its order (STANDARD sorts it), omits None values, and has bare keys if
+they are numbers or structs.  A tuple is a Java array.  A set is written in the order of
+its values; Java's order is arbitrary.
 """
 
 import enum
@@ -20,17 +20,17 @@ import msgspec
 
 
 class Style(enum.Enum):
-    """How a text is laid out."""
+    """The layout of a text."""
 
     COMPACT = "compact"
-    """No blanks at all: what travels in bodies."""
+    """No blanks: the style of bodies."""
 
     STANDARD = "standard"
-    """Standard JSON: quoted keys, sorted maps, everything beyond ASCII escaped.  What
-    the nameserver answers to clients from V4_9_4 on."""
+    """Standard JSON: quoted keys, sorted maps, everything beyond ASCII escaped.  The
+    nameserver's answers to clients from V4_9_4 on."""
 
     PRETTY = "pretty"
-    """Indented with tabs, the form of the configuration files."""
+    """Indented with tabs: the style of the state files."""
 
 
 _ESCAPES = {
@@ -45,7 +45,7 @@ def dumps(value: Any, style: Style = Style.COMPACT) -> bytes:
 
     Takes structs, dicts (keys: text, int or struct), lists, tuples, sets, text, numbers,
     booleans and None; infinite numbers and NaN become null.  Raises TypeError for
-    anything else, which is a mistake of the caller and never depends on a peer.
+    anything else, which is a bug of the caller and never depends on a peer.
     """
     parts: list[str] = []
     _Writer(style, parts.append).value(value, 0)

@@ -1,4 +1,4 @@
-"""Headers of what clients tell brokers of themselves, and what brokers and admins ask of clients.
+"""Headers between clients and brokers: unregistration, lists of members, running information.
 
 Fields are those of the headers of codes 35, 38, 40, 203, 204, 307 and 309 in 4.9.7.
 """
@@ -31,7 +31,7 @@ class OfProducerGroup(Header, kw_only=True):
 
 
 class ConsumerRunningInfoOf(Header, kw_only=True):
-    """307: what a consumer is doing, with its threads when jstack_enable."""
+    """307: the running information of a consumer, with its threads if jstack_enable."""
 
     consumer_group: str
     client_id: str

@@ -1,4 +1,4 @@
-"""Headers of offsets: of groups, of queues, by time, and resetting them.
+"""Headers of offsets: of groups, of queues, by time, and of resets.
 
 Fields are those of the request and response headers of codes 14, 15, 29 to 32, 220 to 223, 308 and 314 in 4.9.7.
 Offsets count messages of a queue; times are ms.
@@ -10,7 +10,7 @@ from eruca.protocol.header import Header, Int, Long
 
 
 class QueryConsumerOffset(Header, kw_only=True):
-    """14: how far a group has come in a queue."""
+    """14: query the committed offset of a group."""
 
     consumer_group: str
     topic: str
@@ -18,7 +18,7 @@ class QueryConsumerOffset(Header, kw_only=True):
 
 
 class UpdateConsumerOffset(Header, kw_only=True):
-    """15: how far a group has come in a queue, told by its consumer."""
+    """15: commit the offset of a group."""
 
     consumer_group: str
     topic: str
@@ -48,15 +48,15 @@ class QueueOf(Header, kw_only=True):
 
 
 class TimestampReply(Header, kw_only=True):
-    """One time; -1 where there is none."""
+    """One time; -1 if there is none."""
 
     timestamp: Long
 
 
 class ResetOffset(Header, kw_only=True):
-    """222 and 220: put a group back (or forward) to a time; -1 is the end.
+    """222 and 220: reset a group to a time; -1 is the end of each queue.
 
-    Of 5.x: ``queue_id`` (at least 0) is the only queue that is meant, ``offset`` (not -1) where it goes.
+    Of 5.x: ``queue_id`` (at least 0) restricts the reset to one queue, ``offset`` (not -1) is its new offset.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Headers of pulling and of looking messages up.
+"""Headers of pulls and lookups.
 
 Fields are those of PullMessageRequestHeader, PullMessageResponseHeader, QueryMessageRequestHeader,
 QueryMessageResponseHeader, ViewMessageRequestHeader and QueryConsumeQueueRequestHeader in 4.9.7. Times are ms.
@@ -13,13 +13,13 @@ from eruca.protocol.header import Header, Int, Long
 COMMIT_OFFSET = 1
 """Pull flag: store commit_offset for the group."""
 SUSPEND = 2
-"""Pull flag: hold the pull while there is nothing (long polling)."""
+"""Pull flag: hold the pull while there is no message (long polling)."""
 SUBSCRIPTION = 4
 """Pull flag: filter by the expression in this header, not by the one of the heartbeat."""
 CLASS_FILTER = 8
-"""Pull flag of the filter servers, which are gone."""
+"""Pull flag of the filter servers, which no longer exist."""
 LITE_PULL = 16
-"""Pull flag: a lite pull consumer asks."""
+"""Pull flag: the requester is a lite pull consumer."""
 
 
 class PullMessage(Header, kw_only=True):
@@ -39,7 +39,7 @@ class PullMessage(Header, kw_only=True):
 
 
 class PullReply(Header, kw_only=True):
-    """Where to go on; in each answer with code 0, 19, 20 or 21."""
+    """The next offset; in each answer with code 0, 19, 20 or 21."""
 
     suggest_which_broker_id: Long
     next_begin_offset: Long
@@ -59,7 +59,7 @@ class QueryMessage(Header, kw_only=True):
 
 
 class QueryMessageReply(Header, kw_only=True):
-    """How far the key index reaches."""
+    """The extent of the key index."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
@@ -72,7 +72,7 @@ class ViewMessage(Header, kw_only=True):
 
 
 class QueryConsumeQueue(Header, kw_only=True):
-    """321: a look at the units of a consume queue."""
+    """321: the units of a consume queue."""
 
     topic: str
     queue_id: Int

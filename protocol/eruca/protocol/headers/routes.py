@@ -9,7 +9,7 @@ from eruca.protocol.header import Header, Int, Long
 
 
 class RegisterBroker(Header, kw_only=True):
-    """103: a broker tells its address and topics; body_crc32 is checked when it is not 0."""
+    """103: register a broker; body_crc32 is checked if it is not 0."""
 
     broker_name: str
     broker_addr: str
@@ -21,7 +21,7 @@ class RegisterBroker(Header, kw_only=True):
 
 
 class RegisterBrokerReply(Header, kw_only=True):
-    """What a slave learns of its master."""
+    """The master of a slave."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -43,7 +43,7 @@ class DataVersionReply(Header, kw_only=True):
 
 
 class RouteOf(Header, kw_only=True):
-    """105: where a topic is."""
+    """105: the route of a topic."""
 
     topic: str
     accept_standard_json_only: bool | None = None
@@ -56,13 +56,13 @@ class OfBroker(Header, kw_only=True):
 
 
 class WipeReply(Header, kw_only=True):
-    """How many topics lost their write permission."""
+    """The number of topics that lost their write permission."""
 
     wipe_topic_count: Int
 
 
 class AddReply(Header, kw_only=True):
-    """How many topics got their permission back."""
+    """The number of topics that got their write permission back."""
 
     add_topic_count: Int
 

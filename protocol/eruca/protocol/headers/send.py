@@ -1,4 +1,4 @@
-"""Headers of sending: messages, batches, replies, send-backs and the end of a transaction.
+"""Headers of sends: messages, batches, replies, messages sent back, and ends of transactions.
 
 Fields are those of SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader,
 ConsumerSendMsgBackRequestHeader, EndTransactionRequestHeader, CheckTransactionStateRequestHeader and
@@ -60,14 +60,14 @@ class SendReply(Header, kw_only=True):
 
 
 class SendRefused(Header, kw_only=True):
-    """The two fields that every answer to a send carries, refusals too."""
+    """The two fields of every answer to a send, including refusals."""
 
     region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: bool = field(name="TRACE_ON", default=True)
 
 
 class ConsumerSendMsgBack(Header, kw_only=True):
-    """36: a message that is to come again after a delay, or go to the dead letters (delay_level below 0)."""
+    """36: send a message back, for redelivery after a delay or to the dead letters (delay_level below 0)."""
 
     offset: Long
     group: str
@@ -91,7 +91,7 @@ class EndTransaction(Header, kw_only=True):
 
 
 class CheckTransactionState(Header, kw_only=True):
-    """39: the broker asks a producer what became of its transaction."""
+    """39: the broker checks the state of a producer's transaction."""
 
     tran_state_table_offset: Long
     commit_log_offset: Long
@@ -101,7 +101,7 @@ class CheckTransactionState(Header, kw_only=True):
 
 
 class PushReplyMessage(Header, kw_only=True):
-    """326: the answer of a request-reply call, pushed to the client that asked."""
+    """326: the reply message of a request-reply call, pushed to the requester."""
 
     producer_group: str
     topic: str

@@ -29,14 +29,14 @@ class OfTopic(Header, kw_only=True):
 
 
 class DeleteTopicInNamesrv(Header, kw_only=True):
-    """216: forget a topic, or only what one cluster has of it."""
+    """216: delete a topic, or only its queues in one cluster."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class DeleteSubscriptionGroup(Header, kw_only=True):
-    """207: forget a group, with its offsets when remove_offset."""
+    """207: delete a group, with its offsets if remove_offset."""
 
     group_name: str
     remove_offset: bool = False
@@ -82,6 +82,6 @@ class ResumeCheckHalfMessage(Header, kw_only=True):
 
 
 class ConfigVersion(Header, kw_only=True):
-    """The version (a DataVersion as JSON text) that comes with a configuration."""
+    """The version of a configuration (a DataVersion as JSON text)."""
 
     version: str
