@@ -1,6 +1,6 @@
 """The options of the source: names, types, defaults, checks.
 
-Owns how the texts that Spark hands over become one typed value, and which combinations make sense. Asks nobody:
+Owns how the texts that Spark hands over become one typed value, and which combinations make sense. Makes no request:
 everything that can be refused without a cluster is refused here, in one sentence.
 Names and meanings follow Spark's Kafka source where it has the same thing.
 """

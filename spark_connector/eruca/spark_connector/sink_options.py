@@ -1,7 +1,7 @@
 """The options and columns of the sink: names, types, defaults, checks.
 
-Owns what ``df.write`` and ``writeStream`` may be given and which combinations make sense. Asks nobody: everything that
-can be refused without a cluster is refused here, in one sentence.
+Owns what ``df.write`` and ``writeStream`` may be given and which combinations make sense. Makes no request:
+whatever can be refused without a cluster is refused here, in one sentence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data source that Spark is given, and its registration.
 
 Owns the name ``rocketmq`` and what each kind of query gets. Errors in options and schema are raised here, before
-anything is asked of a cluster. Spark has a Python process for each step of a query, which should import no more than
+any request to a cluster. Spark has a Python process for each step of a query, which should import no more than
 it needs: so readers and writers are imported where they are made.
 """
 
@@ -62,7 +62,7 @@ class RocketMQDataSource(DataSource):
             check_projection(schema)
             return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
         except BadOption as error:
-            return _Refusal(error)
+            return _RefusingReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Called by Spark for ``df.write``. Raises BadOption."""
@@ -84,8 +84,8 @@ class RocketMQDataSource(DataSource):
         return options
 
 
-class _Refusal(DataSourceStreamReader):
-    """Raises an error as soon as it is asked for anything.
+class _RefusingReader(DataSourceStreamReader):
+    """Raises an error at its first call.
 
     Where ``streamReader`` itself raises one, PySpark 4.3 fails on an error of its own, and shows that one last.
     """
@@ -98,7 +98,7 @@ class _Refusal(DataSourceStreamReader):
         raise self._error
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """Of a query that goes on."""
+        """Of a query that continues."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import Progress, archive, read_archive
-from eruca.spark_connector.pipelines.archives import _BatchWriter
+from eruca.spark_connector.pipelines.archives import STAGING
+from eruca.spark_connector.pipelines.folders import Folders
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, Topic, assert_rows, rows_of
 
@@ -49,16 +50,17 @@ def test_a_batch_that_died_while_its_files_were_moved_is_there_once(
 ) -> None:
     to = str(tmp_path / "lake")
     topic.fill(50)
-    count = _BatchWriter._count
+    delete = Folders.delete
 
-    def die(*_: object) -> None:
-        raise OSError("the power is gone")
+    def die(folders: Folders, path: str) -> None:
+        if f"/{STAGING}/" in path:
+            raise OSError("the power is gone")
+        delete(folders, path)
 
-    monkeypatch.setattr(_BatchWriter, "_count", die)
-    with pytest.raises(PySparkException, match="the power is gone"):
+    with monkeypatch.context() as patched, pytest.raises(PySparkException, match="the power is gone"):
+        patched.setattr(Folders, "delete", die)
         archive(spark, name_server=topic.name_server, topics=[topic.name], to=to)
     assert list(Path(to).glob("topic=*/date=*/*.parquet")), "the files of the batch that died are in place"
-    monkeypatch.setattr(_BatchWriter, "_count", count)
 
     assert archive(spark, name_server=topic.name_server, topics=[topic.name], to=to).messages == 50
     assert_rows(rows_of(read_archive(spark, to).select(*NAMES)), topic.rows)

@@ -23,7 +23,7 @@ log = logging.getLogger("eruca.spark")
 
 @dataclass(frozen=True)
 class EndOffsets:
-    """Where queues end; ``by_slave`` are those of which only a slave could be asked, which may be behind."""
+    """Where queues end. ``by_slave``: queues whose end only a slave has answered, which may be behind."""
 
     offsets: dict[MessageQueue, int]
     by_slave: frozenset[MessageQueue] = frozenset()
@@ -40,9 +40,9 @@ def _by_replica(answers: Mapping[MessageQueue, tuple[int, bool]]) -> EndOffsets:
 
 
 async def reachable_end_offsets(consumer: PullConsumer, options: Options, known: Iterable[MessageQueue]) -> EndOffsets:
-    """Where the queues end whose brokers answer; the others are left out, as long as one answers.
+    """Where the queues end whose brokers answer; the others are left out, unless no broker answers.
 
-    While no nameserver answers, the ``known`` queues are asked about.
+    While no nameserver answers, these are the end offsets of the ``known`` queues.
     """
     queues = list(known)
     try:

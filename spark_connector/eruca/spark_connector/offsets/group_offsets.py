@@ -17,7 +17,7 @@ from eruca.spark_connector.offsets.positions import Positions
 
 
 async def announce(consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]) -> None:
-    """Let tools find a group that has no members: they look at the brokers that have its topic of retries.
+    """Make a group without members visible to tools: they look at the brokers that have its retry topic.
 
     Raises ClientError.
     """
@@ -33,12 +33,12 @@ async def announce(consumer: PullConsumer, group: str, queues: Iterable[MessageQ
 
 
 async def commit(consumer: PullConsumer, group: str, positions: Positions) -> None:
-    """Commit where the group goes on to the brokers. Raises ClientError when one of them fails."""
+    """Commit these offsets of the group. Raises ClientError when one of the brokers fails."""
     await asyncio.gather(*(consumer.update_offset(queue, offset, group=group) for queue, offset in positions.items()))
 
 
 async def fetch(consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
-    """Where the group goes on in each queue, as its brokers say; None where it has no offset. Raises ClientError."""
+    """The offset of the group in each queue; None where it has none. Raises ClientError."""
     chosen = list(queues)
     found = await asyncio.gather(*(consumer.query_offset(queue, group=group) for queue in chosen))
     return dict(zip(chosen, found, strict=True))

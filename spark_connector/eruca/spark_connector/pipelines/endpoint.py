@@ -119,7 +119,7 @@ class Endpoint:
         )
 
     def group_offsets(self, queues: Sequence[MessageQueue], group: str) -> dict[MessageQueue, int | None]:
-        """Where a group goes on in each queue; None where it never was."""
+        """The offset of a group in each queue; None where it has none."""
         return clients.this_process().call(
             self._access,
             lambda consumer: ask_each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group)),

@@ -240,7 +240,7 @@ class _BrokerConnection:
 
 
 def _read(serialization: int, header: bytes) -> tuple[int, int]:
-    """Where to go on, and at which replica."""
+    """nextBeginOffset and suggestWhichBrokerId of a reply."""
     if serialization == frame.ROCKETMQ and not header[0] and not header[1]:
         offset, replica = _next_offset(header), _suggested(header)
         if offset is not None and replica is not None:

@@ -1,7 +1,7 @@
 """How ranges of queues become Spark partitions.
 
-Owns the packing rule. Asks nobody. Invariant: the partitions hold every offset of the ranges exactly once, and within
-a partition the offsets of a queue rise.
+Owns the packing rule. Makes no request. Invariant: the partitions hold every offset of the ranges exactly once, and
+within a partition the offsets of a queue rise.
 
 A Python task costs some 40 ms before its first row, so queues share tasks: as many as can run at once, fewer where
 there is little to read. Ranges are cut where that makes the tasks even.

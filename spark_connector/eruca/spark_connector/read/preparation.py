@@ -18,7 +18,7 @@ from eruca.spark_connector.runtime import replicas
 
 
 async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
-    """Settle what has to be before the first pull: its group, and the filter. Raises SourceError."""
+    """Create the group and check the filter before the first pull. Raises SourceError."""
     chosen = sorted(queues)
     if options.create_pull_group:
         await _create_group(consumer, chosen)
@@ -26,7 +26,7 @@ async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[Mes
 
 
 async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue]) -> None:
-    """Make the consumer's group at each broker that does not have it; where it is, its settings stay."""
+    """Create the group of the consumer at each broker that does not have it; an existing group keeps its settings."""
     group = consumer.session.names.to_broker(consumer.group)
     for queue in {each.broker_name: each for each in queues}.values():
         address = await consumer.session.master(queue.broker_name, queue.topic)
@@ -44,7 +44,7 @@ async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue]) 
 
 
 async def check_filter(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
-    """Let every broker judge the SQL filter (46): a bad one inside a pull would match everything.
+    """Let every broker check the SQL filter (46): in a pull, a filter with an error would match every message.
 
     Raises SourceError.
     """

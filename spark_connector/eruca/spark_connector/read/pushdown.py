@@ -1,8 +1,8 @@
-"""Spark's filters as less to read: which of them say something about queues, offsets, times of storing, and tags.
+"""Filters that Spark pushes down: those on queues, offsets, store times and tags limit what is read.
 
-Owns the translation and its application to a plan. Asks nobody. Spark applies every filter again to the rows that come,
-so what is translated here only has to leave out nothing that passes; the rest is read and dropped by Spark.
-A time of storing is a bound as exact as ``startingTimestamp``: it needs store times that rise within a queue.
+Owns the translation. Makes no request. Spark applies every filter again to the rows, so the translation must only never
+leave out a row that passes.
+A store time is a bound as exact as ``startingTimestamp``: it needs store times that rise within a queue.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from eruca.spark_connector.read.spans import BATCH_BYTES, Chunk, Span, Spans
 from eruca.spark_connector.runtime.replicas import MASTER, SLAVE, UNREACHABLE, ReplicaChoice, has_other_replica
 from eruca.spark_connector.runtime.retry import retry
 
-IDLE_WAITS = (0.1, 0.2, 0.4, 0.8)
-"""Seconds before each further attempt of a pull that brought nothing and did not move on."""
+IDLE_BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8)
+"""The wait before each retry of a pull that found nothing and did not advance."""
 
 
 class SlowPuller:
-    """Pulls the spans of one task; ``replicas`` says which replica is asked."""
+    """Pulls the spans of one task; ``replicas`` chooses the replica of each broker."""
 
     def __init__(self, consumer: PullConsumer, options: Options, spans: Spans, replicas: ReplicaChoice) -> None:
         self._consumer = consumer
@@ -55,7 +55,7 @@ class SlowPuller:
         return chunks
 
     def stop(self) -> None:
-        """Give up what is under way; it is to be pulled again."""
+        """Cancel the pulls under way; their spans are pulled again."""
         for call in tuple(self._calls):
             call.cancel()
         self._spans.take_back()
@@ -69,7 +69,7 @@ class SlowPuller:
     def _ended(self, call: asyncio.Future[PullResult]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
-            call.exception()  # taken note of, so that asyncio does not complain where nobody waits for it
+            call.exception()  # retrieved, so that asyncio does not log it where nobody waits for it
 
     async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
         try:
@@ -108,7 +108,7 @@ class SlowPuller:
     # ------------------------------------------------------------------ answers
 
     async def _advance(self, span: Span, result: PullResult) -> int:
-        """How far the answer reaches; at most to the span's end."""
+        """The offset up to which the answer covers the span, at most the end of the span."""
         if result.status is PullStatus.OFFSET_MOVED:
             return self._moved(span, result)
         reached = min(result.next_offset, span.end)
@@ -125,10 +125,10 @@ class SlowPuller:
         return await self._wait(span)
 
     async def _wait(self, span: Span) -> int:
-        """The queue ends before the range, as at a slave that lags: look again, then it is lost."""
+        """The queue ends before the span, as at a slave that lags: pull again, then the rest counts as lost."""
         if span.start >= self._known_ends.get(span.queue, span.end):
             return span.end
-        for wait in IDLE_WAITS:
+        for wait in IDLE_BACKOFF_SECONDS:
             await asyncio.sleep(wait)
             self._replicas.forget(span.queue.broker_name)
             with suppress(ClientError):  # a master that came back may have another address
@@ -137,7 +137,7 @@ class SlowPuller:
             if result.status is PullStatus.OFFSET_MOVED:
                 return self._moved(span, result)
             if result.next_offset > span.start:
-                # Nothing is taken from this answer: the span is pulled again, and now it moves on.
+                # This answer is dropped: the span is pulled again, and now it advances.
                 return span.start
         self._known_ends[span.queue] = result.max_offset
         return self._lost(span, span.end, f"the queue reaches from {result.min_offset} to {result.max_offset}")

@@ -1,12 +1,12 @@
 """``spark.readStream.format("rocketmq")``: micro-batches from one offset to the next.
 
-Owns what a running query remembers between triggers; the truth is Spark's checkpoint alone. The planning methods run in
-one process that lives as long as the query, ``read`` in the tasks.
+Owns what a running query remembers between triggers. The checkpoint of Spark alone is the truth. The planning methods
+run in one process that lives as long as the query, ``read`` runs in the tasks.
 
-What Spark does, and this relies on or allows for: ``initialOffset`` is asked for twice, and again after a crash in the
-first batch, so it names nothing, and the first end carries the start. ``latestOffset`` gets the end of the last
-finished batch, also when idle, so the group's offset is reported from there; ``commit`` comes a batch late and not for
-the last one. ``stop`` may never come. Idle queries ask every 10 ms, so answers are cached for latestOffsetCacheMs.
+Spark calls ``initialOffset`` twice, and again after a crash in the first batch: so it names no queue, and the end of
+the first batch carries the start. It passes the end of the last finished batch to ``latestOffset``, also when idle: so
+the offsets of the group are committed there, since ``commit`` comes a batch late and not for the last batch. ``stop``
+may never come. An idle query calls every 10 ms, so answers are cached for latestOffsetCacheMs.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself where there is nothing to do. Raises SourceError."""
         since = StreamOffset.from_json(start)
-        line = clients.this_process()
+        cluster = clients.this_process()
         if since is None:
-            end = line.call(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
+            end = cluster.call(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
         else:
             self._report(since.queues)
             latest = self._target if self._target is not None else self._look()
-            began = line.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
+            began = cluster.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
             following = next_end(since, began, latest.offsets, _most(limit))
             if following is None or self._waits_for_more(following, since, limit):
                 return start
@@ -192,31 +192,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             return
         moved = {queue: offset for queue, offset in done.items() if self._confirmed.get(queue) != offset}
-        line, access = clients.this_process(), self._options.access
+        cluster, access = clients.this_process(), self._options.access
         self._reported_at = now
         try:
             if self._options.on_group_reset == "fail" and self._confirmed:
                 known = self._confirmed
                 self._check_reset(
-                    group, line.call(access, lambda consumer: group_offsets.fetch(consumer, group, known))
+                    group, cluster.call(access, lambda consumer: group_offsets.fetch(consumer, group, known))
                 )
             if moved:
-                self._announce(line, group, moved)
+                self._announce(cluster, group, moved)
                 self._reports.append(dict(done))
-                line.call(access, lambda consumer: group_offsets.commit(consumer, group, moved))
+                cluster.call(access, lambda consumer: group_offsets.commit(consumer, group, moved))
                 self._confirmed = dict(done)
         except GroupReset:
             raise
         except SourceError as error:
             log.warning("the offsets of group %s could not be reported: %s", group, error)
 
-    def _announce(self, line: clients.ClusterClients, group: str, queues: Positions) -> None:
+    def _announce(self, cluster: clients.ClusterClients, group: str, queues: Positions) -> None:
         brokers = {queue.broker_name for queue in queues}
         if brokers <= self._announced:
             return
         self._announced |= brokers
         try:
-            line.call(self._options.access, lambda consumer: group_offsets.announce(consumer, group, queues))
+            cluster.call(self._options.access, lambda consumer: group_offsets.announce(consumer, group, queues))
         except SourceError as error:
             log.warning("mqadmin consumerProgress will not find group %s: %s", group, error)
 

@@ -1,4 +1,4 @@
-"""Questions to brokers that are asked again while an error may pass.
+"""Retries of calls to brokers.
 
 Owns which errors are retried, when, and for how long. Used by plans, pulls and markers; the sink retries sends itself,
 for retryTimeoutMs.

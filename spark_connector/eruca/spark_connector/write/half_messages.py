@@ -5,7 +5,7 @@ broker's log, which the broker accepts as long as it keeps that part of the log:
 back, or given it up because nobody answered its checks (EndTransactionProcessor in 4.9.7 and 5.3.3).
 
 Apache stores the real message again when a half message is committed twice, Eruca does not. So after an answer that did
-not come, and for what an earlier run may have committed, the broker's index is asked for the message first.
+not come, and for what an earlier run may have committed, the index of the broker is queried for the message first.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.sink_options import SinkOptions
 
 ENDS_AT_ONCE: Final = 256
-WAITS: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds before further attempts; the last one again and again, until retryTimeoutMs is over."""
+BACKOFF_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""The wait before each retry; the last one repeats until retryTimeoutMs is over."""
 _FOREVER: Final = 2**63 - 1
 
 
@@ -108,9 +108,9 @@ class TransactionEnder:
         return True
 
     async def finish(self, half: HalfMessage, *, again: bool) -> None:
-        """Commit one, as long as it takes; the index is asked first with ``again``. Raises SinkError."""
+        """Commit one, as long as it takes; with ``again`` the index is queried first. Raises SinkError."""
         deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
-        waits = iter(WAITS)
+        waits = iter(BACKOFF_SECONDS)
         while True:
             try:
                 if not again or not await self._is_there(half):
@@ -119,7 +119,7 @@ class TransactionEnder:
             except ClientError as error:
                 if isinstance(error, BrokerRefused) and error.remark.startswith("Find prepared"):
                     raise _gone(half) from error
-                wait = next(waits, WAITS[-1])
+                wait = next(waits, BACKOFF_SECONDS[-1])
                 if not error.retriable or time.monotonic() + wait > deadline:
                     raise SinkError(
                         f"A decided message to {half.queue.topic} could not be committed: {error}; "
@@ -173,8 +173,8 @@ class TransactionEnder:
 class _CommitChain:
     """Commits half messages one after the other: the next request leaves when the one before is answered (a Receiver).
 
-    Several chains may share an iterator. A task for each message would cost more than the request does: there is one
-    only for what is not ordinary, such as a connection to be made, or an answer that did not come.
+    Several chains may share an iterator. A task for each message would cost more than its request: there is one only
+    for the slow path, such as a connection to be made, or an answer that did not come.
     """
 
     def __init__(self, ender: TransactionEnder, half_messages: Iterator[HalfMessage], *, again: bool) -> None:
@@ -201,7 +201,7 @@ class _CommitChain:
 
     def set_exception(self, exception: Exception, /) -> None:
         """What became of it is not known, or it was refused."""
-        self._begin(WAITS[0], again=True)
+        self._begin(BACKOFF_SECONDS[0], again=True)
 
     def _next(self) -> None:
         half = next(self._half_messages, None)

@@ -33,7 +33,7 @@ from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.sink_options import SinkOptions
 from eruca.spark_connector.write.encoder import MessageBatch, SingleMessage
-from eruca.spark_connector.write.half_messages import WAITS, HalfMessage
+from eruca.spark_connector.write.half_messages import BACKOFF_SECONDS, HalfMessage
 
 T = TypeVar("T")
 Stored = tuple[MessageQueue, SendReply, str]
@@ -148,7 +148,7 @@ class MessageWriter:
         queue: MessageQueue | None,
         request: Callable[[], tuple[SendMessageV2, bytes]],
     ) -> tuple[MessageQueue, SendReply]:
-        waits, avoid = iter(WAITS), None
+        waits, avoid = iter(BACKOFF_SECONDS), None
         deadline = time.monotonic() + self._options.retry_timeout_ms / 1000
         while not self._failed:
             target = queue
@@ -167,7 +167,7 @@ class MessageWriter:
                 failed = str(error)
                 if not _is_retriable(error):
                     raise self._giving_up(topic, failed) from error
-            wait = next(waits, WAITS[-1])
+            wait = next(waits, BACKOFF_SECONDS[-1])
             if time.monotonic() + wait > deadline:
                 raise self._giving_up(
                     topic, f"for {self._options.retry_timeout_ms} ms (retryTimeoutMs); the last time: {failed}"
