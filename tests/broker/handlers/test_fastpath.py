@@ -252,7 +252,8 @@ async def test_under_sync_flush_the_answers_come_after_the_disk(
     assert dispatched == [310] * 2 and flushed == [0] * 8
     for _ in range(300):
         producer.tell("KEYS\x01k")
-    assert [(await producer.hear()).opaque for _ in range(300)] == list(range(110, 410))
+    answered = [(await producer.hear()).opaque for _ in range(300)]
+    assert sorted(answered) == list(range(110, 410)), "each once; a flush may be over before those that wait hear of it"
     assert desk.broker.waiting_sends == 0 and desk.broker.store.figures().flushes < 200
 
 
