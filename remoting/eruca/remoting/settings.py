@@ -71,6 +71,8 @@ __all__ = [
 C = TypeVar("C")
 
 ENVIRONMENT_PREFIX = "ERUCA_"
+_NO_KEYS = {"ERUCA_PURE"}
+"""Variables with the prefix that choose code, not a setting."""
 _MARK = "eruca.setting"
 
 
@@ -356,7 +358,11 @@ def _own_variables(known: Mapping[str, Setting], environment: Mapping[str, str])
 def _prefixed_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
     """Keys by variable; an unknown variable keeps its own name, for a warning."""
     keys = {_variable(item): key for key, item in known.items()}
-    return {keys.get(name, name): text for name, text in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    return {
+        keys.get(name, name): text
+        for name, text in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in _NO_KEYS
+    }
 
 
 def _variable(item: Setting) -> str:
