@@ -59,7 +59,7 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) -n 3 --dist loadfile tests/compat
 
-bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; kept in docs (BENCH=--short: 10 minutes)
+bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; writes docs/benchmarks.md (BENCH=--short: 10 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
 	@$(BIN)/python -m tests.bench.spark $(BENCH)
 

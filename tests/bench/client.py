@@ -43,7 +43,7 @@ ROWS = (
     Row("async", "256 sends in flight", {"kind": "async", "inFlight": 256}),
     Row("pipelined", "512 started, then awaited", None),
     Row("batch", "batches of 32, 16 senders", {"kind": "batch", "threads": 16, "each": 32}),
-    Row("consume", "a backlog, one call a message", {"kind": "consume", "consumeBatch": 1, "threads": 4}),
+    Row("consume", "a backlog, one call per message", {"kind": "consume", "consumeBatch": 1, "threads": 4}),
     Row("async-for", "the same by `async for`", None),
 )
 
@@ -130,8 +130,8 @@ def tables(found: dict[Row, tuple[list[Measured], list[Measured]]]) -> str:
     """The figures as tables in Markdown."""
     parts = []
     for title, unit, name, digits in (
-        ("Clients: throughput at a broker of Eruca", "messages a second", "rate", 0),
-        ("Clients: CPU of the client a message", "µs, user and system", "cpu_us", 1),
+        ("Clients: throughput, broker of Eruca", "messages per second", "rate", 0),
+        ("Clients: CPU of the client per message", "µs, user and system", "cpu_us", 1),
         ("Clients: memory after the load", "MiB, resident", "memory_mib", 0),
     ):
         lines = [f"### {title}", "", f"| {unit} | Java client {RELEASE} | Python client |", "|---|---|---|"]

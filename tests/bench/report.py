@@ -1,7 +1,7 @@
-"""The figures as tables in Markdown, and the page that keeps them.
+"""The figures as tables in Markdown, and the page that has them.
 
-Owns the form: minimum, median and maximum of each system beside the other, and how they compare.
-Writes between two marks of docs/benchmarks.md; what stands outside them is written by hand.
+Owns the layout: minimum, median and maximum of both systems side by side, and their ratio. Writes between two marks of
+docs/benchmarks.md; the rest of the page is written by hand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 def table(title: str, rows: Sequence[tuple[str, Mapping[System, Sequence[float]]]], unit: str, digits: int = 1) -> str:
-    """One table; the last column is Eruca's median as a part of Apache's."""
+    """One table; the last column is Eruca's median divided by Apache's."""
     apache, eruca = SYSTEMS
     lines = [
         f"### {title}",
@@ -45,7 +45,7 @@ def table(title: str, rows: Sequence[tuple[str, Mapping[System, Sequence[float]]
 
 
 def load_tables(measured: Mapping[Row, Runs], latency: str) -> str:
-    """CPU a message, then messages a second, then latencies."""
+    """CPU per message, messages per second, latencies."""
 
     def of(choose: Callable[[Measured], float]) -> list[tuple[str, dict[System, list[float]]]]:
         return [
@@ -55,8 +55,8 @@ def load_tables(measured: Mapping[Row, Runs], latency: str) -> str:
         ]
 
     parts = [
-        table("CPU of the broker a message", of(lambda run: run.cpu_us), "µs, user and system"),
-        table("Throughput", of(lambda run: run.rate), "messages a second", 0),
+        table("Broker: CPU per message", of(lambda run: run.cpu_us), "µs, user and system"),
+        table("Broker: throughput", of(lambda run: run.rate), "messages per second", 0),
     ]
     for row, runs in measured.items():
         if row.name == latency:
@@ -69,14 +69,14 @@ def load_tables(measured: Mapping[Row, Runs], latency: str) -> str:
 
 
 def conditions(home: Path, runs: int, short: bool) -> str:
-    """On what, and how, it was measured."""
+    """The machine and the method."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
     return "\n".join(
         [
             f"Measured on {time.strftime('%Y-%m-%d %H:%M')} by `make bench`"
-            f"{' (short form)' if short else ''}: {runs} runs a row, the two systems in turn; client, name server and "
-            "broker on one machine, loopback; load by Apache's Java client 4.9.7, bodies of 128 B and binary headers "
-            "unless said; topics of 8 queues; ASYNC_FLUSH unless said.",
+            f"{' (short form)' if short else ''}: {runs} runs per row, the two systems in turn; client, nameserver "
+            "and broker on one machine, loopback; load by Apache's Java client 4.9.7; by default bodies of 128 B, "
+            "binary headers, ASYNC_FLUSH; topics of 8 queues.",
             "",
             f"- {os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}, "
             f"Python {platform.python_version()}, {java}",
@@ -88,7 +88,7 @@ def conditions(home: Path, runs: int, short: bool) -> str:
 
 
 def fsync_ms(home: Path) -> float:
-    """What a small write that must be on disk costs here: the median of 50."""
+    """The time of a small durable write on this disk: the median of 50."""
     spans = []
     with (home / "fsync").open("wb", buffering=0) as file:
         for _ in range(50):
@@ -99,8 +99,8 @@ def fsync_ms(home: Path) -> float:
     return median(spans)
 
 
-def keep(figures: str, what: str = "figures") -> None:
-    """Puts the figures into the page, in place of the former ones of that name."""
+def write_page(figures: str, what: str = "figures") -> None:
+    """Replace the figures of that name in the page."""
     begin = f"<!-- {what}: written by make bench -->"
     before, found, rest = PAGE.read_text().partition(begin)
     if not found:

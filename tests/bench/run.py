@@ -1,11 +1,11 @@
 """Apache RocketMQ 4.9.7 and Eruca side by side on this machine: `python -m tests.bench.run`.
 
-    --short          one second a run and three runs a row (about five minutes)
-    --runs N         runs a row; default 5, short 3
-    --only ROW,...   these rows only, and nothing kept in the docs
+    --short          one second per run and three runs per row (about five minutes)
+    --runs N         runs per row; default 5, short 3
+    --only ROW,...   these rows only; the page stays as it is
 
-Runs of the two systems alternate, so that what else happens on the machine meets both. Prints its
-tables as Markdown and keeps them in docs/benchmarks.md.
+The two systems alternate, run by run, so that other load on the machine affects both. Prints its tables as
+Markdown and writes them to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -129,15 +129,15 @@ def everything(run: Run, rows: list[Row]) -> str:
         measured |= run.rows([row for row in rows if row.sync_flush], clusters, "flush")
     starts = run.repeated("start to first send", lambda system, home: system.start_to_first_send(home))
     memories = [
-        ("name server and broker, idle: resident", idle),
+        ("nameserver and broker, idle: resident", idle),
         ("the same, anonymous", idle_anonymous),
         ("after the load: anonymous", loaded_anonymous),
     ]
     return "\n".join(
         [
             report.load_tables(measured, LATENCY.name),
-            report.table("Memory", memories, "MiB", 0),
-            report.table("Waiting for it", [("broker start to first send", starts), *commands], "seconds", 2),
+            report.table("Memory of the servers", memories, "MiB", 0),
+            report.table("Start-up and tools", [("broker start to first send", starts), *commands], "seconds", 2),
             run.clients(),
         ]
     )
@@ -169,7 +169,7 @@ def main() -> None:
                 return
             figures = report.conditions(home, runs, options.short) + "\n" + everything(run, chosen)
     print(figures)
-    report.keep(figures)
+    report.write_page(figures)
 
 
 if __name__ == "__main__":

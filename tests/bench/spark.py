@@ -10,8 +10,8 @@
 Thousand rows a second from the call to its return, in one session on two threads; a stream's start is a process that
 imports everything, so its triggers are also given alone, by Spark's own account (`triggerExecution`). The systems take
 turns, run by run, so that what else happens on the machine meets all of them; the first round is not counted. All
-brokers are as they are installed. Prints its tables as Markdown; they are kept in docs/benchmarks.md when no option but
---short is given.
+brokers are as they are installed. Prints its tables as Markdown, and writes them to docs/benchmarks.md when no
+option but --short is given.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def rate_table(every: Systems, rates: Rates) -> str:
     lines = [
         "### Spark: throughput",
         "",
-        f"| thousand rows a second | {' | '.join(f'{title}: median (best)' for title in titles)} |",
+        f"| thousand rows per second | {' | '.join(f'{title}: median (best)' for title in titles)} |",
         f"|---|{'---|' * len(titles)}",
     ]
     for name, cells in rates.items():
@@ -148,7 +148,7 @@ def main() -> None:
             say(rate_table(every, rates))
         parts = [
             f"Measured on {time.strftime('%Y-%m-%d %H:%M')}{' (short form)' if asked.short else ''}: {rows:,} rows in "
-            f"{QUEUES} queues, {runs} runs a row, the systems in turn; streams with {TRIGGER:,} rows a trigger; "
+            f"{QUEUES} queues, {runs} runs per row, the systems in turn; streams with {TRIGGER:,} rows per trigger; "
             f"PySpark {every[0].spark.version} on two threads, brokers and Spark on one machine.",
             "",
             *([rate_table(every, rates)] if rates else []),
@@ -157,7 +157,7 @@ def main() -> None:
     figures = "\n".join(parts)
     print(figures)
     if not (asked.rows or asked.size or asked.runs or asked.only or asked.eruca_only):
-        report.keep(figures, "Spark")
+        report.write_page(figures, "Spark")
 
 
 if __name__ == "__main__":

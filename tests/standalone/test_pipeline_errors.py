@@ -15,7 +15,7 @@ from eruca.spark_connector import BadOption, cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.java import NoJava
 from eruca.spark_connector.runtime.installed import check_python, missing
-from eruca.standalone.pipeline.running import end
+from eruca.standalone.pipeline.run import end
 
 pytestmark = pytest.mark.processes
 

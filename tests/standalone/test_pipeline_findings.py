@@ -10,7 +10,7 @@ from eruca.client import Message
 from eruca.client.sync import Producer, PullConsumer
 from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.cli import main
-from eruca.standalone.pipeline.pictures import bars, sparkline, svg
+from eruca.standalone.pipeline.charts import bars, sparkline, svg
 
 
 def test_bars_are_ranked_and_the_rest_is_summed_up() -> None:

@@ -1,4 +1,4 @@
-"""Nameserver, broker and client together: in this process, as one command, and as a demonstration.
+"""Nameserver, broker and client together: in one process, as the command ``eruca``, and as a demonstration.
 
-The only place that may import all the other parts.
+The only package that may import all others.
 """

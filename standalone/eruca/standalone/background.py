@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BackgroundCluster:
-    """A nameserver and one broker, which serve from a thread. Use it with ``with``, or call ``start`` and ``stop``.
+    """A nameserver and one broker in a thread. Use it with ``with``, or call ``start`` and ``stop``.
 
     Arguments as of ``Cluster``.
     """
@@ -40,14 +40,14 @@ class BackgroundCluster:
 
     @property
     def address(self) -> str:
-        """The nameserver's ``host:port``: what clients are given. Raises RuntimeError before the start."""
+        """The nameserver's ``host:port``, for clients. Raises RuntimeError before the start."""
         return self.cluster.address
 
     def __repr__(self) -> str:
         return repr(self.cluster).replace("<", "<Background", 1)
 
     def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
+        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; then neither runs."""
         if self._thread is not None:
             raise RuntimeError("the cluster is running already")
         thread = LoopThread("eruca-cluster")
@@ -59,7 +59,7 @@ class BackgroundCluster:
         self._thread = thread
 
     def stop(self) -> None:
-        """Stop both; all that was acknowledged is on disk. Calling it twice does no harm."""
+        """Stop both. All acknowledged messages are then on disk. A second call does nothing."""
         thread, self._thread = self._thread, None
         if thread is not None and not thread.over:
             try:

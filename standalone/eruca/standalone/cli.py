@@ -1,4 +1,4 @@
-"""The command ``eruca``: a cluster in one process, the offline check of a store, pipelines, and the demonstration."""
+"""The command ``eruca``: a cluster in one process, an offline check of a store, pipelines, and the demonstration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Commands(click.Group):
-    """The commands, of which ``pipeline`` is loaded when it is asked for."""
+    """The commands; ``pipeline`` is imported on first use, as it needs Spark's packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
@@ -31,9 +31,9 @@ def main() -> None:
 
 @main.command()
 @click.option(
-    "--store", type=click.Path(file_okay=False, path_type=Path), help="Where messages are kept. [./eruca-store]"
+    "--store", type=click.Path(file_okay=False, path_type=Path), help="The folder of the store. [./eruca-store]"
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to tell clients.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on, which clients get too.")
 @click.option("--port", default=9876, show_default=True, help="The nameserver's port; 0 takes a free one.")
 @click.option("--broker-port", default=10911, show_default=True, help="The broker's port; 0 takes a free one.")
 def standalone(store: Path | None, host: str, port: int, broker_port: int) -> None:
@@ -50,21 +50,21 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
     except (PortTaken, StoreDamaged, StoreLocked) as error:
         sys.exit(f"eruca standalone: {error}")
     except OSError as error:
-        sys.exit(f"eruca standalone: {error}; stop what holds the port, or choose another by --port or --broker-port")
+        sys.exit(f"eruca standalone: {error}; stop what holds the port, or choose another with --port or --broker-port")
 
 
 @main.group()
 def store() -> None:
-    """Look after a store that no broker is using."""
+    """Maintain a store that no broker uses."""
 
 
 @store.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option(
-    "-c", "conf", metavar="FILE", help="The broker.conf of the store, where it sets index sizes or storePathCommitLog."
+    "-c", "conf", metavar="FILE", help="The broker.conf of the store, if it sets index sizes or storePathCommitLog."
 )
 def verify(folder: Path, conf: str | None) -> None:
-    """Check a store offline and say what is damaged; exits with 1 when anything is."""
+    """Check a store offline and print what is damaged; exits with 1 if anything is."""
     from eruca.broker.config import BrokerConfig, store_config
     from eruca.broker.store import StoreLocked
     from eruca.broker.store.verify import verify as check
@@ -91,7 +91,7 @@ def verify(folder: Path, conf: str | None) -> None:
 
 @main.command()
 def demo() -> None:
-    """Show the main job on real processes: send, consume, rewind, and read with Spark."""
+    """Run send, consume, rewind and a Spark read on real processes."""
     from eruca.standalone.demo.steps import main as run_demo
 
     sys.exit(run_demo())

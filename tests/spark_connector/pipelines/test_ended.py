@@ -191,7 +191,7 @@ def test_a_replay_that_was_ended_begins_anew_and_its_repeats_are_known(
             number = CHANCE.choice([signal.SIGTERM, signal.SIGINT])
             assert replaying.stop(number) == 128 + number, replaying.told
             assert re.search(
-                rf"^eruca pipeline: stopped by {number.name}, .*It begins anew .* --replay-id once .* SPARK_ID\.$",
+                rf"^eruca pipeline: stopped by {number.name}, .*A new run starts .* --replay-id once .* SPARK_ID\.$",
                 replaying.told.splitlines()[-1],
             ), replaying.told
     replay(spark, name_server=topic.name_server, topic=topic.name, to=again.name, replay_id="once", end=end)

@@ -1,1 +1,1 @@
-"""The demonstration: the main job on real processes, from the first send to a rewind that an online consumer feels."""
+"""The demonstration: send, consume, rewind and read with Spark, on real processes."""

@@ -1,4 +1,4 @@
-"""The consumer process of the demonstration: prints one report for each message that it consumes.
+"""The consumer process of the demonstration: prints one report for each consumed message.
 
 Started as ``python -m eruca.standalone.demo.consumer NAMESERVER TOPIC GROUP``; ends on SIGTERM, with its offsets
 committed.
@@ -16,7 +16,7 @@ from eruca.standalone.demo.tally import Place, report
 
 
 async def consume(nameserver: str, topic: str, group: str) -> None:
-    """Consume until the process is told to end."""
+    """Consume until SIGTERM or SIGINT."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

@@ -1,7 +1,7 @@
-"""The daemons and tools of the demonstration, as processes of their own.
+"""The processes of the demonstration: daemons and tools.
 
-Owns every process that the demonstration starts: each is ended by its own pid, in the reverse order of their start,
-whatever happened meanwhile.
+Owns every process that the demonstration starts. Each is ended by its own pid, in reverse order of the starts, also
+after a failure.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-STOP_WITHIN = 10.0
-"""Seconds that a process has to end after it was told to."""
+STOP_SECONDS = 10.0
+"""Seconds that a process has to end after SIGTERM."""
 
 
 class Failed(Exception):
-    """A step of the demonstration did not do what it should; the text says which and why."""
+    """A step of the demonstration failed; the text says which one and why."""
 
 
 class Finished(NamedTuple):
-    """A command that has run: what it printed and how long it took, in seconds."""
+    """The result of a command: its output, and its time in seconds."""
 
     output: str
     seconds: float
@@ -44,7 +44,7 @@ async def running(*arguments: str, log: Path) -> AsyncIterator[asyncio.subproces
         if process.returncode is None:
             process.terminate()
             try:
-                async with asyncio.timeout(STOP_WITHIN):
+                async with asyncio.timeout(STOP_SECONDS):
                     await process.communicate()
             except TimeoutError:
                 process.kill()
@@ -52,7 +52,7 @@ async def running(*arguments: str, log: Path) -> AsyncIterator[asyncio.subproces
 
 
 async def printed(process: asyncio.subprocess.Process, pattern: str, log: Path) -> str:
-    """Wait until a process prints a line that matches; the first group of the pattern is returned."""
+    """Wait until a process prints a matching line; returns the first group of the pattern."""
     assert process.stdout is not None
     seen = []
     while line := (await process.stdout.readline()).decode():
@@ -67,7 +67,7 @@ def _end_of(log: Path) -> str:
 
 
 async def start_cluster(stack: AsyncExitStack, folder: Path) -> str:
-    """Start a nameserver and a broker on free ports, with their files in ``folder``; returns the nameserver."""
+    """Start a nameserver and a broker on free ports with files in ``folder``; returns the nameserver's address."""
     (folder / "namesrv.conf").write_text(f"listenPort=0\nbindAddress=127.0.0.1\nkvConfigPath={folder}/kvConfig.json\n")
     (folder / "broker.conf").write_text(
         "brokerClusterName=DefaultCluster\nbrokerName=broker-a\nbrokerId=0\nlistenPort=0\nbindAddress=127.0.0.1\n"
@@ -92,7 +92,7 @@ async def start_cluster(stack: AsyncExitStack, folder: Path) -> str:
 async def outcome(*arguments: str) -> tuple[int, str, str]:
     """Run a Python program to its end: exit code, output and error output.
 
-    When the wait is cancelled, the program and all that it started in its session are ended and waited for.
+    A cancelled wait ends the program and all processes of its session, and waits for them.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *arguments),
@@ -109,12 +109,12 @@ async def outcome(*arguments: str) -> tuple[int, str, str]:
 
 
 async def _end_session(process: asyncio.subprocess.Process) -> None:
-    """End a session's processes; its output ends with the last of them."""
+    """End all processes of a session. Its output ends with the last of them."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         try:
-            async with asyncio.timeout(STOP_WITHIN):
+            async with asyncio.timeout(STOP_SECONDS):
                 await process.communicate()
             return
         except TimeoutError:
@@ -122,7 +122,7 @@ async def _end_session(process: asyncio.subprocess.Process) -> None:
 
 
 async def mqadmin(*arguments: str) -> Finished:
-    """Run one mqadmin command to its end. Raises Failed with what it said when it fails."""
+    """Run one mqadmin command to its end. Raises Failed with its error output."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     code, output, errors = await outcome("-m", "eruca.admin", *arguments)

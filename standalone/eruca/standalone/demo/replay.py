@@ -1,7 +1,7 @@
-"""The Spark part of the demonstration: an interval of time read as a batch, counted by file.
+"""The Spark part of the demonstration: reads an interval of time as a batch and counts rows by file.
 
-Runs in a process of its own (``python -m eruca.standalone.demo.replay``), since it starts a Java machine; the counts
-come back as one line of JSON.
+Runs in its own process (``python -m eruca.standalone.demo.replay``), as it starts a JVM. The counts come back as one
+line of JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from eruca.standalone.demo.processes import outcome
 
 
 def spark_missing() -> str | None:
-    """Why the Spark part cannot run here, or None when it can."""
+    """Why the Spark part cannot run on this machine; None when it can."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed; pip install 'eruca[spark]' brings it"
@@ -30,20 +30,20 @@ def spark_missing() -> str | None:
 
 
 class SparkFailed(Exception):
-    """The Spark process failed; the text is what it said last."""
+    """The Spark process failed; the text is its last line of error output."""
 
 
 async def count_with_spark(nameserver: str, topic: str, start: int, end: int) -> Counter[str]:
     """Rows by file, of messages stored in [start, end) (ms since 1970). Raises SparkFailed."""
     code, output, errors = await outcome("-m", "eruca.standalone.demo.replay", nameserver, topic, str(start), str(end))
     if code:
-        told = [line for line in errors.splitlines() if line.strip() and "SQLSTATE" not in line.split()[0]]
-        raise SparkFailed(told[-1].strip() if told else "the Spark process said nothing")
+        said = [line for line in errors.splitlines() if line.strip() and "SQLSTATE" not in line.split()[0]]
+        raise SparkFailed(said[-1].strip() if said else "the Spark process said nothing")
     return Counter(json.loads(output.splitlines()[-1]))
 
 
 def count(nameserver: str, topic: str, start: int, end: int) -> dict[str, int]:
-    """Start Spark on two cores of this machine, read the interval, group it by the key."""
+    """Start Spark on two cores of this machine, read the interval, and count rows by key."""
     from eruca.spark_connector.java import prepare
 
     prepare()

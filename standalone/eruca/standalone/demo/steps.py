@@ -1,7 +1,7 @@
-"""The steps of the demonstration, each timed and checked, and the summary in plain words.
+"""The steps of the demonstration, each timed and checked, and a summary.
 
-Owns the order of the steps. Every claim of the summary was compared message by message before it is printed; a step
-that does not hold raises Failed with what was expected and what came.
+Owns the order of the steps. Each claim of the summary is compared message by message before it is printed. A step that
+does not hold raises Failed with the expected and the actual result.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ TOPIC = "DemoLines"
 GROUP = "demo-readers"
 QUEUES = 4
 WINDOW = 512
-"""Sends under way at once."""
-PATIENCE = 60.0
-"""Seconds that a step may take before it counts as failed."""
+"""Sends in flight at most."""
+STEP_SECONDS = 60.0
+"""Seconds after which a step has failed."""
 
 
 class Demonstration:
-    """One run with ``count`` lines of text; ``console`` shows progress and the summary."""
+    """One run with ``count`` lines of text; prints progress and a summary on ``console``."""
 
     def __init__(self, console: Console, count: int = 10_000) -> None:
         self._console = console
         self._count = count
         self._tally = Tally()
-        self._news = asyncio.Event()
+        self._reported = asyncio.Event()
         self._rows: list[tuple[str, str, str]] = []
-        self._times: Counter[Place] = Counter()
+        self._expected_times: Counter[Place] = Counter()
 
     async def run(self) -> None:
-        """All steps, then the summary. Raises Failed; whatever was started is stopped, also on Ctrl-C."""
+        """Run all steps and print the summary. Raises Failed. Stops all processes, also on Ctrl-C."""
         lines = first_lines(self._count)
         with tempfile.TemporaryDirectory(prefix="eruca-demo-") as name:
             folder = Path(name)
@@ -55,14 +55,14 @@ class Demonstration:
                 await self._steps(stack, folder, lines)
         self._console.print(self._summary())
         self._console.print(
-            f"Everything held: {self._count:,} messages were stored, consumed, and consumed again after each rewind, "
-            "and every one of them was compared with what was sent. All processes are stopped, all files are gone."
+            f"All checks passed: {self._count:,} messages were stored, consumed, and consumed again after each rewind, "
+            "and each one was compared with what was sent. All processes have ended; all files are deleted."
         )
 
     async def _steps(self, stack: AsyncExitStack, folder: Path, lines: list[Line]) -> None:
         start = time.perf_counter()
         nameserver = await start_cluster(stack, folder)
-        self._done("nameserver and broker are up", "2 processes", start)
+        self._done("start a nameserver and a broker", "2 processes", start)
         made = await mqadmin(
             *("updateTopic", "-n", nameserver, "-c", "DefaultCluster", "-t", TOPIC),
             *("-r", str(QUEUES), "-w", str(QUEUES)),
@@ -77,32 +77,32 @@ class Demonstration:
     # ------------------------------------------------------------------ sending
 
     async def _send(self, nameserver: str, lines: list[Line]) -> tuple[int, int]:
-        """Send both halves of the text; returns a time between them and a time after them (ms)."""
+        """Send both halves of the text; returns a time between the halves and a time after them (ms)."""
         start = time.perf_counter()
         half = len(lines) // 2
         async with Producer("demo-writers", nameserver=nameserver) as producer:
             before = await self._send_all(producer, lines[:half])
-            middle = await _a_new_millisecond(before)
+            middle = await _next_millisecond(before)
             after = await self._send_all(producer, lines[half:])
-        self._done(f"{len(lines):,} lines of Python's own sources sent", "each acknowledged", start, len(lines))
-        return middle, await _a_new_millisecond(after)
+        self._done(f"send {len(lines):,} lines of Python's sources", "all acknowledged", start, len(lines))
+        return middle, await _next_millisecond(after)
 
     async def _send_all(self, producer: Producer, lines: list[Line]) -> int:
-        """Send lines, a window of them at a time; returns the time of the last acknowledgement (ms)."""
-        under_way: deque[tuple[Line, asyncio.Future[SendResult]]] = deque()
+        """Send lines with a bounded number in flight; returns the time of the last acknowledgement (ms)."""
+        in_flight: deque[tuple[Line, asyncio.Future[SendResult]]] = deque()
 
         async def acknowledge() -> None:
-            line, future = under_way.popleft()
+            line, future = in_flight.popleft()
             result = await future
             if result.status is not SendStatus.SEND_OK:
                 raise Failed(f"a send was answered with {result.status.name}")
             self._tally.sent(Place(result.queue.queue_id, result.offset), line.body, line.file)
 
         for line in lines:
-            if len(under_way) >= WINDOW:
+            if len(in_flight) >= WINDOW:
                 await acknowledge()
-            under_way.append((line, producer.start_send(Message(TOPIC, line.body, keys=line.file))))
-        while under_way:
+            in_flight.append((line, producer.start_send(Message(TOPIC, line.body, keys=line.file))))
+        while in_flight:
             await acknowledge()
         return now_ms()
 
@@ -114,41 +114,41 @@ class Demonstration:
         consumer = await stack.enter_async_context(
             running("-m", "eruca.standalone.demo.consumer", nameserver, TOPIC, GROUP, log=log)
         )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STEP_SECONDS):
             await printed(consumer, "(ready)", log)
         watching = asyncio.ensure_future(self._watch(consumer))
         stack.callback(watching.cancel)
         await self._until(self._count)
         self._expect_again(self._tally.expected.keys())
-        self._done("consumed by a consumer process", "each compared", start, self._count)
+        self._done("consume in another process", "each compared", start, self._count)
 
     async def _watch(self, consumer: asyncio.subprocess.Process) -> None:
         assert consumer.stdout is not None
         async for line in consumer.stdout:
             self._tally.consumed(line.decode().rstrip("\n"))
-            self._news.set()
+            self._reported.set()
 
     async def _until(self, total: int) -> None:
-        """Wait until so many messages were consumed in all."""
+        """Wait until ``total`` messages were consumed."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(STEP_SECONDS):
                 while self._tally.total < total:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._reported.clear()
+                    await self._reported.wait()
         except TimeoutError:
-            raise Failed(f"{total:,} consumed messages were expected, {self._tally.total:,} came") from None
+            raise Failed(f"expected {total:,} consumed messages, got {self._tally.total:,}") from None
 
     def _expect_again(self, places: Iterable[Place]) -> None:
-        """Every message came exactly as often as expected so far, these once more."""
-        self._times.update(places)
-        differences = self._tally.differences(self._times)
+        """Check that each message was consumed as often as expected, and these once more."""
+        self._expected_times.update(places)
+        differences = self._tally.differences(self._expected_times)
         if differences:
-            raise Failed(f"{len(differences)} messages are not as they should be; the first: {differences[0]}")
+            raise Failed(f"{len(differences)} messages are wrong; the first: {differences[0]}")
 
     # ------------------------------------------------------------------ rewinding
 
     async def _rewind(self, nameserver: str, where: str, to: int) -> None:
-        """Reset the group to a time while its consumer is online, and see the promised messages come again."""
+        """Reset the group to a time while its consumer is online, and wait for the expected messages."""
         before = self._tally.total
         start = time.perf_counter()
         reset = await mqadmin(
@@ -160,19 +160,19 @@ class Demonstration:
         if len(offsets) != QUEUES:
             raise Failed(f"mqadmin resetOffsetByTime printed no offsets for {QUEUES} queues:\n{reset.output}")
         again = self._tally.from_offsets(offsets)
-        self._row(f"mqadmin resetOffsetByTime to {where}", f"promises {len(again):,} messages", reset.seconds)
+        self._row(f"mqadmin resetOffsetByTime to {where}", f"to consume again: {len(again):,} messages", reset.seconds)
         await self._until(before + len(again))
         self._expect_again(again)
-        text = f"exactly those {len(again):,}, each compared"
-        self._done("they came again to the online consumer, since the command's start", text, start)
+        text = f"exactly {len(again):,} messages, each compared"
+        self._done("the online consumer gets them again (from the start of the command)", text, start)
 
     # ------------------------------------------------------------------ Spark
 
     async def _read_with_spark(self, nameserver: str, lines: list[Line], middle: int, end: int) -> None:
-        """Read the second half as a batch by its time interval, and count it by file."""
+        """Read the second half as a batch by its time interval, and count the rows by file."""
         reason = spark_missing()
         if reason is not None:
-            self._rows.append(("Spark reads the interval", f"left out: {reason}", ""))
+            self._rows.append(("read the interval with Spark", f"skipped: {reason}", ""))
             return
         start = time.perf_counter()
         expected = Counter(line.file for line in lines[len(lines) // 2 :])
@@ -180,9 +180,9 @@ class Demonstration:
         if counted != expected:
             raise Failed(f"Spark counted {counted}, but {expected} were sent in that interval")
         text = f"{sum(expected.values()):,} rows of {len(expected)} files, as sent"
-        self._done("Spark reads the interval of the second half as a batch", text, start)
+        self._done("read the interval of the second half with Spark", text, start)
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ results
 
     def _done(self, step: str, result: str, start: float, messages: int = 0) -> None:
         seconds = time.perf_counter() - start
@@ -201,8 +201,8 @@ class Demonstration:
         return table
 
 
-async def _a_new_millisecond(after: int) -> int:
-    """A time (ms) that is later than ``after`` and already past, so that what is stored next is later still."""
+async def _next_millisecond(after: int) -> int:
+    """A time (ms) later than ``after`` and already past: messages stored from now on are later still."""
     await asyncio.sleep(0.003)
     return after + 1
 
@@ -210,14 +210,14 @@ async def _a_new_millisecond(after: int) -> int:
 def main() -> int:
     """Run the demonstration; returns the exit code."""
     console = Console()
-    console.print("Eruca, demonstrated: a nameserver, a broker, a consumer and mqadmin, each a process of its own.")
+    console.print("Eruca demonstration: a nameserver, a broker, a consumer and mqadmin, each in its own process.")
     try:
         asyncio.run(Demonstration(console).run())
     except (Failed, SparkFailed) as failure:
         console.print(f"[red]The demonstration failed:[/red] {failure}", highlight=False)
         return 1
     except KeyboardInterrupt:
-        console.print("Stopped; all processes have ended.")
+        console.print("Stopped. All processes have ended.")
         return 130
     return 0
 

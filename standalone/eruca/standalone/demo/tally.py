@@ -1,6 +1,6 @@
-"""What the consumer of the demonstration reports, held against what was sent.
+"""Compares the reports of the demonstration's consumer with what was sent.
 
-Pure: lines of text in, counts out. A report is ``queue offset digest file``, one a consumed message.
+Pure: lines of text in, counts out. A report is ``queue offset digest file``, one for each consumed message.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where a message is: its queue and its offset in it."""
+    """The place of a message: queue and queue offset."""
 
     queue: int
     offset: int
 
 
 class Sent(NamedTuple):
-    """What a message should be when it arrives."""
+    """The expected content of a message."""
 
     digest: str
     file: str
 
 
 def digest(body: bytes) -> str:
-    """A short fingerprint of a body."""
+    """A short digest of a body."""
     return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
@@ -36,7 +36,7 @@ def report(place: Place, body: bytes, file: str) -> str:
 
 
 class Tally:
-    """Counts consumed messages and keeps those that differ from what was sent."""
+    """Counts consumed messages and collects those that differ from what was sent."""
 
     def __init__(self) -> None:
         self.expected: dict[Place, Sent] = {}
@@ -45,11 +45,11 @@ class Tally:
         self.wrong: list[str] = []
 
     def sent(self, place: Place, body: bytes, file: str) -> None:
-        """Note a message that was acknowledged."""
+        """Record an acknowledged message."""
         self.expected[place] = Sent(digest(body), file)
 
     def consumed(self, line: str) -> None:
-        """Note a report of the consumer."""
+        """Record a report of the consumer."""
         queue, offset, seen, file = line.split(" ", 3)
         place = Place(int(queue), int(offset))
         self.total += 1
@@ -58,15 +58,13 @@ class Tally:
             self.wrong.append(line)
 
     def from_offsets(self, starts: Mapping[int, int]) -> list[Place]:
-        """The messages that a rewind to these offsets (by queue) brings again."""
+        """The messages that are consumed again after a rewind to these offsets (by queue)."""
         return [place for place in self.expected if place.offset >= starts[place.queue]]
 
     def differences(self, times: Mapping[Place, int]) -> list[str]:
-        """One sentence for each message that did not come exactly as often as it should have."""
-        found = [f"the message {line!r} is not what was sent" for line in self.wrong]
+        """One sentence for each message that was not consumed as often as expected."""
+        found = [f"the message {line!r} differs from what was sent" for line in self.wrong]
         for place in self.expected.keys() | self.times.keys():
             if self.times[place] != times.get(place, 0):
-                found.append(
-                    f"the message at {place} came {self.times[place]} times, {times.get(place, 0)} were expected"
-                )
+                found.append(f"the message at {place} came {self.times[place]} times, expected {times.get(place, 0)}")
         return found

@@ -1,4 +1,4 @@
-"""The group ``eruca pipeline``: each command asks for its options, runs a pipeline, and says what it did."""
+"""The group ``eruca pipeline``: each command parses its options, runs a pipeline, and prints the result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from eruca.standalone.pipeline.findings import audit, rollup, triage
-from eruca.standalone.pipeline.running import Run, common, end, session, telling
+from eruca.standalone.pipeline.run import Run, common, end, session, show_progress
 
 
 @click.group()
@@ -24,23 +24,27 @@ def pipeline() -> None:
 @click.option("--topic", "topics", multiple=True, help="A topic to archive. Repeatable.")
 @click.option("--pattern", help="Instead of --topic: a regular expression for the whole names of topics.")
 @click.option("--to", required=True, metavar="FOLDER", help="The archive: a folder, or a URL that Spark can write to.")
-@click.option("--since", "start", help="The first run begins with messages from then on (ms, ISO 8601, or 2h ago: 2h).")
+@click.option("--since", "start", help="The first run starts with messages from then on (ms, ISO 8601, or 2h ago: 2h).")
 @click.option("--rows-per-file", default=1_000_000, show_default=True, help="Rows of a Parquet file at most.")
 @click.option("--rows-per-batch", type=int, help="Messages of a batch at most. [as --rows-per-file]")
-@click.option("--checkpoint", metavar="FOLDER", help="Where the archive remembers how far it is. [FOLDER/_checkpoint]")
-@click.option("--group", help="A consumer group whose offsets show how far the archive is (mqadmin consumerProgress).")
-@click.option("--until-stopped", is_flag=True, help="Go on until Ctrl-C or SIGTERM.")
-@click.option("--interval", default="10 seconds", show_default=True, help="With --until-stopped: from batch to batch.")
-@click.option("--skip-lost", is_flag=True, help="Go on where the broker has deleted what is not archived yet.")
+@click.option("--checkpoint", metavar="FOLDER", help="The folder of the archive's progress. [FOLDER/_checkpoint]")
+@click.option("--group", help="A consumer group whose offsets show the archive's progress (mqadmin consumerProgress).")
+@click.option("--until-stopped", is_flag=True, help="Run until Ctrl-C or SIGTERM.")
+@click.option(
+    "--interval", default="10 seconds", show_default=True, help="With --until-stopped: the time between batches."
+)
+@click.option(
+    "--skip-lost", is_flag=True, help="Continue although the broker has deleted messages that are not archived yet."
+)
 def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> None:
-    """Add what is new in topics to Parquet files by topic and day; run again, it goes on where it was."""
+    """Append the new messages of topics to Parquet files by topic and day; a later run continues where it stopped."""
     from eruca.spark_connector.pipelines import archive as work
     from eruca.spark_connector.pipelines.units import spell_bytes
-    from eruca.standalone.pipeline.pictures import bars
+    from eruca.standalone.pipeline.charts import bars
 
-    run.go_on = "Run it again: it goes on where it was."
-    gently = run.stopping.gently() if until_stopped else nullcontext()
-    with gently as stop, session(run) as spark, telling(run) as tell:
+    run.go_on = "Run it again: it continues where it stopped."
+    gently = run.signals.gently() if until_stopped else nullcontext()
+    with gently as stop, session(run) as spark, show_progress(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,
@@ -51,7 +55,7 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
             **options,
         )
     if not done.messages:
-        new = "No message was" if run.stopping.number is not None else "Nothing is new, no message was"
+        new = "No message was" if run.signals.number is not None else "Nothing is new, no message was"
         run.say(f"{new} added to {done.to}.")
         return
     run.say(
@@ -66,36 +70,36 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
 @pipeline.command()
 @common
 @click.option("--topic", required=True, help="The topic whose messages are sent again.")
-@click.option("--to", help="The topic that gets them; made if it is not there.")
-@click.option("--group", help="Instead of --to: the one group whose consumers get them; nobody else does.")
+@click.option("--to", help="The topic that gets them; created if it does not exist.")
+@click.option("--group", help="Instead of --to: the only group whose consumers get them.")
 @click.option("--archive", metavar="FOLDER", help="Read them from an archive instead of the topic.")
 @click.option("--since", "start", help="Messages stored from then on (ms, ISO 8601, or 2h ago: 2h). [the beginning]")
 @click.option("--until", "end", help="And before then. [now]")
 @click.option("--tag", "tags", multiple=True, help="Only messages with this tag. Repeatable.")
 @click.option("--key", "keys", multiple=True, help="Only messages with this key. Repeatable.")
-@click.option("--rate", type=float, help="Messages a second at most. [as fast as it goes]")
+@click.option("--rate", type=float, help="Messages per second at most. [no limit]")
 @click.option(
     "--order",
     type=click.Choice(["queue", "key"]),
     default="queue",
     show_default=True,
-    help="Whose order is kept: that of each queue, or that of messages with one sharding key.",
+    help="The order to keep: of each queue, or of messages with one sharding key.",
 )
-@click.option("--replay-id", help="A name for this replay; the same again makes repeats that can be known. [made up]")
+@click.option("--replay-id", help="A name for this replay; with the same name, repeats can be detected. [random]")
 @click.option("--target-name-server", metavar="HOST:PORT", help="Another cluster to send to.")
-@click.option("--rehearse", is_flag=True, help="Only count what would be sent.")
+@click.option("--rehearse", is_flag=True, help="Only count the messages; send nothing.")
 def replay(run: Run, **options: Any) -> None:
     """Send the messages of an interval again: to another topic, or to one group alone."""
     from eruca.spark_connector.pipelines import replay as work
     from eruca.spark_connector.pipelines.units import spell_time
-    from eruca.standalone.pipeline.pictures import bars
+    from eruca.standalone.pipeline.charts import bars
 
     options["replay_id"] = options["replay_id"] or uuid.uuid4().hex[:12]
     run.go_on = (
-        f"It begins anew when it is run again; with --replay-id {options['replay_id']} what was sent is known as a "
-        "repeat by its SPARK_ID."
+        f"A new run starts from the beginning; with --replay-id {options['replay_id']} consumers can detect repeats "
+        "by their SPARK_ID."
     )
-    with session(run) as spark, telling(run) as tell:
+    with session(run) as spark, show_progress(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
     if done.first is None or done.last is None:
         run.say(f"No message of {done.topic} was stored in that interval: nothing is sent.")
@@ -117,7 +121,7 @@ def replay(run: Run, **options: Any) -> None:
     default="eruca.zip",
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The zip that is written.",
+    help="The zip file to write.",
 )
 def pyfiles(to: Path) -> None:
     """Write Eruca's code as a zip for jobs that `spark-submit` starts."""

@@ -1,4 +1,4 @@
-"""The commands of ``eruca pipeline`` that find something out: rollup, triage, audit."""
+"""The commands of ``eruca pipeline`` that report findings: rollup, triage, audit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import click
 from rich.table import Table
 
-from eruca.standalone.pipeline.pictures import bars, sparkline, svg
-from eruca.standalone.pipeline.running import FOUND, Run, common, session, telling
+from eruca.standalone.pipeline.charts import bars, sparkline, svg
+from eruca.standalone.pipeline.run import FOUND, Run, common, session, show_progress
 
 SHOWN = 30
-"""Rows of a table that are printed."""
+"""Rows of a table to print."""
 
 
 @click.command()
@@ -30,16 +30,20 @@ SHOWN = 30
     type=click.Choice(["store", "born"]),
     default="store",
     show_default=True,
-    help="Which time of a message decides about its window.",
+    help="The time of a message that decides its window.",
 )
 @click.option("--percentile", "percentiles", type=float, multiple=True, help="Of the latency. [50 95 99]")
 @click.option("--to", metavar="FOLDER", help="Write the rows there as Parquet, in a folder for the interval.")
 @click.option("--to-topic", help="Send the rows to this topic, each as JSON.")
-@click.option("--resume", is_flag=True, help="Only the windows that are over since the last run into FOLDER.")
-@click.option("--grace", default="10s", show_default=True, help="With --resume: so long windows wait for messages.")
-@click.option("--until-stopped", is_flag=True, help="Go on until Ctrl-C or SIGTERM; means --resume.")
-@click.option("--interval", default="1m", show_default=True, help="With --until-stopped: from round to round.")
-@click.option("--skip-lost", is_flag=True, help="Go on where the broker has deleted what is not counted yet.")
+@click.option("--resume", is_flag=True, help="Only the windows that ended since the last run into FOLDER.")
+@click.option(
+    "--grace", default="10s", show_default=True, help="With --resume: the time that windows wait for late messages."
+)
+@click.option("--until-stopped", is_flag=True, help="Run until Ctrl-C or SIGTERM; implies --resume.")
+@click.option("--interval", default="1m", show_default=True, help="With --until-stopped: the time between rounds.")
+@click.option(
+    "--skip-lost", is_flag=True, help="Continue although the broker has deleted messages that are not counted yet."
+)
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the counts as an SVG file.")
 def rollup(
     run: Run,
@@ -51,14 +55,14 @@ def rollup(
 ) -> None:
     """Count messages, bytes and latencies by window of time, and by topic, tag or key."""
     from eruca.spark_connector.pipelines import rollup as work
-    from eruca.spark_connector.pipelines.units import spell_bytes, spell_time
+    from eruca.spark_connector.pipelines.units import spell_time
 
     if picture is not None and not picture.parent.is_dir():
         raise click.BadParameter(f"there is no folder {picture.parent}.", param_hint="--picture")
     if options["resume"] or until_stopped:
-        run.go_on = "Run it again: it goes on with the windows that are not counted yet."
-    gently = run.stopping.gently() if until_stopped else nullcontext()
-    with gently as stop, session(run) as spark, telling(run) as tell:
+        run.go_on = "Run it again: it continues with the windows that are not counted yet."
+    gently = run.signals.gently() if until_stopped else nullcontext()
+    with gently as stop, session(run) as spark, show_progress(run) as tell:
         done = work(
             spark,
             name_server=run.name_server,
@@ -69,16 +73,19 @@ def rollup(
             tell=tell,
             **options,
         )
-    table = Table("window", *done.by, "messages", "bytes", *(f"p{each:g} ms" for each in done.percentiles), "max ms")
-    for row in done.rows[:SHOWN]:
-        figures = (f"{row.messages:,}", spell_bytes(row.size), *(f"{each:,.0f}" for each in row.percentiles))
-        table.add_row(spell_time(row.start), *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
-    if done.rows:
-        run.console.print(table)
-    if len(done.rows) > SHOWN:
-        run.say(f"… and {len(done.rows) - SHOWN:,} rows more.")
+    _print_rollup(run, done)
+    if picture is not None and done.start != done.end:
+        columns = [(spell_time(start)[:19], float(count)) for start, count in sorted(done.windows.items())]
+        picture.write_text(svg(f"Messages by window: {', '.join(options['topics'])}", columns, "messages"))
+        run.say(f"The picture is {picture}.")
+
+
+def _print_rollup(run: Run, done: Any) -> None:
+    from eruca.spark_connector.pipelines.units import spell_time
+
+    _print_windows(run, done)
     if done.start == done.end:
-        run.say("Nothing is new: no window is over that was not counted yet.")
+        run.say("Nothing is new: no window has ended that was not counted yet.")
         return
     start = done.rows[0].start if done.rows and not done.start else done.start
     run.say(f"{done.messages:,} messages of windows from {spell_time(start)} to {spell_time(done.end)}.")
@@ -89,15 +96,24 @@ def rollup(
         run.say(f"by window  {sparkline(counts)}")
     if len(done.groups) > 1:
         run.say(bars(done.groups))
-    if picture is not None:
-        columns = [(spell_time(start)[:19], float(count)) for start, count in sorted(done.windows.items())]
-        picture.write_text(svg(f"Messages by window: {', '.join(options['topics'])}", columns, "messages"))
-        run.say(f"The picture is {picture}.")
+
+
+def _print_windows(run: Run, done: Any) -> None:
+    from eruca.spark_connector.pipelines.units import spell_bytes, spell_time
+
+    table = Table("window", *done.by, "messages", "bytes", *(f"p{each:g} ms" for each in done.percentiles), "max ms")
+    for row in done.rows[:SHOWN]:
+        figures = (f"{row.messages:,}", spell_bytes(row.size), *(f"{each:,.0f}" for each in row.percentiles))
+        table.add_row(spell_time(row.start), *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
+    if done.rows:
+        run.console.print(table)
+    if len(done.rows) > SHOWN:
+        run.say(f"… and {len(done.rows) - SHOWN:,} more rows.")
 
 
 @click.command()
 @common
-@click.option("--group", required=True, help="The group whose dead letters are looked at.")
+@click.option("--group", required=True, help="The group whose dead letters are inspected.")
 @click.option("--cause-property", metavar="NAME", help="The property that holds the cause.")
 @click.option("--cause-pattern", metavar="REGEX", help="Or a pattern whose first group in the body is the cause.")
 @click.option("--since", "start", help="Letters that died then or later (ms, ISO 8601, or 2h ago: 2h).")
@@ -106,16 +122,16 @@ def rollup(
 @click.option("--resend-id", "resend_ids", multiple=True, help="Send the letter with this message id. Repeatable.")
 @click.option("--resend-all", is_flag=True, help="Send all of them again.")
 @click.option("--to-group", is_flag=True, help="To this group alone, instead of to the topic.")
-@click.option("--ledger", metavar="FILE", help="What was sent again is noted there. [eruca-triage-GROUP.jsonl]")
-@click.option("--resend-uncertain", is_flag=True, help="Also letters that a run which died may have sent.")
+@click.option("--ledger", metavar="FILE", help="The file that records what was sent again. [eruca-triage-GROUP.jsonl]")
+@click.option("--resend-uncertain", is_flag=True, help="Also letters that a killed run may have sent.")
 def triage(run: Run, **options: Any) -> int | None:
     """Group the dead letters of a group by cause, and send the chosen ones again, each once."""
     from eruca.spark_connector.pipelines import triage as work
     from eruca.spark_connector.pipelines.units import spell_time
 
     ledger = options["ledger"] = options["ledger"] or f"eruca-triage-{options['group']}.jsonl"
-    run.go_on = f"Run it again: letters that this run may have sent are noted in {ledger}, and will be named."
-    with session(run) as spark, telling(run) as tell:
+    run.go_on = f"Run it again: {ledger} records the letters that this run may have sent, and the next run names them."
+    with session(run) as spark, show_progress(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
     table = Table("topic", "cause", "tag", "letters", "not resent", "retries", "first", "last", "for example")
     for each in done.causes[:SHOWN]:
@@ -140,8 +156,8 @@ def triage(run: Run, **options: Any) -> int | None:
         )
     if done.uncertain:
         run.say(
-            f"A run that died may have sent {len(done.uncertain):,} letters, such as {done.uncertain[0]}: "
-            "look whether they arrived, or send them in any case with --resend-uncertain."
+            f"A killed run may have sent {len(done.uncertain):,} letters, such as {done.uncertain[0]}: "
+            "check whether they arrived, or send them in any case with --resend-uncertain."
         )
         return FOUND
     return None
@@ -153,19 +169,21 @@ def triage(run: Run, **options: Any) -> int | None:
 @click.option("--group", "groups", multiple=True, required=True, help="A group that consumes them. Repeatable.")
 @click.option("--max-behind", default=0, show_default=True, help="Messages that a group may be behind.")
 @click.option("--max-dead", type=int, help="Dead letters that a group may have. [any]")
-@click.option("--window", default="1m", show_default=True, help="What waits is counted by such windows: 30s, 5m, 1h.")
-@click.option("--traces", is_flag=True, help="Also hold what producers sent by their traces against consumers' traces.")
+@click.option(
+    "--window", default="1m", show_default=True, help="The windows by which waiting messages are counted: 30s, 5m, 1h."
+)
+@click.option("--traces", is_flag=True, help="Also compare the traces of producers with those of consumers.")
 @click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where the traces are.")
 @click.option("--since", "start", help="With --traces: messages sent from then on (ms, ISO 8601, or 2h ago: 2h).")
 @click.option("--until", "end", help="And before then. [now]")
 @click.option("--tag", "tags", multiple=True, help="With --traces: a tag to which the groups subscribe. Repeatable.")
-@click.option("--offsets-only", is_flag=True, help="Compare offsets and read no message: quick, and without Spark.")
+@click.option("--offsets-only", is_flag=True, help="Compare offsets and read no message: fast, and without Spark.")
 def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, **options: Any) -> int | None:
-    """Hold what producers stored against what groups consumed; exits with 3 when a group is behind."""
+    """Compare what producers stored with what groups consumed; exits with 3 when a group is behind."""
     from eruca.spark_connector.pipelines import audit as work
     from eruca.spark_connector.pipelines.units import spell_time
 
-    with nullcontext() if offsets_only else session(run) as spark, telling(run) as tell:
+    with nullcontext() if offsets_only else session(run) as spark, show_progress(run) as tell:
         done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
     table = Table("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest waiting")
     for each in done.groups:
@@ -175,7 +193,7 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     run.console.print(table)
     for each in done.groups:
         if each.behind:
-            run.say(f"What {each.group} has not consumed of {each.topic}:")
+            run.say(f"Messages of {each.topic} that {each.group} has not consumed:")
             queues = [(line.queue, line.behind) for line in each.queues if line.behind]
             waiting = {f"{queue.broker_name}:{queue.queue_id}": count for queue, count in queues}
             run.say(bars(waiting))

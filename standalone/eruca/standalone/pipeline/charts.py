@@ -1,6 +1,6 @@
-"""Pictures of numbers: bars and a line of blocks as text, and bars as an SVG file.
+"""Charts of numbers: bars and sparklines as text, and columns as an SVG file.
 
-Pure: numbers in, text out. Needs no library for plots.
+Pure: numbers in, text out. Needs no plotting library.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from xml.sax.saxutils import escape
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 600
-"""Of all columns of an SVG together."""
+"""The width of all columns of an SVG together."""
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """One block for each value, or for several neighbours together where there are more than ``width``."""
+    """One block for each value; adjacent values are summed where there are more than ``width``."""
     if not values:
         return ""
     step = -(-len(values) // width)
@@ -24,7 +24,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
 
 
 def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
-    """A line for each name, the largest first; what is beyond ``most`` is summed up."""
+    """A line for each name, the largest first; names beyond ``most`` are summed in one line."""
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     shown, rest = ranked[:most], ranked[most:]
     if rest:

@@ -1,11 +1,11 @@
-"""How a command ends that is told to stop, by Ctrl-C (SIGINT) or by SIGTERM, at any moment.
+"""SIGINT (Ctrl-C) and SIGTERM while a pipeline command runs.
 
-Owns both signals while a command runs. The first one ends the work in order: Spark's queries and jobs are cancelled,
-and what the command is in fails or returns; the second one ends the program at once. A command that goes on until it
-is stopped takes the first one as the event that it waits for (``gently``).
+Owns both signals. The first signal ends the work in order: Spark's queries and jobs are cancelled, and the command's
+current call fails or returns. The second one ends the program at once. A command that runs until it is stopped waits
+for the first signal as an event (``gently``).
 
-Invariant: nothing is raised while this thread waits for an answer of Spark's Java side: the next question would get
-that answer. There a thread of its own cancels what Spark does; elsewhere ``Stopped`` is raised at once.
+Invariant: nothing is raised while this thread waits for a reply of Spark's Java side, as the next request would get
+that reply. There another thread cancels Spark's jobs; elsewhere ``Stopped`` is raised at once.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import Any, Final, Self
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 CANCEL_EVERY: Final = 0.2
-"""Seconds after which is cancelled what the work has begun meanwhile."""
+"""Seconds between two cancellations: the work may start more jobs meanwhile."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised where the signal came."""
+    """Raised where the signal arrives."""
 
 
-class Stopping:
-    """The two signals, from entering to leaving; ``number`` is the one that came, if one did."""
+class StopSignals:
+    """Handles both signals within a ``with`` block; ``number`` is the signal that arrived, or None."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._gentle: threading.Event | None = None
+        self._event: threading.Event | None = None
         self._begun = False
-        self._told = threading.Event()
+        self._arrived = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -51,22 +51,22 @@ class Stopping:
         logging.getLogger("py4j").setLevel(logging.NOTSET)
 
     def listen(self) -> None:
-        """Take the signals, also back from Spark, which takes SIGINT when a session begins."""
+        """Install the handlers; also after Spark, which installs its own for SIGINT when a session starts."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL if self.number is not None else self._take)
 
     @property
     def at_once(self) -> bool:
-        """Whether the work was to end before it was done."""
+        """Whether a signal ended the work early."""
         return self.number is not None and not self.awaited
 
     @property
     def awaited(self) -> bool:
-        """Whether a signal is the end that the work waits for."""
-        return self._gentle is not None
+        """Whether the work waits for a signal as its end."""
+        return self._event is not None
 
     def check(self) -> None:
-        """Raise what could not be raised where the signal came."""
+        """Raise Stopped if a signal arrived where it could not be raised."""
         if self.number is not None:
             raise Stopped
 
@@ -74,27 +74,27 @@ class Stopping:
         self.number = number
         self.listen()
         _hush_py4j()
-        if self._gentle is not None:
-            self._gentle.set()
+        if self._event is not None:
+            self._event.set()
             if self._begun:
                 return
-        self._told.set()
+        self._arrived.set()
         if not _is_in(frame, "py4j." if self._begun else "pyspark.java_gateway"):
             raise Stopped
 
     @contextmanager
     def gently(self) -> Iterator[threading.Event]:
-        """An event that the first signal sets, instead of ending the work at once; before Spark is there it does."""
-        self._gentle = threading.Event()
-        yield self._gentle
+        """An event that the first signal sets instead of ending the work. Before Spark's start it ends the work."""
+        self._event = threading.Event()
+        yield self._event
 
     @contextmanager
     def cancelling(self, spark: Any) -> Iterator[None]:
-        """While the block runs, a signal cancels what this session does."""
+        """While the block runs, a signal cancels the jobs of this session."""
         done = threading.Event()
 
         def cancel() -> None:
-            self._told.wait()
+            self._arrived.wait()
             while not done.wait(CANCEL_EVERY):
                 with suppress(Exception):
                     for query in spark.streams.active:
@@ -110,7 +110,7 @@ class Stopping:
             yield
         finally:
             done.set()
-            self._told.set()
+            self._arrived.set()
             watching.join()
 
 
@@ -119,13 +119,13 @@ def _nothing(record: logging.LogRecord) -> bool:
 
 
 def _hush_py4j() -> None:
-    """It logs a traceback of each question that Spark's Java side does not answer any more, some of them as nobody."""
+    """Silence py4j, which logs a traceback for each call that Spark's Java side no longer answers."""
     logging.getLogger().addFilter(_nothing)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
 
 def _is_in(frame: FrameType | None, modules: str) -> bool:
-    """Whether one of these modules, by the beginning of their names, is what runs."""
+    """Whether the stack runs through a module whose name begins with ``modules``."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith(modules):
             return True

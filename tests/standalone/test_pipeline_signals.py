@@ -13,15 +13,15 @@ from rich.console import Console
 
 from eruca.spark_connector import SourceError
 from eruca.spark_connector.pipelines import Progress
-from eruca.standalone.pipeline.running import Run, end
-from eruca.standalone.pipeline.stopping import SIGNALS
+from eruca.standalone.pipeline.run import Run, end
+from eruca.standalone.pipeline.signals import SIGNALS
 
 
 @pytest.fixture
 def run() -> Iterator[Run]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     run = Run("mq:9876", {}, "local[2]", None, {}, False, Console(), go_on="Run it again: it goes on.")
-    with run.stopping:
+    with run.signals:
         yield run
     assert {number: signal.getsignal(number) for number in SIGNALS} == before
 
@@ -54,7 +54,7 @@ def test_a_signal_ends_what_python_does_at_once(
     run: Run, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     def work() -> None:
-        with run.stopping.cancelling(Session()):
+        with run.signals.cancelling(Session()):
             run.progress = Progress("sent", 1200, 5000)
             tell(number)
             raise AssertionError("this is not reached")
@@ -77,7 +77,7 @@ def test_while_spark_is_asked_its_work_is_cancelled_and_nothing_is_raised(
         raise SourceError("the job was cancelled")
 
     def work() -> None:
-        with run.stopping.cancelling(spark):
+        with run.signals.cancelling(spark):
             inside("py4j.clientserver", ask)()
 
     assert end(work, run) == 143
@@ -98,7 +98,7 @@ def test_while_spark_starts_a_signal_waits_for_the_launch_of_java_alone(
 
     def work() -> None:
         inside("pyspark.java_gateway", launch)()
-        run.stopping.check()
+        run.signals.check()
         raise AssertionError("this is not reached")
 
     assert (end(work, run), reached, capsys.readouterr().err) == (143, ["Java is there"], TOLD)
@@ -115,7 +115,7 @@ def test_while_spark_starts_its_answer_is_not_waited_for(run: Run, capsys: pytes
 
 def test_before_spark_is_there_nothing_is_to_be_ended_in_order(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
-        with run.stopping.gently():
+        with run.signals.gently():
             tell(signal.SIGTERM)
             raise AssertionError("this is not reached")
 
@@ -131,7 +131,7 @@ def test_ctrl_c_that_spark_has_taken_ends_the_command_too(run: Run, capsys: pyte
 
 def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
-        with run.stopping.gently() as stop, run.stopping.cancelling(Session()):
+        with run.signals.gently() as stop, run.signals.cancelling(Session()):
             tell(signal.SIGTERM)
             assert stop.wait(60)
 
@@ -140,7 +140,7 @@ def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: py
 
 def test_what_fails_at_its_end_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
-        with run.stopping.gently(), run.stopping.cancelling(Session()):
+        with run.signals.gently(), run.signals.cancelling(Session()):
             tell(signal.SIGINT)
             raise SourceError("The broker is away.")
 

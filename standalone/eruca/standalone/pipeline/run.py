@@ -1,7 +1,7 @@
-"""What the commands ``eruca pipeline …`` share: their common options, a session, progress, and how they end.
+"""One run of a command ``eruca pipeline …``: common options, Spark session, progress, exit code.
 
-Owns the exit codes: 0 done, 1 failed, 2 wrong arguments (click), 3 done and something is wrong (audit, triage), 130
-stopped by Ctrl-C, 143 by SIGTERM. The last line of an error is its cause. PySpark is imported only when a command runs.
+Owns the exit codes: 0 done, 1 failed, 2 wrong arguments (click), 3 done with findings (audit, triage), 130 stopped by
+Ctrl-C, 143 by SIGTERM. The last line of an error is its cause. PySpark is imported only when a command runs.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rich.progress import Progress as Bar
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.runtime.installed import missing
-from eruca.standalone.pipeline.stopping import Stopping
+from eruca.standalone.pipeline.signals import StopSignals
 
 FAILED = 1
 FOUND = 3
 STOPPED = 128
-"""And the number of the signal."""
+"""Plus the number of the signal."""
 LINE_EVERY = 5.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress without a terminal."""
 WIDE = 200
-"""Characters of a line where there is no terminal: a log has room for whole tables."""
+"""Characters of a line without a terminal: a log has room for whole tables."""
 
 
 @dataclass
 class Run:
-    """What the common options say, and the console; ``progress`` is the last that was told.
+    """The common options and the console; ``progress`` is the last one reported.
 
-    ``go_on`` is what a user is told who has stopped the command.
+    ``go_on`` is printed for a user who stops the command.
     """
 
     name_server: str
@@ -48,12 +48,12 @@ class Run:
     settings: Mapping[str, str]
     verbose: bool
     console: Console
-    stopping: Stopping = field(default_factory=Stopping)
+    signals: StopSignals = field(default_factory=StopSignals)
     progress: Any = None
     go_on: str = "Run it again."
 
     def say(self, text: str) -> None:
-        """A line, or several, of the result."""
+        """Print one or more lines of the result."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -73,7 +73,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[s
 
 
 def common(command: Callable[..., int | None]) -> Callable[..., None]:
-    """The common options, and the end of the command by its result."""
+    """Add the common options to a command, and exit with its code."""
 
     def call(
         name_server: str,
@@ -89,7 +89,7 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
         account = {"accessKey": access_key, "secretKey": secret_key}
         given = {**{name: value for name, value in account.items() if value}, **access}
         run = Run(name_server, given, master, python, conf, verbose, _console())
-        with run.stopping:
+        with run.signals:
             code = end(lambda: command(run, **options), run)
         sys.exit(code)
 
@@ -119,38 +119,38 @@ _COMMON = (
 
 
 def end(work: Callable[[], int | None], run: Run | None = None) -> int:
-    """The exit code of a command that does ``work``; what went wrong is told."""
+    """Run a command and return its exit code; errors go to the error output."""
     try:
         code = work() or 0
     except KeyboardInterrupt:
         if run is None:
             sys.stderr.write("eruca pipeline: stopped\n")
             return STOPPED + signal.SIGINT
-        number = run.stopping.number or signal.SIGINT  # Spark takes that one itself while a session begins
+        number = run.signals.number or signal.SIGINT  # Spark handles SIGINT itself while a session starts
         sys.stderr.write(f"eruca pipeline: {_stopped(run, number)}\n")
-        return 0 if run.stopping.awaited else STOPPED + number
+        return 0 if run.signals.awaited else STOPPED + number
     except Exception as error:
         code = FAILED
-        if run is None or run.stopping.number is None:
+        if run is None or run.signals.number is None:
             sys.stderr.write(f"eruca pipeline: {_sentence(error)}\n")
-        elif not run.stopping.at_once:
+        elif not run.signals.at_once:
             run.go_on = f"It could not end in order ({cause_of(error)}). {run.go_on}"
-    if run is not None and run.stopping.number is not None and (run.stopping.at_once or code == FAILED):
-        sys.stderr.write(f"eruca pipeline: {_stopped(run, run.stopping.number)}\n")
-        return STOPPED + run.stopping.number
+    if run is not None and run.signals.number is not None and (run.signals.at_once or code == FAILED):
+        sys.stderr.write(f"eruca pipeline: {_stopped(run, run.signals.number)}\n")
+        return STOPPED + run.signals.number
     return code
 
 
 def _stopped(run: Run, number: int) -> str:
-    told = run.progress
-    if told is None or not told.done:
+    progress = run.progress
+    if progress is None or not progress.done:
         return f"stopped by {signal.Signals(number).name}. {run.go_on}"
-    of = "" if told.total is None else f" of {told.total:,}"
-    return f"stopped by {signal.Signals(number).name}, {told.done:,}{of} {told.step} so far. {run.go_on}"
+    of = "" if progress.total is None else f" of {progress.total:,}"
+    return f"stopped by {signal.Signals(number).name}, {progress.done:,}{of} {progress.step} so far. {run.go_on}"
 
 
 def _sentence(error: Exception) -> str:
-    """What a user is told; an error that is none of theirs is raised again."""
+    """The sentence for a user. Raises an error that is no fault of theirs again."""
     if isinstance(error, NotInstalled):
         return str(error)
     if isinstance(error, ModuleNotFoundError):
@@ -173,7 +173,7 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def session(run: Run) -> Iterator[Any]:
-    """The Spark session of a command; a signal ends what it does."""
+    """The Spark session of a command. A signal cancels its jobs."""
     from eruca.spark_connector.pipelines import open_session
 
     opened = open_session(
@@ -181,15 +181,15 @@ def session(run: Run) -> Iterator[Any]:
         python=run.python,
         settings=run.settings,
         quiet=not run.verbose,
-        launched=run.stopping.check,
+        launched=run.signals.check,
     )
-    with opened as spark, run.stopping.cancelling(spark):
+    with opened as spark, run.signals.cancelling(spark):
         yield spark
 
 
 @contextmanager
-def telling(run: Run) -> Iterator[Callable[[Any], None]]:
-    """Shows progress on the error output: a bar on a terminal, a line now and then elsewhere."""
+def show_progress(run: Run) -> Iterator[Callable[[Any], None]]:
+    """Show progress on the error output: a bar on a terminal, else a line every few seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last = [time.monotonic()]
