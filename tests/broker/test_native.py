@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eruca.broker.services.halves import HALF
 from eruca.broker.store import Store, native
 from eruca.broker.store.results import PutBatch
 from eruca.protocol import frame
@@ -22,7 +23,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.offsets import QueueOf
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
-from eruca.remoting import Connection
+from eruca.remoting import Connection, Router
 from tests.support.desk import START, Desk
 from tests.support.native import using
 from tests.support.stores import HOST, Clock, bodies, index_contents, queue_units, small_config
@@ -133,6 +134,46 @@ def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
     store.close()
 
 
+HALF_WORDS = [
+    *("TRAN_MSG\x01true", "TRAN_MSG\x01true", "TRAN_MSG\x01TRUE", "PGROUP\x01pg", "UNIQ_KEY\x01k", "WAIT\x01true"),
+    *("KEYS\x01订单", "TAGS\x01标签", "CHECK_IMMUNITY_TIME_IN_SECONDS\x0130", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01٣"),
+    *("x\x01y", "x\x01y", "😀\x01é", "", "x", "x\x01", "CLUSTER\x01c", "DELAY\x011", "WAIT\x01false", "a\x01b\x01c"),
+]
+
+
+def half_text(chance: random.Random) -> str:
+    """Properties of half messages, most of them plain."""
+    words = ["TRAN_MSG\x01true", "PGROUP\x01pg", "KEYS\x01订单", "UNIQ_KEY\x017F00"]
+    if chance.random() < 0.5:
+        words = chance.choices(HALF_WORDS, k=chance.randrange(1, 7))
+    return "\x02".join(words) + chance.choice(["", "\x02", "\x02\x02"])
+
+
+def escaped(chance: random.Random, whole: bytes) -> bytes:
+    """The frame with some characters of its JSON header written as escapes, some of those wrong."""
+    header_size = int.from_bytes(whole[5:8], "big")
+    header, body = whole[8 : 8 + header_size].decode(), whole[8 + header_size :]
+    written = []
+    for character in header:
+        units = character.encode("utf-16-be")
+        if character == "/" and chance.random() < 0.5:
+            written.append("\\/")
+        elif ord(character) > 126 and chance.random() < 0.8:
+            digits = [units[at : at + 2].hex() for at in range(0, len(units), 2)]
+            if chance.random() < 0.02:
+                chance.shuffle(digits)
+            written += [f"\\u{each.upper() if chance.random() < 0.5 else each}" for each in digits]
+        else:
+            written.append(character)
+    if chance.random() < 0.05:
+        at = next((n for n, each in enumerate(written) if each == "\x02" or len(each) > 1), 0)
+        written[at] = chance.choice(
+            ["\\ud83d", "\\udc00", "\\u12", "\\x", "\\", "\\ud83d\\u0041", "\\u0000", "\x7f", "\t"]
+        )
+    head = "".join(written).encode()
+    return (4 + len(head) + len(body)).to_bytes(4, "big") + len(head).to_bytes(4, "big") + head + body
+
+
 def frames(seed: int) -> list[bytes]:
     """Sends of a few forms, some of them odd, some with bytes that are wrong."""
     chance = random.Random(seed)
@@ -143,18 +184,26 @@ def frames(seed: int) -> list[bytes]:
             producer_group="pg",
             topic=chance.choice(["T", "U"]),
             queue_id=chance.randrange(2),
-            sys_flag=chance.choice([0, 0, 0, 1, 0x700]),
+            sys_flag=chance.choice([0, 0, 0, 1, 0x700, 4]),
             born_timestamp=START + chance.randrange(10**6),
             flag=chance.choice([0, 0, -7]),
             properties=chance.choice(
-                ["UNIQ_KEY\x017F0000010A2B18B4AAC2123456780001\x02WAIT\x01true", text.decode("utf-8", "ignore")]
+                [
+                    "UNIQ_KEY\x017F0000010A2B18B4AAC2123456780001\x02WAIT\x01true",
+                    'KEYS\x01订单 "1/2"\\\n\x02TAGS\x01标签\x02name\x01😀\x00\x7f',
+                    text.decode("utf-8", "ignore"),
+                    half_text(chance),
+                ]
             ),
             reconsume_times=0,
         )
         kind = chance.choice([frame.JSON, frame.ROCKETMQ])
         body = chance.randbytes(chance.choice([0, 9, 300]))
         flag = frame.ONEWAY_FLAG if chance.random() < 0.1 else 0
-        whole = bytearray(frame.encode(kind, 310, opaque * 99, flag, ask, len(body), language="JAVA") + body)
+        encoded = frame.encode(kind, 310, opaque * 99, flag, ask, len(body), language="JAVA") + body
+        if kind == frame.JSON and chance.random() < 0.5:
+            encoded = escaped(chance, encoded)
+        whole = bytearray(encoded)
         if chance.random() < 0.1:
             at = chance.randrange(8, len(whole) - len(body))
             whole[at] = chance.choice([0, 1, 2, 34, 48, 92, 128, 255])
@@ -237,10 +286,9 @@ class Two:
             figures = store.figures()
             memory = bytes(store._log.view(0, figures.max_offset) or b"")
             units = queue_units(desk.folder / "store")
-            counted = [desk.broker.statistics.puts(topic, n).tally for topic in "TU" for n in range(2)]
-            found.append(
-                (memory, units, index_contents(desk.folder / "store"), counted, figures.puts, figures.put_bytes)
-            )
+            counted = [desk.broker.statistics.puts(topic, n).tally for topic in ("T", "U", HALF) for n in range(2)]
+            index, halves = index_contents(desk.folder / "store"), desk.broker.halves.undecided.items()
+            found.append((memory, units, index, counted, halves, figures.puts, figures.put_bytes))
         return found
 
 
@@ -257,6 +305,7 @@ async def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             await desk.start()
         desk.topic("T", queues=2)
         desk.topic("U", queues=2)
+        desk.topic(HALF)
         await desk.broker.topics.saved()
         desk.broker.loop_monitor.stop()
         desk.broker.loop_monitor.overdue = inf  # these tests let nothing else on the loop
@@ -296,9 +345,10 @@ async def test_a_broker_answers_and_stores_the_same(two: Two, monkeypatch: pytes
         if seed % 50 == 0:
             quick_store, plain_store = two.held()
             assert quick_store == plain_store, seed
-    assert ordinary[0] == ordinary[1] < sent / 2  # else this compares little
+    assert ordinary[0] < ordinary[1] * 0.8 < sent * 0.8  # else this compares little
     quick_store, plain_store = two.held()
     assert quick_store == plain_store
+    assert len(two.desks[0].broker.halves.undecided) > 100
 
 
 @pytest.mark.slow
@@ -338,8 +388,7 @@ async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch
         before = two.desks[0].broker.store.figures().puts
         with monkeypatch.context() as patch:
             patch.setattr(two.desks[0].broker.store._appender, "_clock", lambda: START + 5)
-            patch.setattr("eruca.protocol.templates.JsonTemplate.match", None)
-            patch.setattr("eruca.protocol.templates.BinaryTemplate.match", None)
+            patch.setattr(Router, "dispatch", None)
             two.lines[0]._flushing = True
             assert two.lines[0].process(one * 50) == 50 * len(one)
         assert two.desks[0].broker.store.figures().puts == before + 50

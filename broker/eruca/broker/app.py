@@ -20,7 +20,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
-from eruca.broker.handlers.fastpath import express
+from eruca.broker.handlers.fastpath import fast_path
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
@@ -67,9 +67,9 @@ class BrokerApp:
             connections_per_address=config.server.server_max_connections_per_address,
             idle=float(config.server.server_channel_max_idle_time_seconds),
         )
-        quick = express(self.broker)
-        main = Router(self.broker, TABLES, express=quick)
-        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, express=quick)
+        fast = fast_path(self.broker)
+        main = Router(self.broker, TABLES, fast_path=fast)
+        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, fast_path=fast)
         self._main = Server(main, limits=limits, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, on_lost=self._lost)
         self.faults: list[str] = []

@@ -364,9 +364,9 @@ def json_send_key(header: bytes) -> bytes:
 
 
 def binary_send_key(header: bytes) -> bytes:
-    """Code, and fields before the born timestamp, of a ROCKETMQ header of a send; something useless where it has
-    none."""
-    return header[:2] + header[21 : header.find(_BORN_BINARY, 21) + len(_BORN_BINARY)]
+    """Code, language, version, and the fields before the born timestamp, of a ROCKETMQ header of a send; something
+    useless where it has none."""
+    return header[:5] + header[21 : header.find(_BORN_BINARY, 21) + len(_BORN_BINARY)]
 
 
 # ---------------------------------------------------------------------- binary fields that repeat

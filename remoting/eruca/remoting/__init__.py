@@ -8,7 +8,7 @@ from eruca.remoting.channels import Channels
 from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
-from eruca.remoting.router import Call, Express, Reply, Result, Router, Routes
+from eruca.remoting.router import Call, FastPath, Reply, Result, Router, Routes
 from eruca.remoting.server import ConnectionLimits, Server
 from eruca.remoting.signing import Renamer, Signer
 from eruca.remoting.tls import BadTls, Tls, TlsFiles
@@ -23,7 +23,7 @@ __all__ = [
     "Connection",
     "ConnectionLimits",
     "ConnectionLost",
-    "Express",
+    "FastPath",
     "RemotingError",
     "Renamer",
     "Reply",

@@ -162,6 +162,11 @@ class Connection(Sending):
 
     # ------------------------------------------------------------------ answering
 
+    @property
+    def negotiating(self) -> bool:
+        """Whether the reply is still to be sent that accepts the peer's offer of a serialization."""
+        return self._accepting is not None
+
     def reply(self, call: Call[Any], reply: Reply) -> None:
         """Send the answer to a request, unless it was a one-way one."""
         asked = call.head
@@ -254,26 +259,28 @@ class Connection(Sending):
             self._read_on()
 
     def process(self, data: bytes) -> int:
-        """Handle every complete frame in ``data``, or those before the peer proved not to read what it asks for; tell
-        how many bytes that were. Raises ProtocolError."""
+        """Handle every complete frame in ``data``, or fewer when the peer does not read its replies.
+
+        Returns how many bytes were handled. Raises ProtocolError. At each frame the router's fast path comes first and
+        may handle many frames; then a reply of the kind that came last is read in one go; any other frame is read and
+        dispatched.
+        """
         at: int = 0
         size = len(data)
         reader, dispatch = self.reader, self._router.dispatch
         if not self._seen_first and frame.split(data, 0) is not None:
             self._seen_first, self._accepting = True, frame.opaque_of_offer(data)
-        short = None if self._accepting is not None else self._router.express
-        one, many = short or (None, None)
-        out = self._out
+        fast_path = None if self._accepting is not None else self._router.fast_path
         calls = self.calls if not self._offered else None
         while True:
-            if many is not None and at < size:
-                at = many(self, data, at)
+            if fast_path is not None and at < size:
+                at = fast_path(self, data, at)
             if size - at >= 8:
                 length, word = _prefix(data, at)
                 body_at = at + 8 + (word & 0xFFFFFF)
                 end = at + 4 + length
             if size - at < 8 or end > size or body_at > end:
-                found = frame.split(data, at)  # tells what is wrong, or that the frame is incomplete
+                found = frame.split(data, at)  # raises for a wrong length; None for an incomplete frame
                 if found is None:
                     break
             serialization = word >> 24
@@ -281,20 +288,13 @@ class Connection(Sending):
             at = end
             if calls and not serialization and calls.answered_as_expected(header, data, body_at, end):
                 continue
-            done = one(self, serialization, header, data, body_at, end) if one is not None else None
-            if isinstance(done, bytes):
-                if done:
-                    out.append(done)
-                    self._out_size += len(done)
-                continue
-            head = done if done is not None else reader.read(serialization, header)
+            head = reader.read(serialization, header)
             if head.flag & frame.RESPONSE_FLAG:
                 self._answered(head, data[body_at:end])
             else:
                 dispatch(self, head, serialization, header, data[body_at:end])
                 if self._out_size > HAND_OVER:
                     self._flush()
-                    out = self._out
                     if self.congested and at < size and self._hold_up():
                         break
         return at

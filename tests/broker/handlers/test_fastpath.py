@@ -1,4 +1,5 @@
-"""The short way of sends: learned from the ordinary one, equal to it in everything, and left when anything is odd."""
+"""The fast path of sends: its forms are learned from the plain handler, it gives the same results, and leaves whatever
+needs a closer look to that handler. Without the native step all of this holds for the plain handler alone."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import FlushDiskType
+from eruca.broker.store import native
 from eruca.broker.store.flush import Flush
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
@@ -16,6 +18,7 @@ from eruca.remoting import Connection, Router
 from tests.support.desk import START, Desk, hear
 
 KINDS = [frame.JSON, frame.ROCKETMQ]
+needs_native = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
 
 
@@ -98,7 +101,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_it_stores_and_answers_what_the_ordinary_way_does(
+async def test_it_stores_and_answers_what_the_plain_handler_does(
     tmp_path: Path, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
 ) -> None:
     outcomes, ways = [], []
@@ -106,7 +109,7 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
         desk = Desk(tmp_path / str(short))
         await desk.start()
         if not short:
-            router(desk).express = None
+            router(desk).fast_path = None
         desk.topic("T")
         producer = await line(desk, kind, lines)
         port = b"%08X" % int(desk.app.address.rpartition(":")[2])
@@ -122,11 +125,13 @@ async def test_it_stores_and_answers_what_the_ordinary_way_does(
         assert desk.broker.statistics.spans("TOPIC_PUT_NUMS", "T") is not None
         await desk.stop()
     assert outcomes[0] == outcomes[1]
-    assert ways[0] < ways[1] == len(TEXTS) + 3  # else this compares nothing
+    assert ways[1] == len(TEXTS) + 3
+    assert ways[0] < ways[1] or not native.on  # else this compares nothing
 
 
+@needs_native
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_third_message_of_a_form_goes_short(
+async def test_a_third_message_of_a_form_takes_the_fast_path(
     desk: Desk, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
 ) -> None:
     desk.topic("T")
@@ -155,6 +160,7 @@ async def test_many_frames_of_one_read_are_answered_in_order(
         assert [record.body for record in desk.records(queue_id=queue)] == [b"%d" % n for n in range(queue, 400, 4)]
 
 
+@needs_native
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_one_way_form_is_stored_without_an_answer(
     desk: Desk, kind: int, lines: list[asyncio.StreamWriter], dispatched: list[int]
@@ -175,7 +181,7 @@ async def learned(desk: Desk, lines: list[asyncio.StreamWriter]) -> Line:
     await desk.broker.topics.saved()
     for _ in range(3):
         await producer.send("KEYS\x01k", queue_id=1)
-    assert len(desk.broker.admission.forms) == 1
+    assert len(desk.broker.admission.forms) == int(native.on)
     return producer
 
 
@@ -190,7 +196,9 @@ async def test_what_was_learned_is_forgotten_when_a_topic_changes(
     assert desk.broker.topics.table["T"].write_queue_nums == 4
 
 
-async def test_odd_messages_of_a_known_form_are_judged_as_ever(desk: Desk, lines: list[asyncio.StreamWriter]) -> None:
+async def test_the_plain_handler_checks_odd_messages_of_a_known_form(
+    desk: Desk, lines: list[asyncio.StreamWriter]
+) -> None:
     producer = await learned(desk, lines)
     for text in ("DELAY\x013", "TRAN_MSG\x01true\x02PGROUP\x01pg"):
         await producer.send(text, queue_id=1)
@@ -210,7 +218,7 @@ async def test_a_region_that_looks_like_a_template(prepared: Prepared, lines: li
     assert fields["MSG_REGION"] == '100%d%%"MMMM' and fields["queueOffset"] == "3"
 
 
-async def test_a_busy_broker_is_busy_on_this_way_too(
+async def test_a_busy_broker_is_busy_on_the_fast_path_too(
     desk: Desk, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer = await learned(desk, lines)
@@ -228,6 +236,7 @@ def sync(desk: Desk) -> None:
     desk.config.send_thread_pool_queue_capacity = 500
 
 
+@needs_native
 @pytest.mark.parametrize("kind", KINDS)
 async def test_under_sync_flush_the_answers_come_after_the_disk(
     prepared: Prepared,
@@ -268,13 +277,13 @@ async def waiting(prepared: Prepared, kind: int, lines: list[asyncio.StreamWrite
 
 
 def never_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that dawdles, and senders of little patience from now on."""
+    """A disk that is slow, and senders with a short timeout from now on."""
     monkeypatch.setattr(desk.broker.store._flush, "_timeout", 0.05)
     monkeypatch.setattr(Flush, "request", lambda self: None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_disk_that_dawdles_is_told_as_ever(
+async def test_a_slow_disk_is_answered_as_by_the_plain_handler(
     prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, producer = await waiting(prepared, kind, lines)
@@ -286,7 +295,7 @@ async def test_a_disk_that_dawdles_is_told_as_ever(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_disk_that_fails_is_told_as_ever(
+async def test_a_failing_disk_is_answered_as_by_the_plain_handler(
     prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, producer = await waiting(prepared, kind, lines)
@@ -299,7 +308,7 @@ async def test_a_disk_that_fails_is_told_as_ever(
     assert (broken.code, set(frame.fields_of(broken))) == (14, {"MSG_REGION", "TRACE_ON"})
 
 
-async def test_too_many_waiting_sends_are_refused_on_this_way_too(
+async def test_too_many_waiting_sends_are_refused_on_the_fast_path_too(
     prepared: Prepared, lines: list[asyncio.StreamWriter]
 ) -> None:
     desk, producer = await waiting(prepared, frame.JSON, lines)

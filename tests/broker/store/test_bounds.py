@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.handlers.fastpath import Form, Replies
 from eruca.broker.store import native
 from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.broker.store.layout import SendForm, SendHosts, Tip
 from eruca.protocol import frame
-from eruca.protocol.headers.send import SendMessageV2
+from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.record import BatchEntry, encode_batch
-from eruca.protocol.templates import binary_send_key, json_send_key, template_of
+from eruca.protocol.templates import binary_send_key, json_send_key, reply_template, template_of
 from tests.support.native import Step
 from tests.support.stores import HOST
 
@@ -67,11 +67,19 @@ def text(chance: random.Random) -> bytes:
     return b"".join(chance.choices([b"TAGS\x01", b"KEYS\x01", b"WAIT\x01true", b"\x02", b" ", b"k", b"X" * 40], k=5))
 
 
+def odd_text(chance: random.Random) -> str:
+    """Properties of a message or a half message, some of them beyond ASCII."""
+    half = ["TRAN_MSG\x01true", "UNIQ_KEY\x01键", "PGROUP\x01pg", "CHECK_IMMUNITY_TIME_IN_SECONDS\x019"]
+    words = ["KEYS\x01世界", 'q\x01"\\\n😀', "x" * chance.randrange(1, 9) + "\x01y", "TAGS\x01é\x7f\x02"]
+    chance.shuffle(words)
+    return "\x02".join(half + words) if chance.random() < 0.4 else text(chance).decode() + "\x02".join(words)
+
+
 def batch_of(chance: random.Random) -> bytes:
     return encode_batch([BatchEntry(0, chance.randbytes(chance.randrange(99)), text(chance)) for _ in range(5)])
 
 
-def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
+def one_send(chance: random.Random, forms: dict[bytes, SendForm]) -> bytes:
     """A frame of a form that is in ``forms`` then."""
     kind, is_batch = chance.choice([frame.JSON, frame.ROCKETMQ]), chance.random() < 0.5
     ask = SendMessageV2(
@@ -81,7 +89,7 @@ def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
         sys_flag=0,
         born_timestamp=1_700_000_000_000 + chance.randrange(999),
         flag=0,
-        properties="WAIT\x01true\x02" if is_batch else text(chance).decode(),
+        properties="WAIT\x01true\x02" if is_batch else odd_text(chance),
         reconsume_times=0,
         batch=is_batch,
     )
@@ -93,9 +101,10 @@ def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
     template = template_of(kind, head[8:], "g", "i")
     assert template is not None
     extra = b"WAIT\x01true\x02" if is_batch else b""
-    replies = Replies(kind, HOST.hex().upper(), 0, "DefaultRegion", True)
+    reply = reply_template(kind, HOST.hex().upper(), SendReply(msg_id="", queue_id=0, queue_offset=0))
+    assert reply is not None
     key = binary_send_key(head[8:]) if kind else json_send_key(head[8:])
-    forms[key] = Form(template, ("T", 0), 0, 0, 0, False, replies, extra, extra)
+    forms[key] = SendForm(template, ("T", 0), 0, 0, 0, False, reply, extra, extra, ("HALF", 0), b"\x02CLUSTER\x01C")
     return head + body
 
 
@@ -103,23 +112,26 @@ def one_send(chance: random.Random, forms: dict[bytes, Form]) -> bytes:
 @pytest.mark.parametrize("seed", range(3))
 def test_sends_and_what_follows_of_them(seed: int) -> None:
     chance = random.Random(seed)
-    written = 0
+    written = halves = 0
     for _ in range(300):
-        forms: dict[bytes, Form] = {}
+        forms: dict[bytes, SendForm] = {}
         data = b"".join(one_send(chance, forms) for _ in range(4))
         data = damaged(chance, data) if chance.random() < 0.6 else data
         size = chance.choice([100, 700, 6000])
-        room, queue, pending = Room(size), Queue(), list[Any]()
-        end = step_in_c.sends(
-            *(data, 0, forms, {("T", 0): queue}, pending, room.inside, 0, 1000, 1000 + size, 1, 4000, 4000, 99),
-            *(HOST, 0, HOST, b"CLUSTER\x01C"),
-        )[2]
+        room, queue, half_queue, pending = Room(size), Queue(), Queue(), list[Any]()
+        queues: dict[Any, Any] = {("T", 0): queue, ("HALF", 0): half_queue}
+        tip = Tip(queues, pending, room.inside, 0, 1000, 1000 + size, 1, 4000, 4000)  # type: ignore[arg-type]
+        hosts = SendHosts(HOST, 0, HOST, b"CLUSTER\x01C")
+        _, _, end, _, sent = step_in_c.sends(data, 0, forms, tip, hosts, 99)
         assert room.is_guarded and end <= 1000 + size and not any(room.inside[end - 1000 :])
         written += len(pending)
         followed = native.follow(pending, 0, set(), ())
-        assert len(queue.tail) == 20 * followed and len(queue.arrived) == followed
+        assert len(queue.tail + half_queue.tail) == 20 * followed
+        assert len(queue.arrived + half_queue.arrived) == followed
+        assert len(sent) == half_queue.next_offset - 9
+        halves += len(sent)
         assert all(0 <= value < 2**31 for value, _, _ in native.keys(pending))
-    assert written > 500
+    assert written > 300 and halves > 5
 
 
 @pytest.mark.parametrize("slots", [1, 7])

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import new_topic_saved
+from eruca.broker.handlers.send_forms import learn, template_of_replies
 from eruca.broker.services.admission import Destination, Properties, Send
+from eruca.broker.services.half_records import prepared, sent_of
+from eruca.broker.services.halves import HALF
+from eruca.broker.store import native
 from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -62,6 +66,8 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     to = admission.admitted.get((ask.topic, ask.queue_id))
     if to is None:
         to = admission.admit(ask, call.connection.remote, broker.clock())
+    elif native.on:
+        learn(broker, call, to)
     if broker.waiting_sends or monotonic() > broker.loop_monitor.overdue or not broker.accepting:
         _check_load(broker)
     if ask.batch:
@@ -69,7 +75,7 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     target = admission.redirect(ask, to, call.head.version) if ask.topic.startswith(names.RETRY_PREFIX) else to
     plain = admission.plain(ask.properties)
     client_bits = _CLIENT_BITS
-    half: dict[str, str] | None = None
+    half: Mapping[str, str] | None = None
     if plain is None:
         target, properties, wait, half = _special(broker, ask, target, dead=target is not to)
         if half is not None:
@@ -92,8 +98,16 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     if half is not None:
-        broker.halves.came(put, half, ask.born_timestamp, call.body)
+        broker.halves.sent(sent_of(put, half, ask.born_timestamp, call.body))
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
+    connection = call.connection
+    if not (broker.waits or broker.topics.dirty or connection.negotiating):
+        template = template_of_replies(broker, call.serialization, to.queue_id)
+        if template is not None:
+            if not call.oneway:
+                offset = b"%d" % put.queue_offset
+                connection.send(template.fill(call.head.opaque, b"%016X" % put.physical_offset, offset, 0))
+            return None
     reply = Reply(
         0,
         SendReply(
@@ -117,6 +131,10 @@ def _special(
 
     The place where delayed messages and halves of transactions turn off. A ``dead`` letter is not delayed any more.
     """
+    if not dead and HALF in broker.topics and not broker.config.reject_transaction_message:
+        half = prepared(ask.properties or "", broker.admission.half_places[to.topic, to.queue_id])
+        if half is not None:
+            return Destination(HALF, 0, to.sys_flag), half.text, half.wait, half.values
     found = broker.admission.properties(ask.properties or "")
     if found.half and not dead and not (ask.reconsume_times and found.delay_level > 0):
         return _half(broker, found, to)

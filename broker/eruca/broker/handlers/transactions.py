@@ -6,14 +6,13 @@ business of ``services.halves``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit
 from eruca.broker.store.results import Durability, PutStatus
-from eruca.protocol import api, frame, names
+from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import EndTransaction
@@ -25,7 +24,7 @@ from eruca.protocol.message import (
     parse_offset_message_id,
 )
 from eruca.protocol.record import Record
-from eruca.remoting import Call, Connection, Reply, Routes
+from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.router import Result
 
 routes: Routes[Broker] = Routes()
@@ -47,32 +46,18 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
             ResponseCode.SYSTEM_ERROR,
             f"commitOrRollback is {ask.commit_or_rollback}: it is 8 to commit, 12 to roll back, 0 for undecided",
         )
-    half = _half(broker, ask)
     commit = ask.commit_or_rollback == TRANSACTION_COMMIT
+    if commit and not broker.waits:
+        done = None if call.oneway else partial(call.connection.reply, call, Reply())
+        if broker.commits.commit(ask.tran_state_table_offset, ask.commit_log_offset, ask.producer_group, done):
+            return None
+    half = _half(broker, ask)
     put = broker.halves.decide(half, commit=commit)
     if put.status:
         raise _not_stored(broker, put.status)
     reply = Reply(remark=None if commit else NOTHING_TO_SAY)
     waiter = None if call.oneway or put.end_offset < 0 else broker.durable(put.end_offset)
     return reply if waiter is None else _when_safe(broker, waiter, reply)
-
-
-def short_end(broker: Broker) -> Callable[[Connection, int, frame.Head[Any]], bytes | frame.Head[Any]]:
-    """The short way of a commit (see ``remoting.Express``): its answer follows with those of all that came with it."""
-
-    def end(connection: Connection, serialization: int, head: frame.Head[Any]) -> bytes | frame.Head[Any]:
-        ask = head.ext
-        if type(ask) is not EndTransaction or head.flag not in (0, frame.ONEWAY_FLAG):
-            return head
-        if ask.commit_or_rollback != TRANSACTION_COMMIT or broker.waits or broker.config.is_slave:
-            return head
-        told = None
-        if not head.flag:
-            told = partial(connection.send, frame.encode(serialization, 0, head.opaque, frame.RESPONSE_FLAG))
-        place = ask.tran_state_table_offset, ask.commit_log_offset
-        return b"" if broker.commits.commit(*place, ask.producer_group, told) else head
-
-    return end
 
 
 def _half(broker: Broker, ask: EndTransaction) -> Record:

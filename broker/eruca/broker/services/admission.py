@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eruca.broker.config import BrokerConfig
+from eruca.broker.services.half_records import HalfPlaces
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.topics import UNIT, UNIT_SUB, Topics
+from eruca.broker.store.layout import SendForm
 from eruca.protocol import names
 from eruca.protocol.bodies import PERM_WRITE, SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.send import SendMessage, SendMessageV2
+from eruca.protocol.memo import Memo
 from eruca.protocol.message import MULTI_TAGS, decode_properties, encode_properties
+from eruca.protocol.templates import Template
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 MAX_RECONSUME_IN_HEADER = 121
@@ -28,7 +32,8 @@ MAX_RECONSUME_IN_HEADER = 121
 
 
 _LEVEL_DIGITS = 9
-_REMEMBERED = 256
+_FORMS = 4096
+_BATCHES = 256
 
 Send = SendMessage | SendMessageV2
 
@@ -69,9 +74,12 @@ class Admission:
     def __init__(self, config: BrokerConfig, topics: Topics, groups: Groups, registration: Registration) -> None:
         self.admitted: dict[tuple[str, int], Destination] = {}
         """Destinations that need no further check."""
-        self.forms: dict[Any, Any] = {}
-        """What else was derived from them; it is forgotten with them."""
-        self._batches: dict[str, tuple[bytes, bool, bool]] = {}
+        self.forms: Memo[bytes, SendForm] = Memo(_FORMS)
+        """The forms of sends to these that the native step takes (``handlers.send_forms``)."""
+        self.reply_templates: Memo[tuple[int, int], Template | None] = Memo(_FORMS)
+        """The templates of replies to sends, by serialization and queue id."""
+        self.half_places = HalfPlaces(config.broker_cluster_name)
+        self._batches: Memo[str, tuple[bytes, bool, bool]] = Memo(_BATCHES)
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -86,6 +94,7 @@ class Admission:
         """Check every destination again."""
         self.admitted.clear()
         self.forms.clear()
+        self.reply_templates.clear()
         self._batches.clear()
 
     # ------------------------------------------------------------------ where it goes
@@ -204,9 +213,7 @@ class Admission:
         known = self._batches.get(text)
         if known is None:
             found = self.properties(text)
-            if len(self._batches) >= _REMEMBERED:
-                self._batches.clear()
-            known = self._batches[text] = found.whole_text(), found.wait, found.delay_level != 0
+            known = self._batches.remember(text, (found.whole_text(), found.wait, found.delay_level != 0))
         return known
 
     def properties(self, text: str) -> Properties:

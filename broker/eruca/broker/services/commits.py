@@ -18,12 +18,13 @@ from eruca.broker.state.undecided import Half
 from eruca.broker.store import Store
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError
+from eruca.protocol.memo import Memo
 from eruca.protocol.message import decode_properties
 from eruca.protocol.record import Record, decode_record, encode_batch
 
 TOGETHER = 1024
 """How many op messages are written at once at most."""
-_REMEMBERED = 4096
+_PLACES = 4096
 _REAL_TOPIC = b"\x02%b\x01" % names.REAL_TOPIC.encode()
 _AT_THE_END = re.compile(_REAL_TOPIC + b"[^\x01\x02]+\x02%b\x01[^\x01\x02]+" % names.REAL_QUEUE_ID.encode())
 
@@ -35,7 +36,7 @@ class Commits:
         self._halves = halves
         self._store = store
         self._done: dict[int, Callable[[], None] | None] = {}
-        self._places: dict[bytes, tuple[str, int]] = {}
+        self._places: Memo[bytes, tuple[str, int]] = Memo(_PLACES)
         halves.settle = self.settle
 
     def commit(self, offset: int, physical_offset: int, group: str, told: Callable[[], None] | None) -> bool:
@@ -96,7 +97,5 @@ class Commits:
             name, number = values[names.REAL_TOPIC], values[names.REAL_QUEUE_ID]
             if names.topic_fault(name) is not None or not number.isdecimal() or len(number) > 9:
                 return None
-            if len(self._places) >= _REMEMBERED:
-                self._places.clear()
-            found = self._places[end] = name, int(number)
+            found = self._places.remember(end, (name, int(number)))
         return found

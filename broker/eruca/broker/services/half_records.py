@@ -11,12 +11,14 @@ from sys import intern
 from typing import NamedTuple
 
 from eruca.broker.state.undecided import Half, Identity
+from eruca.broker.store.layout import HalfSent
 from eruca.broker.store.results import Put
 from eruca.protocol import names
+from eruca.protocol.memo import Memo
 from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record, body_crc
 
-_REMEMBERED = 4096
+_PLACES = 4096
 _BROKERS = frozenset(
     (
         *(names.CLUSTER, names.DELAY, names.REAL_TOPIC, names.REAL_QUEUE_ID),
@@ -26,12 +28,26 @@ _BROKERS = frozenset(
 """Properties in which more is to be seen to than that they are kept."""
 
 
-def half_sent(put: Put, values: Mapping[str, str], born: int, body: bytes) -> Half:
-    """A half message that a producer has just sent; ``born`` is its time in ms, ``values`` are its properties."""
-    key, stored = values.get(names.UNIQ_KEY), put.store_timestamp
-    identity = None if key is None else (key, born, body_crc(body))
-    group = intern(values.get(names.PRODUCER_GROUP, ""))
-    return Half(put.physical_offset, stored, stored, immunity_of(values), group, identity, False, put.size)
+def sent_of(put: Put, values: Mapping[str, str], born: int, body: bytes) -> HalfSent:
+    """A half message that was just stored; ``born`` is its producer's time in ms, ``values`` are its properties."""
+    return (
+        put.queue_offset,
+        put.physical_offset,
+        put.store_timestamp,
+        put.size,
+        born,
+        body_crc(body),
+        values.get(names.UNIQ_KEY),
+        values.get(names.PRODUCER_GROUP),
+        values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS),
+    )
+
+
+def half_sent(sent: HalfSent) -> Half:
+    """A half message that a producer has just sent."""
+    _, physical_offset, stored, size, born, crc, key, group, immunity = sent
+    identity = None if key is None else (key, born, crc)
+    return Half(physical_offset, stored, stored, immunity_of(immunity), intern(group or ""), identity, False, size)
 
 
 def half_of(record: Record) -> Half:
@@ -42,7 +58,7 @@ def half_of(record: Record) -> Half:
         record.physical_offset,
         min(record.born_timestamp, stored) if copied else stored,
         stored,
-        immunity_of(properties),
+        immunity_of(properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
         intern(properties.get(names.PRODUCER_GROUP, "")),
         identity_of(record),
         copied,
@@ -61,23 +77,23 @@ class Prepared(NamedTuple):
     """Whether the answer waits until the message is on disk."""
 
 
-class Places(dict[tuple[str, int], str]):
-    """What stands behind the producer's properties in half messages, by topic and queue that they are meant for."""
+class HalfPlaces(Memo[tuple[str, int], str]):
+    """The text that follows the producer's properties in half messages, by their real topic and queue."""
 
     def __init__(self, cluster: str) -> None:
+        super().__init__(_PLACES)
         self._cluster = cluster
 
     def __missing__(self, place: tuple[str, int]) -> str:
-        if len(self) >= _REMEMBERED:
-            self.clear()
         values = {names.CLUSTER: self._cluster, names.REAL_TOPIC: place[0], names.REAL_QUEUE_ID: str(place[1])}
-        text = self[place] = "\x02" + encode_properties(values).decode()
-        return text
+        return self.remember(place, "\x02" + encode_properties(values).decode())
 
 
 def prepared(text: str, place: str) -> Prepared | None:
-    """The properties of a half message where nothing of them but ``place`` (see ``Places``) is the broker's; None for
-    any other message."""
+    """The properties of a half message where nothing of them but ``place`` (``HalfPlaces``) is the broker's.
+
+    None for any other message.
+    """
     pairs = text.split("\x02")
     if not pairs[-1]:
         pairs.pop()
@@ -105,9 +121,8 @@ def identity_of(record: Record) -> Identity | None:
     return None if key is None else (key, record.born_timestamp, record.body_crc)
 
 
-def immunity_of(values: Mapping[str, str]) -> int | None:
+def immunity_of(text: str | None) -> int | None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
-    text = values.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
     if text is None or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":
         return None
     return int(text) * 1000

@@ -9,7 +9,7 @@ message that closes its half; progress is published only when all it rests on is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TypedDict
 
 import structlog
@@ -22,6 +22,7 @@ from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import Topics
 from eruca.broker.state.undecided import Identity, Undecided
 from eruca.broker.store import Store
+from eruca.broker.store.layout import HalfSent
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError, Refused
@@ -103,9 +104,9 @@ class Halves:
         self._have_topic(HALF)
         return text
 
-    def came(self, put: Put, values: Mapping[str, str], born: int, body: bytes) -> None:
-        """A half message with these properties was stored."""
-        self.undecided.add(put.queue_offset, half_sent(put, values, born, body))
+    def sent(self, half: HalfSent) -> None:
+        """A producer's half message was stored."""
+        self.undecided.add(half[0], half_sent(half))
 
     def _have_topic(self, topic: str) -> None:
         if topic not in self._topics:

@@ -1,10 +1,9 @@
 """The native step: functions in C (folder ``c``). ``pure`` has the same ones in Python; ``native`` chooses."""
 
 import mmap
-from typing import Any
 
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.layout import IndexEntry, Request
+from eruca.broker.store.layout import HalfSent, IndexEntry, Request, SendForm, SendHosts, Tip
 
 LAYOUTS: dict[str, tuple[str, ...]]
 
@@ -31,30 +30,16 @@ def batch(
     """
 
 def sends(
-    data: bytes,
-    at: int,
-    forms: dict[bytes, Any],
-    queues: dict[tuple[str, int], ConsumeQueue],
-    pending: list[Request],
-    memory: mmap.mmap | bytearray,
-    memory_at: int,
-    position: int,
-    limit: int,
-    now: int,
-    max_body: int,
-    max_record: int,
-    most: int,
-    host: bytes,
-    host_bits: int,
-    store_host: bytes,
-    cluster: bytes,
-    /,
-) -> tuple[int, bytes, int, list[tuple[tuple[str, int], int, int, int]]]:
-    """Store and answer the plain sends and batches of known forms that stand in ``data`` from ``at`` on, at most
-    so many.
+    data: bytes, at: int, forms: dict[bytes, SendForm], tip: Tip, hosts: SendHosts, most: int, /
+) -> tuple[int, bytes, int, list[tuple[tuple[str, int], int, int, int]], list[HalfSent]]:
+    """Store and answer the sends of known forms in ``data`` from ``at`` on, at most ``most`` requests.
 
-    Returns where it stopped, the answers, the new end of the log, and requests, messages and bytes by queue. As
-    ``express.one``, and for batches as ``handlers.send``.
+    Stops at the first frame that needs more: another request or form, properties with a meaning for the broker, no room
+    in the log. Its counterpart is not in ``pure``, but the plain handler (``handlers.send``), which takes over there.
+    ``forms`` has the forms by ``templates.json_send_key`` and ``binary_send_key``.
+
+    Returns where it stopped, the replies, the new end of the log, by queue the numbers of requests, messages and bytes,
+    and the half messages.
     """
 
 def take(

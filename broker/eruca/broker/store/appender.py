@@ -7,7 +7,6 @@ record adds one dispatch request.
 
 from __future__ import annotations
 
-import mmap
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,7 +16,7 @@ import structlog
 from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.layout import Request
+from eruca.broker.store.layout import Request, Tip
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
@@ -31,24 +30,6 @@ _REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
 _new_put = tuple.__new__
 
 log = structlog.get_logger("eruca.broker")
-
-
-class Tip(NamedTuple):
-    """Where records can be written at this moment, for who writes several at once (see ``native.sends``)."""
-
-    queues: dict[tuple[str, int], ConsumeQueue]
-    pending: list[Request]
-    memory: mmap.mmap | bytearray
-    at: int
-    """The place in ``memory`` where the next record begins."""
-    position: int
-    """Its commit log offset."""
-    limit: int
-    """Up to where there is room."""
-    now: int
-    """The store time in ms of what is written."""
-    max_body: int
-    max_record: int
 
 
 class _Batch(NamedTuple):

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+import mmap
+from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.protocol.templates import BinaryTemplate, JsonTemplate, Template
 
 Request = tuple[ConsumeQueue, int, int, bytes, int, int, int]
 """One record to dispatch (DispatchRequest in RocketMQ): queue, commit log offset, size, properties text, queue offset,
@@ -16,9 +18,72 @@ store time in ms, sysFlag."""
 IndexEntry = tuple[int, int, int]
 """Index hash of a key, commit log offset and store time in ms of the message."""
 
-LAYOUTS: Final = {
+
+class Tip(NamedTuple):
+    """Where records can be written at this moment, for a writer of many records (``native.sends``)."""
+
+    queues: dict[tuple[str, int], ConsumeQueue]
+    pending: list[Request]
+    memory: mmap.mmap | bytearray
+    at: int
+    """The place in ``memory`` where the next record begins."""
+    position: int
+    """Its commit log offset."""
+    limit: int
+    """Up to where there is room."""
+    now: int
+    """The store time in ms of what is written."""
+    max_body: int
+    max_record: int
+
+
+class SendForm(NamedTuple):
+    """What the headers of one producer's sends to one queue have in common, and what is done with such a send."""
+
+    request: Template
+    """The template of the requests: born timestamp, properties."""
+    queue: tuple[str, int]
+    """Topic and queue id."""
+    flag: int
+    """The user's flag."""
+    sys_flag: int
+    """Without the bits of the hosts."""
+    reconsume_times: int
+    oneway: bool
+    """Whether no reply is wanted."""
+    reply: Template
+    """The template of the replies: message id behind the broker's address in hex, queue offset."""
+    batch_properties: bytes
+    """The properties of such a batch; empty for single messages."""
+    batch_extra: bytes
+    """The text that a batch adds to the properties of each message; empty for single messages."""
+    half_queue: tuple[str, int] | None
+    """Topic and queue id of half messages; None where the plain handler has to look at them."""
+    half_extra: bytes
+    """The text that is added to the properties of half messages: cluster, real topic and queue."""
+
+
+class SendHosts(NamedTuple):
+    """Addresses that the records of a connection's sends have, and the cluster's name in their properties."""
+
+    born: bytes
+    """Address and port of the client."""
+    bits: int
+    """The bits of sysFlag that say which of the addresses are IPv6."""
+    store: bytes
+    """Address and port of this broker."""
+    cluster: bytes
+    """The property CLUSTER, which is added to every message."""
+
+
+HalfSent = tuple[int, int, int, int, int, int, str | None, str | None, str | None]
+"""A half message that ``native.sends`` has stored: queue offset, commit log offset, store time, size, born timestamp,
+CRC of the body, and its properties UNIQ_KEY, PGROUP and CHECK_IMMUNITY_TIME_IN_SECONDS."""
+
+LAYOUTS: Final[dict[str, tuple[str, ...]]] = {
     "Request": ("queue", "position", "size", "properties", "queue_offset", "store_time", "sys_flag"),
     "IndexEntry": ("hash", "position", "store_time"),
+    **{kind.__name__: kind._fields for kind in (JsonTemplate, BinaryTemplate, SendForm, Tip, SendHosts)},
 }
 
 

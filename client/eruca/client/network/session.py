@@ -45,7 +45,6 @@ from eruca.remoting import (
     CallTimedOut,
     Channels,
     Connection,
-    Express,
     RemotingError,
     Router,
     Tls,
@@ -86,7 +85,7 @@ class Session:
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
         self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
         self.channels = Channels(
-            Router(self, [pushed.routes], express=Express(None, read_answers)),
+            Router(self, [pushed.routes], fast_path=read_answers),
             connect_timeout=settings.connect_timeout,
             serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
             offer=settings.header == "MSGPACK",

@@ -9,7 +9,7 @@ typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
 _Static_assert(sizeof(Size) == 8, "lengths of 32 bits out of frames and files are non-negative sizes");
 
-enum { UNIT = 20, LANES = 16, BORN = 13, PROPERTIES_MAX = 32767 };
+enum { UNIT = 20, BORN = 13, PROPERTIES_MAX = 32767 };
 enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8 };
 
 /* The fields of the tuples that are read by position. The module offers their names as LAYOUTS, and native.py compares
@@ -25,6 +25,35 @@ enum {
     REQUEST_FIELDS
 };
 enum { ENTRY_HASH, ENTRY_POSITION, ENTRY_STORE_TIME, ENTRY_FIELDS };
+enum { JSON_BEFORE, JSON_BETWEEN, JSON_BEFORE_OPAQUE, JSON_END, JSON_FIELDS };
+enum { KIND, FLAG, BEFORE, FIRST_BEGIN, BETWEEN, SECOND_BEGIN, END, SECOND_CONSTANT, BINARY_FIELDS };
+enum {
+    FORM_REQUEST,
+    FORM_QUEUE,
+    FORM_USER_FLAG,
+    FORM_SYS_FLAG,
+    FORM_RECONSUME_TIMES,
+    FORM_ONEWAY,
+    FORM_REPLY,
+    FORM_BATCH_PROPERTIES,
+    FORM_BATCH_EXTRA,
+    FORM_HALF_QUEUE,
+    FORM_HALF_EXTRA,
+    FORM_FIELDS
+};
+enum {
+    TIP_QUEUES,
+    TIP_PENDING,
+    TIP_MEMORY,
+    TIP_AT,
+    TIP_POSITION,
+    TIP_LIMIT,
+    TIP_NOW,
+    TIP_MAX_BODY,
+    TIP_MAX_RECORD,
+    TIP_FIELDS
+};
+enum { HOSTS_BORN, HOSTS_BITS, HOSTS_STORE, HOSTS_CLUSTER, HOSTS_FIELDS };
 
 typedef struct {
     Bytes at;

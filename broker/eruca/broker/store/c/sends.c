@@ -1,19 +1,21 @@
-/* Plain sends and batches in C: the frames of a read whose forms are known, from their bytes to records and answers.
+/* Plain sends, batches and half messages in C: the frames of a read whose forms are known, from their bytes to records
+ * and replies.
  *
- * A form has the template (protocol/templates.py) of a header that was read and admitted whole (handlers/fastpath.py);
- * here a header is only compared with it. Invariant: what is stored and answered is, byte for byte, what express.one would,
- * or for a batch handlers/send.py.
+ * A form (send_forms.SendForm) has the template of a header that the plain handler has read whole and admitted; here a
+ * header is only compared with it. This is the one function whose counterpart is no function of the same signature but
+ * the plain handler (handlers/send.py): what is stored and answered is, byte for byte, what that would store and
+ * answer. At the first frame that needs a closer look `sends` stops, and the handler takes over.
  */
 #include "parts.h"
 
-/* The fields of JsonTemplate and BinaryTemplate (protocol/templates.py). */
-enum { JSON_BEFORE, JSON_BETWEEN, JSON_BEFORE_OPAQUE, JSON_END, JSON_FIELDS };
-enum { KIND, FLAG, BEFORE, FIRST_BEGIN, BETWEEN, SECOND_BEGIN, END, SECOND_CONSTANT, BINARY_FIELDS };
+enum { FORMS = 64, QUEUES = FORMS + 1, PAIRS = 32, TRANSACTION = 12 };
 
-/* The values of a header that differ from one send of a form to the next. */
+/* ---- the values of a header */
+
 typedef struct {
     int64_t born;
     Text properties, opaque;
+    int64_t number; /* the opaque */
 } Values;
 
 static int digits(Bytes at, Size size, int64_t *value) {
@@ -25,66 +27,150 @@ static int digits(Bytes at, Size size, int64_t *value) {
     return size > 0;
 }
 
-/* The text of a JSON string up to its end, into `to`; its size there, or -1; `used` is its size here. */
-static Size unescape(Text in, uint8_t *to, Size *used) {
-    uint8_t *start = to;
-    Size n = 0;
-    for (; n < in.size && in.at[n] != '"'; n++) {
-        uint8_t c = in.at[n];
-        if (c < 32 || c > 126) return -1;
-        if (c == '\\') {
-            int high, low;
-            if (in.size - n < 6 || memcmp(in.at + n, "\\u00", 4)) return -1;
-            high = in.at[n + 4] - '0';
-            low = in.at[n + 5] | 32;
-            low = low >= '0' && low <= '9' ? low - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
-            if (high < 0 || high > 7 || low < 0) return -1;
-            c = high << 4 | low;
-            n += 5;
-        }
-        *to++ = c;
+static int hex4(Bytes at) {
+    int value = 0;
+    for (int n = 0; n < 4; n++) {
+        int c = at[n], digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        if (digit < 0) return -1;
+        value = value << 4 | digit;
     }
-    *used = n;
-    return n < in.size ? to - start : -1;
+    return value;
 }
 
-static Text part(PyObject *cut, Size place) { return text_of(PyTuple_GET_ITEM(cut, place)); }
+static uint8_t *put_utf8(uint8_t *to, uint32_t c) {
+    if (c < 0x80) {
+        *to++ = c;
+    } else if (c < 0x800) {
+        *to++ = 0xC0 | c >> 6;
+        *to++ = 0x80 | (c & 63);
+    } else if (c < 0x10000) {
+        *to++ = 0xE0 | c >> 12;
+        *to++ = 0x80 | (c >> 6 & 63);
+        *to++ = 0x80 | (c & 63);
+    } else {
+        *to++ = 0xF0 | c >> 18;
+        *to++ = 0x80 | (c >> 12 & 63);
+        *to++ = 0x80 | (c >> 6 & 63);
+        *to++ = 0x80 | (c & 63);
+    }
+    return to;
+}
 
-static int take_json(Text in, PyObject *cut, uint8_t *room, Values *found) {
-    Size at = part(cut, JSON_BEFORE).size + BORN, used, more = part(cut, JSON_BETWEEN).size, last = part(cut, JSON_END).size;
+/* Whether a text is UTF-8 as Python's decoder wants it: the shortest forms, no surrogates, nothing above U+10FFFF. */
+static int is_utf8(Text in) {
+    for (Size n = 0; n < in.size;) {
+        uint8_t c = in.at[n];
+        if (in.size - n >= 8) { /* most texts are ASCII, or have long parts that are */
+            uint64_t eight;
+            memcpy(&eight, in.at + n, 8);
+            if (!(eight & 0x8080808080808080u)) {
+                n += 8;
+                continue;
+            }
+        }
+        if (c < 0x80) {
+            n++;
+            continue;
+        }
+        int more = c >= 0xF0 ? 3 : c >= 0xE0 ? 2 : 1;
+        if (c < 0xC2 || c > 0xF4 || in.size - n <= more) return 0;
+        uint8_t next = in.at[n + 1];
+        if ((c == 0xE0 && next < 0xA0) || (c == 0xED && next > 0x9F) || (c == 0xF0 && next < 0x90) ||
+            (c == 0xF4 && next > 0x8F))
+            return 0;
+        for (int k = 1; k <= more; k++)
+            if ((in.at[n + k] & 0xC0) != 0x80) return 0;
+        n += 1 + more;
+    }
+    return 1;
+}
+
+/* The text of a JSON string up to its end, into `to`; its size there, or -1; `used` is its size here. */
+static Size unescape(Text in, uint8_t *to, Size *used) {
+    uint8_t *start = to, beyond = 0;
+    Size n = 0;
+    while (n < in.size) {
+        uint8_t c = in.at[n];
+        if (c == '"') {
+            *used = n;
+            return beyond & 0x80 && !is_utf8((Text){start, to - start}) ? -1 : to - start;
+        }
+        if (c < 32) return -1;
+        if (c != '\\') {
+            beyond |= c;
+            *to++ = c;
+            n++;
+            continue;
+        }
+        if (in.size - n < 2) return -1;
+        c = in.at[n + 1];
+        n += 2;
+        switch (c) {
+        case '"': case '\\': case '/': *to++ = c; continue;
+        case 'b': *to++ = '\b'; continue;
+        case 'f': *to++ = '\f'; continue;
+        case 'n': *to++ = '\n'; continue;
+        case 'r': *to++ = '\r'; continue;
+        case 't': *to++ = '\t'; continue;
+        case 'u': break;
+        default: return -1;
+        }
+        if (in.size - n < 4) return -1;
+        int32_t code = hex4(in.at + n);
+        n += 4;
+        if (code < 0 || (code >= 0xDC00 && code < 0xE000)) return -1;
+        if (code >= 0xD800 && code < 0xDC00) {
+            if (in.size - n < 6 || in.at[n] != '\\' || in.at[n + 1] != 'u') return -1;
+            int32_t low = hex4(in.at + n + 2);
+            if (low < 0xDC00 || low >= 0xE000) return -1;
+            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+            n += 6;
+        }
+        to = put_utf8(to, code);
+    }
+    return -1;
+}
+
+static Text part(PyObject *tuple, Size place) { return text_of(PyTuple_GET_ITEM(tuple, place)); }
+
+static int match_json(Text in, PyObject *template, uint8_t *room, Values *found) {
+    Text between = part(template, JSON_BETWEEN), before_opaque = part(template, JSON_BEFORE_OPAQUE);
+    Text end = part(template, JSON_END);
+    Size at = part(template, JSON_BEFORE).size + BORN, used;
     if (at > in.size || !digits(in.at + at - BORN, BORN, &found->born)) return 0;
-    if (!same(in.at + at, in.size - at, part(cut, JSON_BETWEEN))) return 0;
-    at += more;
+    if (!same(in.at + at, in.size - at, between)) return 0;
+    at += between.size;
     found->properties = (Text){room, unescape((Text){in.at + at, in.size - at}, room, &used)};
     if (found->properties.size < 0) return 0;
     at += used;
-    if (!same(in.at + at, in.size - at, part(cut, JSON_BEFORE_OPAQUE))) return 0;
-    at += part(cut, JSON_BEFORE_OPAQUE).size;
-    int64_t opaque;
-    found->opaque = (Text){in.at + at, in.size - at - last};
-    return found->opaque.size > 0 && found->opaque.size <= 10 && digits(in.at + at, found->opaque.size, &opaque) &&
-           same(in.at + in.size - last, last, part(cut, JSON_END));
+    if (!same(in.at + at, in.size - at, before_opaque)) return 0;
+    at += before_opaque.size;
+    found->opaque = (Text){in.at + at, in.size - at - end.size};
+    return found->opaque.size > 0 && found->opaque.size <= 10 &&
+           (found->opaque.size == 1 || found->opaque.at[0] != '0') &&
+           digits(found->opaque.at, found->opaque.size, &found->number) && found->number <= INT32_MAX &&
+           same(in.at + in.size - end.size, end.size, end);
 }
 
-static int take_binary(Text in, PyObject *cut, Values *found) {
-    Size at = 25 + part(cut, BEFORE).size + BORN;
+static int match_binary(Text in, PyObject *template, Values *found) {
+    Text between = part(template, BETWEEN), end = part(template, END);
+    Size at = 25 + part(template, BEFORE).size + BORN;
     if (at > in.size || !digits(in.at + at - BORN, BORN, &found->born)) return 0;
-    if (!same(in.at, 5, part(cut, KIND)) || !same(in.at + 9, 8, part(cut, FLAG))) return 0;
-    if (get32(in.at + 17) != in.size - 21) return 0;
-    if (!same(in.at + at, in.size - at, part(cut, BETWEEN))) return 0;
-    at += part(cut, BETWEEN).size;
+    if (get32(in.at + at - BORN - 4) != BORN || get32(in.at + 17) != in.size - 21) return 0;
+    if (!same(in.at + 9, 8, part(template, FLAG)) || !same(in.at + at, in.size - at, between)) return 0;
+    at += between.size;
     if (in.size - at < 4) return 0;
     found->properties = (Text){in.at + at + 4, get32(in.at + at)};
     found->opaque = (Text){in.at + 5, 4};
     at += 4;
-    if (found->properties.size > in.size - at) return 0;
-    for (Size n = 0; n < found->properties.size; n++)
-        if (found->properties.at[n] & 0x80) return 0;
+    if (found->properties.size > in.size - at || !is_utf8(found->properties)) return 0;
     at += found->properties.size;
-    return in.size - at == part(cut, END).size && same(in.at + at, in.size - at, part(cut, END));
+    return in.size - at == end.size && same(in.at + at, end.size, end);
 }
 
-/* What is stored of the properties (see Admission.plain); NULL where they need a closer look, or without memory. */
+/* ---- what is stored of the properties */
+
+/* Of a message that can be consumed at once (Admission.plain); NULL where they need a closer look, or without memory. */
 static PyObject *stored_of(Text in, Text cluster) {
     if (FIND(in, 0, "DELAY\x01") >= 0 || FIND(in, 0, "TRAN_MSG\x01") >= 0 || FIND(in, 0, "CLUSTER\x01") >= 0 ||
         FIND(in, 0, "TIMER_D") >= 0)
@@ -112,264 +198,419 @@ static PyObject *stored_of(Text in, Text cluster) {
     return stored;
 }
 
-/* A form that this call has met, the queue its messages go to, and how they are answered. The next offset of a queue
- * is kept by the first lane that leads there: `home`. */
-typedef struct Lane {
-    struct Lane *home;
-    PyObject *form, *queue, *tail, *template;
-    int64_t next, size, flag;
-    Size count, messages, opaque_size, digits_size, opaque_at, id_at, digits_at, id_size;
-    int oneway, binary;
-    Text text, extra; /* of batches: the properties they all have, and what is added to those of each message */
+#define IS(text, literal) ((text).size == sizeof literal - 1 && !memcmp((text).at, literal, sizeof literal - 1))
+
+/* Of a half message, where nothing of them but `extra` is the broker's (half_records.prepared); NULL as above. `key`,
+ * `group` and `immunity` are the values that Halves keeps in memory, of size -1 where there is none. */
+static PyObject *half_stored_of(Text in, Text extra, Text *key, Text *group, Text *immunity) {
+    Text names[PAIRS];
+    Size count = 0;
+    int half = 0;
+    *key = *group = *immunity = (Text){NULL, -1};
+    if (in.size && in.at[in.size - 1] == 2) in.size--;
+    if (FIND(in, 0, "TIMER_D") >= 0) return NULL;
+    for (Bytes p = in.at, end = in.at + in.size; p <= end;) {
+        Bytes stop = memchr(p, 2, end - p);
+        if (!stop) stop = end;
+        Bytes split = memchr(p, 1, stop - p);
+        if (!split || split == p || split + 1 == stop || memchr(split + 1, 1, stop - split - 1)) return NULL;
+        Text name = {p, split - p}, value = {split + 1, stop - split - 1};
+        for (Size n = 0; n < count; n++)
+            if (names[n].size == name.size && !memcmp(names[n].at, name.at, name.size)) return NULL;
+        if (count == PAIRS) return NULL;
+        names[count++] = name;
+        if (IS(name, "CLUSTER") || IS(name, "DELAY") || IS(name, "REAL_TOPIC") || IS(name, "REAL_QID") ||
+            IS(name, "TRANSACTION_CHECK_TIMES") || IS(name, "TRAN_PREPARED_QUEUE_OFFSET"))
+            return NULL;
+        if (IS(name, "TRAN_MSG")) {
+            if (!IS(value, "true")) return NULL;
+            half = 1;
+        } else if (IS(name, "WAIT")) {
+            if (!IS(value, "true")) return NULL;
+        } else if (IS(name, "UNIQ_KEY")) {
+            *key = value;
+        } else if (IS(name, "PGROUP")) {
+            *group = value;
+        } else if (IS(name, "CHECK_IMMUNITY_TIME_IN_SECONDS")) {
+            *immunity = value;
+        }
+        p = stop + 1;
+    }
+    if (!half || in.size + extra.size > PROPERTIES_MAX) return NULL;
+    PyObject *stored = PyBytes_FromStringAndSize(NULL, in.size + extra.size);
+    if (stored) put(put((uint8_t *)PyBytes_AS_STRING(stored), in.at, in.size), extra.at, extra.size);
+    return stored;
+}
+
+/* ---- the forms and queues of one call */
+
+typedef struct {
+    PyObject *key, *queue, *tail; /* topic and queue id; the queue; its topic_tail */
+    int64_t queue_id, next, size;
+    Size requests, messages;
+} Queue;
+
+typedef struct {
+    PyObject *form;
+    Queue *queue, *half; /* NULL where there is none yet, or half messages are not taken */
+    int64_t user_flag;
+    int json, oneway;
+    Text before, kind, batch_properties, batch_extra, half_extra;
     Common common;
-} Lane;
+} Form;
 
-/* Fill a lane by a Form (see handlers/fastpath.py); 0 where it has no queue yet, -1 for an error. */
-static int open_lane(Lane *lane, PyObject *form, PyObject *known) {
-    *lane = (Lane){0};
-    PyObject *queue = PyDict_GetItemWithError(known, PyTuple_GET_ITEM(form, 1));
-    if (!queue) return PyErr_Occurred() ? -1 : 0;
-    lane->flag = number_at(form, 2);
-    lane->common.sys_flag = number_at(form, 3);
-    lane->common.reconsume = number_at(form, 4);
-    lane->oneway = PyTuple_GET_ITEM(form, 5) == Py_True;
-    lane->binary = PyTuple_GET_SIZE(PyTuple_GET_ITEM(form, 0)) == BINARY_FIELDS;
-    lane->text = part(form, 7);
-    lane->extra = part(form, 8);
-    lane->tail = PyObject_GetAttr(queue, TOPIC_TAIL);
-    if (PyErr_Occurred() || !PyBytes_Check(lane->tail)) goto fail;
-    if (!long_of(queue, QUEUE_ID, &lane->common.queue_id) || !long_of(queue, NEXT_OFFSET, &lane->next)) goto fail;
-    lane->common.tail = text_of(lane->tail);
-    lane->form = Py_NewRef(form);
-    lane->queue = Py_NewRef(queue);
+typedef struct {
+    Form forms[FORMS];
+    Queue queues[QUEUES];
+    Size open, open_queues, last; /* last: the form of the last request */
+    PyObject *known, *pending, *halves;
+    Text born_host, store_host, cluster;
+    int64_t host_bits, now, position, limit;
+    Size max_body, max_record;
+} State;
+
+/* The queue with this key; NULL where there is none yet, or for an error. */
+static Queue *open_queue(State *s, PyObject *key) {
+    for (Size n = 0; n < s->open_queues; n++) {
+        int equal = s->queues[n].key == key ? 1 : PyObject_RichCompareBool(s->queues[n].key, key, Py_EQ);
+        if (equal < 0) return NULL;
+        if (equal) return s->queues + n;
+    }
+    PyObject *found = PyDict_GetItemWithError(s->known, key);
+    if (!found || s->open_queues == QUEUES) return NULL;
+    Queue *queue = s->queues + s->open_queues;
+    *queue = (Queue){0};
+    queue->tail = PyObject_GetAttr(found, TOPIC_TAIL);
+    if (queue->tail && !PyBytes_Check(queue->tail)) PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
+    if (PyErr_Occurred() || !long_of(found, QUEUE_ID, &queue->queue_id) || !long_of(found, NEXT_OFFSET, &queue->next)) {
+        Py_CLEAR(queue->tail);
+        return NULL;
+    }
+    queue->key = Py_NewRef(key);
+    queue->queue = Py_NewRef(found);
+    s->open_queues++;
+    return queue;
+}
+
+static int are_bytes(PyObject *tuple, Size fields, Size first, Size last) {
+    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != fields) return 0;
+    for (Size n = first; n < last; n++)
+        if (!PyBytes_Check(PyTuple_GET_ITEM(tuple, n))) return 0;
     return 1;
-fail:
-    Py_CLEAR(lane->tail);
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
-    return -1;
 }
 
-/* Have the template of an answer with numbers of these lengths (see express.Replies). */
-static int have_template(Lane *lane, Size opaque_size, Size digits_size) {
-    if (lane->template && lane->opaque_size == opaque_size && lane->digits_size == digits_size) return 1;
-    PyObject *key = Py_BuildValue("(nn)", opaque_size, digits_size);
-    PyObject *found = key ? PyObject_GetItem(PyTuple_GET_ITEM(lane->form, 6), key) : NULL;
+static int is_template(PyObject *template, int json) {
+    return json ? are_bytes(template, JSON_FIELDS, 0, JSON_FIELDS)
+                : are_bytes(template, BINARY_FIELDS, 0, SECOND_CONSTANT) && part(template, KIND).size == 5 &&
+                      part(template, FLAG).size == 8;
+}
+
+/* Have a SendForm in the state; NULL where it has no queue yet, or there is no room for it, or for an error. */
+static Form *open_form(State *s, PyObject *form, int json) {
+    if (s->open == FORMS) return NULL;
+    if (!PyTuple_Check(form) || PyTuple_GET_SIZE(form) != FORM_FIELDS ||
+        !is_template(PyTuple_GET_ITEM(form, FORM_REQUEST), json) ||
+        !is_template(PyTuple_GET_ITEM(form, FORM_REPLY), json) ||
+        !are_bytes(form, FORM_FIELDS, FORM_BATCH_PROPERTIES, FORM_HALF_QUEUE) ||
+        !are_bytes(form, FORM_FIELDS, FORM_HALF_EXTRA, FORM_FIELDS)) {
+        PyErr_SetString(PyExc_TypeError, "not the form of a send");
+        return NULL;
+    }
+    PyObject *request = PyTuple_GET_ITEM(form, FORM_REQUEST), *half = PyTuple_GET_ITEM(form, FORM_HALF_QUEUE);
+    Form *made = s->forms + s->open;
+    *made = (Form){0};
+    made->queue = open_queue(s, PyTuple_GET_ITEM(form, FORM_QUEUE));
+    if (half != Py_None && !PyErr_Occurred()) made->half = open_queue(s, half);
+    if (PyErr_Occurred() || (!made->queue && !made->half)) return NULL;
+    made->user_flag = number_at(form, FORM_USER_FLAG);
+    made->common.sys_flag = number_at(form, FORM_SYS_FLAG) | s->host_bits;
+    made->common.reconsume = number_at(form, FORM_RECONSUME_TIMES);
+    if (PyErr_Occurred()) return NULL;
+    made->common.born_host = s->born_host;
+    made->common.store_host = s->store_host;
+    made->common.now = s->now;
+    made->json = json;
+    made->oneway = PyTuple_GET_ITEM(form, FORM_ONEWAY) == Py_True;
+    made->before = part(request, json ? JSON_BEFORE : BEFORE);
+    if (!json) made->kind = part(request, KIND);
+    made->batch_properties = part(form, FORM_BATCH_PROPERTIES);
+    made->batch_extra = part(form, FORM_BATCH_EXTRA);
+    made->half_extra = part(form, FORM_HALF_EXTRA);
+    made->form = Py_NewRef(form);
+    s->open++;
+    return made;
+}
+
+/* Whether a header begins as those of a form: then templates.json_send_key or binary_send_key finds this form, too. */
+static int begins_as(Text header, int json, const Form *form) {
+    if (json != form->json) return 0;
+    if (json) return same(header.at, header.size, form->before);
+    return same(header.at, header.size, form->kind) && same(header.at + 21, header.size - 21, form->before);
+}
+
+/* The form of a header; NULL where it is not known, or for an error. */
+static Form *form_of(State *s, PyObject *forms, Text header, int json) {
+    for (Size n = 0; n < s->open; n++) { /* producers send to their queues in turn */
+        Form *form = s->forms + (s->last + 1 + n) % s->open;
+        if (begins_as(header, json, form)) {
+            s->last = form - s->forms;
+            return form;
+        }
+    }
+    Size born = json ? FIND(header, 0, "\",\"g\":\"") : FIND(header, 21, "\0\1g\0\0\0\x0d");
+    if (born < 0) return NULL;
+    PyObject *key;
+    if (json) {
+        key = PyBytes_FromStringAndSize((const char *)header.at, born + 7);
+    } else if ((key = PyBytes_FromStringAndSize((const char *)header.at + 16, born + 7 - 16))) {
+        put((uint8_t *)PyBytes_AS_STRING(key), header.at, 5);
+    }
+    PyObject *known = key ? PyDict_GetItemWithError(forms, key) : NULL;
     Py_XDECREF(key);
-    if (!found) return 0;
-    Py_XSETREF(lane->template, found);
-    if (!PyTuple_Check(found) || PyTuple_GET_SIZE(found) != 5 || !PyBytes_Check(PyTuple_GET_ITEM(found, 1))) goto fail;
-    lane->opaque_at = number_at(found, 2);
-    lane->id_at = number_at(found, 3);
-    lane->digits_at = number_at(found, 4);
-    lane->opaque_size = opaque_size;
-    lane->digits_size = digits_size;
-    Size size = part(found, 1).size;
-    if (lane->opaque_at >= 8 && lane->opaque_at <= size - opaque_size && lane->id_at >= 29 + lane->id_size &&
-        lane->id_at <= size - 16 && lane->digits_at >= 8 && lane->digits_at <= size - digits_size)
-        return 1;
-fail:
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "not the template of an answer");
-    return 0;
+    Form *form = known ? open_form(s, known, json) : NULL;
+    if (form) s->last = form - s->forms;
+    return form;
 }
 
-static void put_id(uint8_t *to, int64_t position) {
-    for (int n = 0; n < 16; n++) to[n] = "0123456789ABCDEF"[position >> (60 - 4 * n) & 15];
-}
-
-static void add32(uint8_t *at, Size more) { put32(at, get32(at) + more); }
+/* ---- replies */
 
 typedef struct {
     uint8_t *at;
     Size size, capacity;
-} Answers;
+} Replies;
 
-/* Add the answer to a request by whose messages `pending` has grown from `first` on; 0 for an error. */
-static int add_answer(Answers *out, Lane *lane, Text opaque, int64_t queue_offset, PyObject *pending, Size first) {
+static uint8_t *put_ids(uint8_t *to, Text prefix, PyObject *pending, Size first, Size count) {
+    for (Size n = 0; n < count; n++) {
+        if (n) to = put(put(to, (Bytes)",", 1), prefix.at, prefix.size);
+        int64_t position = number_at(PyList_GET_ITEM(pending, first + n), REQUEST_POSITION);
+        for (int digit = 60; digit >= 0; digit -= 4) *to++ = "0123456789ABCDEF"[position >> digit & 15];
+    }
+    return to;
+}
+
+/* Add the reply to a request whose messages are in `pending` from `first` on; 0 for an error. */
+static int add_reply(Replies *out, const Form *form, Text opaque, int64_t queue_offset, PyObject *pending, Size first) {
+    PyObject *template = PyTuple_GET_ITEM(form->form, FORM_REPLY);
     char number[24];
-    Size digits_size = sprintf(number, "%lld", (long long)queue_offset), count = PyList_GET_SIZE(pending) - first;
-    if (!have_template(lane, opaque.size, digits_size)) return 0;
-    Text template = part(lane->template, 1);
-    Size more = (count - 1) * (1 + lane->id_size + 16), end = lane->id_at + 16;
-    if (out->size + template.size + more > out->capacity) {
-        Size capacity = 2 * (out->size + template.size + more) + 1024;
+    Text offset = {(Bytes)number, sprintf(number, "%lld", (long long)queue_offset)};
+    Size count = PyList_GET_SIZE(pending) - first, host = 2 * form->common.store_host.size;
+    Size ids = count * 16 + (count - 1) * (1 + host), size;
+    Text before, between, end, more;
+    if (form->json) {
+        before = part(template, JSON_BEFORE);
+        between = part(template, JSON_BETWEEN);
+        more = part(template, JSON_BEFORE_OPAQUE);
+        end = part(template, JSON_END);
+        size = before.size + ids + between.size + offset.size + more.size + opaque.size + end.size;
+    } else {
+        before = part(template, BEFORE);
+        more = part(template, FIRST_BEGIN);
+        between = part(template, BETWEEN);
+        end = part(template, END);
+        size = 21 + before.size + 4 + more.size + ids + between.size + 4 + offset.size + end.size;
+    }
+    Text prefix = form->json ? before : more; /* ids begin with the address, as the one in the template does */
+    if (prefix.size < host) return PyErr_SetString(PyExc_TypeError, "not the template of a reply"), 0;
+    prefix = (Text){prefix.at + prefix.size - host, host};
+    if (size > FRAME_MAX) return PyErr_SetString(PyExc_ValueError, "the reply to a batch is too long"), 0;
+    if (out->size + 8 + size > out->capacity) {
+        Size capacity = 2 * (out->size + 8 + size) + 1024;
         uint8_t *room = PyMem_Realloc(out->at, capacity);
         if (!room) return PyErr_NoMemory(), 0;
         out->at = room;
         out->capacity = capacity;
     }
-    uint8_t *to = out->at + out->size, *id = to + lane->id_at;
-    put(to, template.at, end);
-    put(to + end + more, template.at + end, template.size - end);
-    put(to + lane->opaque_at + (lane->opaque_at > end ? more : 0), opaque.at, opaque.size);
-    put(to + lane->digits_at + (lane->digits_at > end ? more : 0), (Bytes)number, digits_size);
-    for (Size n = first; n < first + count; n++) {
-        if (n > first) {
-            *id++ = ',';
-            id = put(id, to + lane->id_at - lane->id_size, lane->id_size);
-        }
-        put_id(id, number_at(PyList_GET_ITEM(pending, n), REQUEST_POSITION));
-        id += 16;
+    uint8_t *to = put32(out->at + out->size, 4 + size);
+    to = put32(to, (form->json ? 0u : 1u << 24) | (uint32_t)size);
+    if (form->json) {
+        to = put_ids(put(to, before.at, before.size), prefix, pending, first, count);
+        to = put(put(to, between.at, between.size), offset.at, offset.size);
+        to = put(put(to, more.at, more.size), opaque.at, opaque.size);
+    } else {
+        to = put(put(to, part(template, KIND).at, 5), opaque.at, 4);
+        to = put32(put(to, part(template, FLAG).at, 8), size - 21);
+        to = put(put32(put(to, before.at, before.size), more.size + ids), more.at, more.size);
+        to = put_ids(to, prefix, pending, first, count);
+        to = put(put32(put(to, between.at, between.size), offset.size), offset.at, offset.size);
     }
-    add32(to, more);
-    add32(to + 4, more);
-    if (lane->binary) { /* the lengths of all fields and of this one */
-        add32(to + 25, more);
-        add32(to + lane->id_at - lane->id_size - 4, more);
-    }
-    out->size += template.size + more;
+    to = put(to, end.at, end.size);
+    out->size = to - out->at;
     return 1;
 }
 
-/* Write a message as put_batch does a batch; 0 also for one that needs a closer look. */
-static Size put_message(Lane *lane, Text body, Text properties, Text cluster, uint8_t *to, int64_t *position,
-                        Size room, Size max_record, PyObject *pending) {
-    PyObject *stored = stored_of(properties, cluster);
+/* ---- messages */
+
+static PyObject *str_or_none(Text text) {
+    return text.size < 0 ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8((const char *)text.at, text.size, NULL);
+}
+
+/* Write one message, plain or half, as put_batch does a batch; 0 also for one that needs a closer look. */
+static Size put_message(State *s, Form *form, Queue **queue, Text body, Text properties, uint8_t *to) {
+    Text key, group, immunity;
+    Common common = form->common;
+    PyObject *stored = NULL;
+    *queue = form->queue;
+    if (form->queue && !(common.sys_flag & 4)) stored = stored_of(properties, s->cluster);
+    int half = !stored && !PyErr_Occurred() && form->half;
+    if (half) {
+        stored = half_stored_of(properties, form->half_extra, &key, &group, &immunity);
+        common.sys_flag &= ~TRANSACTION;
+        *queue = form->half;
+    }
     if (!stored) return PyErr_Occurred() ? -1 : 0;
-    Size size = head_size(&lane->common) + body.size + lane->common.tail.size + 2 + PyBytes_GET_SIZE(stored);
-    if (size > max_record || size > room) {
+    common.queue_id = (*queue)->queue_id;
+    common.tail = text_of((*queue)->tail);
+    Size size = head_size(&common) + body.size + common.tail.size + 2 + PyBytes_GET_SIZE(stored);
+    if (size > s->max_record || size > s->limit - s->position) {
         Py_DECREF(stored);
         return 0;
     }
-    int64_t next = lane->home->next;
-    put_record(to, size, &lane->common, (uint32_t)lane->flag, next, *position, body, text_of(stored));
-    if (!add_request(pending, lane->queue, *position, size, stored, next, &lane->common)) return -1;
-    *position += size;
+    int64_t next = (*queue)->next;
+    put_record(to, size, &common, (uint32_t)form->user_flag, next, s->position, body, text_of(stored));
+    if (!add_request(s->pending, (*queue)->queue, s->position, size, stored, next, &common)) return -1;
+    if (half) {
+        PyObject *one = Py_BuildValue("(LLLnLkNNN)", (long long)next, (long long)s->position, (long long)s->now, size,
+                                      (long long)common.born, (unsigned long)get32(to + 8), str_or_none(key),
+                                      str_or_none(group), str_or_none(immunity));
+        int added = one ? PyList_Append(s->halves, one) : -1;
+        Py_XDECREF(one);
+        if (added) return -1;
+    }
+    s->position += size;
     return 1;
 }
 
-/* The key of a form (templates.json_send_key and binary_send_key); NULL where there is none, or without memory. */
-static PyObject *key_of(Text header, int json) {
-    Size born = json ? FIND(header, 0, "\",\"g\":\"") : FIND(header, 21, "\0\1g\0\0\0\x0d");
-    if (born < 0) return NULL;
-    if (json) return PyBytes_FromStringAndSize((const char *)header.at, born + 7);
-    PyObject *key = PyBytes_FromStringAndSize((const char *)header.at + 19, born + 7 - 19);
-    if (key) put((uint8_t *)PyBytes_AS_STRING(key), header.at, 2);
-    return key;
+/* Write the messages of a request; how many they are, 0 for what needs a closer look, -1 for an error. */
+static Size put_request(State *s, Form *form, Queue **queue, Text body, const Values *values, uint8_t *to) {
+    form->common.born = values->born;
+    if (!host_sizes_fit(&form->common) || body.size > s->max_body) return 0;
+    if (!form->batch_extra.size) return put_message(s, form, queue, body, values->properties, to);
+    *queue = form->queue;
+    if (!form->queue || form->common.sys_flag & 4 || values->properties.size != form->batch_properties.size || body.size > BATCH_MAX ||
+        !same(values->properties.at, values->properties.size, form->batch_properties))
+        return 0;
+    form->common.queue_id = (*queue)->queue_id;
+    form->common.tail = text_of((*queue)->tail);
+    return put_batch(body, form->batch_extra, &form->common, (*queue)->queue, (*queue)->next, to, &s->position,
+                     s->limit - s->position, s->max_record, s->pending);
 }
 
-static int is_form(PyObject *form, Size parts) {
-    if (!PyTuple_Check(form) || PyTuple_GET_SIZE(form) != 9) return 0;
-    if (!PyBytes_Check(PyTuple_GET_ITEM(form, 7)) || !PyBytes_Check(PyTuple_GET_ITEM(form, 8))) return 0;
-    PyObject *cut = PyTuple_GET_ITEM(form, 0);
-    if (!PyTuple_Check(cut) || PyTuple_GET_SIZE(cut) != parts) return 0;
-    for (Size n = 0; n < (parts == JSON_FIELDS ? JSON_FIELDS : SECOND_CONSTANT); n++)
-        if (!PyBytes_Check(PyTuple_GET_ITEM(cut, n))) return 0;
-    return 1;
+/* ---- the function */
+
+/* Read a Tip and SendHosts; 0 with an error for anything else. */
+static int read_state(State *s, PyObject *tip, PyObject *hosts, Py_buffer *memory, Size *offset) {
+    if (!PyTuple_Check(tip) || PyTuple_GET_SIZE(tip) != TIP_FIELDS || !PyTuple_Check(hosts) ||
+        PyTuple_GET_SIZE(hosts) != HOSTS_FIELDS || !PyDict_Check(PyTuple_GET_ITEM(tip, TIP_QUEUES)) ||
+        !PyList_Check(PyTuple_GET_ITEM(tip, TIP_PENDING)) || !PyBytes_Check(PyTuple_GET_ITEM(hosts, HOSTS_BORN)) ||
+        !are_bytes(hosts, HOSTS_FIELDS, HOSTS_STORE, HOSTS_FIELDS)) {
+        PyErr_SetString(PyExc_TypeError, "sends takes a Tip and SendHosts");
+        return 0;
+    }
+    s->open = s->open_queues = s->last = 0;
+    s->known = PyTuple_GET_ITEM(tip, TIP_QUEUES);
+    s->pending = PyTuple_GET_ITEM(tip, TIP_PENDING);
+    s->position = number_at(tip, TIP_POSITION);
+    s->limit = number_at(tip, TIP_LIMIT);
+    s->now = number_at(tip, TIP_NOW);
+    s->max_body = number_at(tip, TIP_MAX_BODY);
+    s->max_record = number_at(tip, TIP_MAX_RECORD);
+    s->born_host = part(hosts, HOSTS_BORN);
+    s->host_bits = number_at(hosts, HOSTS_BITS);
+    s->store_host = part(hosts, HOSTS_STORE);
+    s->cluster = part(hosts, HOSTS_CLUSTER);
+    *offset = number_at(tip, TIP_AT);
+    return !PyErr_Occurred() && PyObject_GetBuffer(PyTuple_GET_ITEM(tip, TIP_MEMORY), memory, PyBUF_WRITABLE) == 0;
 }
 
-const char sends_doc[] = "Store and answer the plain sends and batches at the beginning of a buffer.";
+static PyObject *tallies_of(const State *s) {
+    PyObject *tallies = PyList_New(0);
+    for (Size n = 0; tallies && n < s->open_queues; n++) {
+        const Queue *queue = s->queues + n;
+        if (!queue->requests) continue;
+        PyObject *tally = Py_BuildValue("(OnnL)", queue->key, queue->requests, queue->messages, (long long)queue->size);
+        if (!tally || PyList_Append(tallies, tally)) Py_CLEAR(tallies);
+        Py_XDECREF(tally);
+    }
+    return tallies;
+}
+
+const char sends_doc[] = "Store and answer the plain sends, batches and half messages at the beginning of a buffer.";
 
 PyObject *sends(PyObject *self, PyObject *args) {
-    PyObject *forms, *known, *pending, *result = NULL, *tallies = NULL;
+    PyObject *forms, *tip, *hosts, *result = NULL, *tallies = NULL;
     Py_buffer memory;
-    Text in, host, store_host, cluster;
-    Size at, offset, max_body, max_record, most, open = 0;
-    long long first, limit, now, host_bits;
+    Text in;
+    Size at, most, offset;
     uint8_t *room = NULL;
-    Answers answers = {NULL, 0, 0};
-    Lane lanes[LANES];
-    if (!PyArg_ParseTuple(args, "y#nO!O!O!w*nLLLnnny#Ly#y#", &in.at, &in.size, &at, &PyDict_Type, &forms,
-                          &PyDict_Type, &known, &PyList_Type, &pending, &memory, &offset, &first, &limit, &now,
-                          &max_body, &max_record, &most, &host.at, &host.size, &host_bits, &store_host.at,
-                          &store_host.size, &cluster.at, &cluster.size))
+    Size room_size = 0;
+    Replies replies = {NULL, 0, 0};
+    State state, *s = &state;
+    if (!PyArg_ParseTuple(args, "y#nO!OOn", &in.at, &in.size, &at, &PyDict_Type, &forms, &tip, &hosts, &most) ||
+        !read_state(s, tip, hosts, &memory, &offset))
         return NULL;
-    int64_t position = first;
-    const Size begin = PyList_GET_SIZE(pending);
-    if (at < 0 || offset < 0 || offset > memory.len || limit - first > memory.len - offset) most = 0;
+    const int64_t first = s->position;
+    const Size begin = PyList_GET_SIZE(s->pending);
+    if (!(s->halves = PyList_New(0))) goto end;
+    if (at < 0 || offset < 0 || offset > memory.len || s->limit - first > memory.len - offset) most = 0;
     while (most-- > 0 && in.size - at >= 8) {
         int64_t length = get32(in.at + at), word = get32(in.at + at + 4);
-        int json = word >> 24 == 0;
+        const int json = word >> 24 == 0;
         Text header = {in.at + at + 8, word & 0xFFFFFF};
         if (word >> 24 > 1 || length > FRAME_MAX - 4 || length > in.size - at - 4 || header.size > length - 4) break;
         Text body = {header.at + header.size, length - 4 - header.size};
-        if (header.size < 21) break;
+        if (header.size < 25) break;
         Bytes code = header.at + (json ? 8 : 0);
         if (json ? memcmp(code, "310", 3) && memcmp(code, "320", 3) : memcmp(code, "\1\x36", 2) && memcmp(code, "\1\x40", 2))
             break;
-        PyObject *key = key_of(header, json);
-        PyObject *form = key ? PyDict_GetItemWithError(forms, key) : NULL;
-        Py_XDECREF(key);
+        Form *form = form_of(s, forms, header, json);
         if (!form) {
             if (PyErr_Occurred()) goto end;
             break;
         }
-        Size n = 0;
-        while (n < open && lanes[n].form != form) n++;
-        Lane *lane = lanes + n;
-        if (n == open) {
-            if (!is_form(form, json ? JSON_FIELDS : BINARY_FIELDS) || open == LANES) break;
-            int opened = open_lane(lane, form, known);
-            if (opened < 0) goto end;
-            if (!opened) break;
-            open++;
-            for (lane->home = lanes; lane->home->queue != lane->queue;) lane->home++;
-            lane->common.sys_flag |= host_bits;
-            lane->common.born_host = host;
-            lane->common.store_host = store_host;
-            lane->id_size = 2 * store_host.size;
-            lane->common.now = now;
-        }
-        Values values;
-        if (json) {
-            uint8_t *more = PyMem_Realloc(room, header.size);
+        if (json && header.size > room_size) {
+            uint8_t *more = PyMem_Realloc(room, 2 * header.size);
             if (!more) { PyErr_NoMemory(); goto end; }
             room = more;
+            room_size = 2 * header.size;
         }
-        if (!(json ? take_json(header, PyTuple_GET_ITEM(form, 0), room, &values)
-                   : take_binary(header, PyTuple_GET_ITEM(form, 0), &values)))
-            break;
-        if (lane->common.sys_flag & 4 || !host_sizes_fit(&lane->common) || body.size > max_body) break;
-        lane->common.born = values.born;
-        const Size work = PyList_GET_SIZE(pending);
-        const int64_t before = position, next = lane->home->next;
-        uint8_t *to = (uint8_t *)memory.buf + offset + (position - first);
-        Size count = 0;
-        if (!lane->extra.size)
-            count = put_message(lane, body, values.properties, cluster, to, &position, limit - position, max_record,
-                                pending);
-        else if (values.properties.size == lane->text.size && body.size <= BATCH_MAX &&
-                 same(values.properties.at, values.properties.size, lane->text))
-            count = put_batch(body, lane->extra, &lane->common, lane->queue, next, to, &position, limit - position,
-                              max_record, pending);
+        PyObject *template = PyTuple_GET_ITEM(form->form, FORM_REQUEST);
+        Values values;
+        if (!(json ? match_json(header, template, room, &values) : match_binary(header, template, &values))) break;
+        const Size work = PyList_GET_SIZE(s->pending);
+        const int64_t before = s->position;
+        Queue *queue;
+        Size count = put_request(s, form, &queue, body, &values, (uint8_t *)memory.buf + offset + (before - first));
         if (count < 0) goto end;
         if (!count) break;
-        if (!lane->oneway && !add_answer(&answers, lane, values.opaque, next, pending, work)) goto end;
-        lane->home->next += count;
-        lane->count++;
-        lane->messages += count;
-        lane->size += position - before;
+        if (!form->oneway && !add_reply(&replies, form, values.opaque, queue->next, s->pending, work)) goto end;
+        queue->next += count;
+        queue->requests++;
+        queue->messages += count;
+        queue->size += s->position - before;
         at += 4 + length;
     }
-    if (!(tallies = PyList_New(0))) goto end;
-    for (Size n = 0; n < open; n++) {
-        Lane *lane = lanes + n;
-        if (!lane->count) continue;
-        PyObject *tally = Py_BuildValue("(OnnL)", PyTuple_GET_ITEM(lane->form, 1), lane->count, lane->messages,
-                                        (long long)lane->size);
-        int added = tally ? PyList_Append(tallies, tally) : -1;
-        Py_XDECREF(tally);
-        if (added) goto end;
-    }
-    result = Py_BuildValue("(ny#LO)", at, answers.at ? (char *)answers.at : "", answers.size, (long long)position,
-                           tallies);
+    if (!(tallies = tallies_of(s))) goto end;
+    result = Py_BuildValue("(ny#LOO)", at, replies.at ? (char *)replies.at : "", replies.size, (long long)s->position,
+                           tallies, s->halves);
 end:
-    for (Size n = 0; n < open; n++) {
-        int home = lanes[n].home == lanes + n;
-        if (result && home && !set_long(lanes[n].queue, NEXT_OFFSET, lanes[n].next)) Py_CLEAR(result);
-        Py_XDECREF(lanes[n].form);
-        Py_XDECREF(lanes[n].queue);
-        Py_XDECREF(lanes[n].tail);
-        Py_XDECREF(lanes[n].template);
+    for (Size n = 0; n < s->open_queues; n++) {
+        Queue *queue = s->queues + n;
+        if (result && queue->messages && !set_long(queue->queue, NEXT_OFFSET, queue->next)) Py_CLEAR(result);
+        Py_DECREF(queue->key);
+        Py_DECREF(queue->queue);
+        Py_DECREF(queue->tail);
     }
+    for (Size n = 0; n < s->open; n++) Py_DECREF(s->forms[n].form);
     if (!result) { /* out of memory: then nothing was stored */
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        PyList_SetSlice(pending, begin, PyList_GET_SIZE(pending), NULL);
+        PyList_SetSlice(s->pending, begin, PyList_GET_SIZE(s->pending), NULL);
         PyErr_Restore(type, value, trace);
     }
-    PyMem_Free(answers.at);
+    PyMem_Free(replies.at);
     PyMem_Free(room);
     PyBuffer_Release(&memory);
     Py_XDECREF(tallies);
+    Py_XDECREF(s->halves);
     return result;
 }
