@@ -14,7 +14,7 @@ from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullSta
 from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskContext
 from eruca.client.producing.batch import split_batch
 from eruca.client.producing.producer import Producer
-from eruca.client.producing.sends import SendResult, SendStatus
+from eruca.client.producing.send import SendResult, SendStatus
 from eruca.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record

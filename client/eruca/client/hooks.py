@@ -21,7 +21,7 @@ from eruca.client.outcomes import Decision, Later, Listener, Outcome, Suspend
 from eruca.protocol.queues import MessageQueue
 
 if TYPE_CHECKING:
-    from eruca.client.producing.sends import SendResult
+    from eruca.client.producing.send import SendResult
     from eruca.client.producing.transactions import TransactionState
 
 DEFAULT_REGION = "DefaultRegion"

@@ -134,17 +134,18 @@ class Names:
                 if value:
                     changed[name] = wrap(self.namespace, value)
             if isinstance(made, SendMessageV2):
-                changed["properties"] = self._properties(made)
+                changed["properties"] = self.send_properties(made.properties or "")
         if self._unit_mode and hasattr(made, "unit_mode"):
             changed["unit_mode"] = True
         return msgspec.structs.replace(made, **changed) if changed else made
 
-    def _properties(self, made: SendMessageV2) -> str:
+    def send_properties(self, text: str) -> str:
         """The properties of a sent message: brokers ask the producer group in them what became of a transaction."""
-        pairs = (made.properties or "").split("\x02")
-        group = f"{names.PRODUCER_GROUP}\x01"
+        group, instance = f"{names.PRODUCER_GROUP}\x01", f"{names.INSTANCE_ID}\x01"
+        if text and group not in text and instance not in text:
+            return f"{text}\x02{instance}{self.namespace}"
+        pairs = text.split("\x02")
         pairs = [group + self.to_broker(pair.removeprefix(group)) if pair.startswith(group) else pair for pair in pairs]
-        instance = f"{names.INSTANCE_ID}\x01"
         if not any(pair.startswith(instance) for pair in pairs):
             pairs.append(f"{instance}{self.namespace}")
         return "\x02".join(pairs)

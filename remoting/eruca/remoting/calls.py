@@ -7,6 +7,8 @@ and when it ended. Every call ends exactly once, with an answer or an error.
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -19,6 +21,9 @@ from eruca.remoting.errors import CallTimedOut, ConnectionLost
 
 R = TypeVar("R", bound=Header)
 T = TypeVar("T", contravariant=True)
+
+_prefix = struct.Struct(">II").unpack_from
+_NO_PLAIN_ANSWER = (KeyError, *frame.UNREADABLE)
 
 
 class Receiver(Protocol[T]):
@@ -45,14 +50,35 @@ class Answer(msgspec.Struct, Generic[R], eq=False):
     language: str | int | None
 
 
+class QuickAnswer(Protocol):
+    """What an ``AnswerReader`` reads: at least the opaque."""
+
+    @property
+    def opaque(self) -> int:
+        """The number of the request."""
+
+
+class AnswerGroup(Protocol):
+    """Receives the answers of one read to many calls in one go."""
+
+    def answered(self, receivers: list[Any], answers: list[Any], /) -> None:
+        """These calls were answered, each by the answer at the same place. Must not raise."""
+
+
+AnswerReader = Callable[[bytes], QuickAnswer | None]
+"""Reads the header of a plain answer; returns None, or raises one of ``frame.UNREADABLE``, for any other."""
+PendingCall = tuple[Receiver[Any], Endpoint[Any, Any], float, AnswerGroup | None]
+"""Who receives the answer, to what, until when by the loop's time, and the group that takes plain answers together."""
+
+
 class Calls:
     """The calls of one connection to ``remote`` (``ip:port``) that await their answers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.remote = ""
         self._loop = loop
-        self.waiting: dict[int, tuple[Receiver[Answer[Any]], Endpoint[Any, Any], float]] = {}
-        """By opaque: receiver, endpoint, and deadline by the loop's time."""
+        self.waiting: dict[int, PendingCall] = {}
+        """By opaque."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._cause = ""
@@ -65,8 +91,49 @@ class Calls:
     def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
         """Expect an answer within ``timeout`` seconds."""
         deadline = self._loop.time() + timeout
-        self.waiting[opaque] = (receiver, endpoint, deadline)
+        self.waiting[opaque] = (receiver, endpoint, deadline, None)
         self.watch(deadline)
+
+    def add_many(self, calls: Mapping[int, PendingCall], deadline: float) -> None:
+        """Expect answers; ``deadline`` is the earliest one of these calls."""
+        self.waiting.update(calls)
+        self.watch(deadline)
+
+    def answered_together(self, data: bytes, at: int, readers: Mapping[int, AnswerReader]) -> int:
+        """Give the answers that begin at ``at`` to their groups, and return where the first other frame begins.
+
+        Stops at whatever is no plain answer to a call of a group: the slow path reads that.
+        """
+        waiting, size = self.waiting, len(data)
+        together: AnswerGroup | None = None
+        receivers: list[Any] = []
+        answers: list[Any] = []
+        while size - at > 8:
+            length, word = _prefix(data, at)
+            end, body_at = at + 4 + length, at + 8 + (word & 0xFFFFFF)
+            if end > size or body_at > end:
+                break
+            try:
+                answer = readers[word >> 24](data[at + 8 : body_at])
+                if answer is None:
+                    break
+                receiver, _, _, group = waiting[answer.opaque]
+            except _NO_PLAIN_ANSWER:
+                break
+            if group is None:
+                break
+            if group is not together:
+                if together is not None:
+                    together.answered(receivers, answers)
+                    receivers, answers = [], []
+                together = group
+            del waiting[answer.opaque]
+            receivers.append(receiver)
+            answers.append(answer)
+            at = end
+        if together is not None:
+            together.answered(receivers, answers)
+        return at
 
     def watch(self, deadline: float) -> None:
         """Check for expired calls at ``deadline`` (loop's time) or earlier."""
@@ -89,7 +156,7 @@ class Calls:
         waiting = self.waiting.get(head.opaque)
         if waiting is None:
             return False
-        receiver, endpoint, _ = waiting
+        receiver, endpoint, _, _ = waiting
         if endpoint.answer is not kind or head.code not in endpoint.accepts:
             return False
         del self.waiting[head.opaque]
@@ -103,7 +170,7 @@ class Calls:
         waiting = self.waiting.pop(head.opaque, None)
         if waiting is None or waiting[0].done():
             return
-        receiver, endpoint, _ = waiting
+        receiver, endpoint, _, _ = waiting
         if head.code not in endpoint.accepts:
             receiver.set_exception(Refused(head.code, head.remark or ""))
             return
@@ -122,7 +189,7 @@ class Calls:
             self._timer.cancel()
             self._timer = None
         waiting, self.waiting = self.waiting, {}
-        for receiver, endpoint, _ in waiting.values():
+        for receiver, endpoint, *_ in waiting.values():
             if not receiver.done():
                 text = f"the connection to <{self.remote}> ended during {endpoint.code.name}{cause}"
                 receiver.set_exception(ConnectionLost(self.remote, text))
@@ -141,11 +208,26 @@ class Calls:
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [opaque for opaque, (_, _, deadline) in self.waiting.items() if deadline <= now]
+        late = [opaque for opaque, (_, _, deadline, _) in self.waiting.items() if deadline <= now]
         for opaque in late:
-            receiver, endpoint, _ = self.waiting.pop(opaque)
+            receiver, endpoint, *_ = self.waiting.pop(opaque)
             if not receiver.done():
                 text = f"<{self.remote}> did not answer {endpoint.code.name} in time"
                 receiver.set_exception(CallTimedOut(self.remote, text))
         if self.waiting:
-            self._wake_at(min(deadline for _, _, deadline in self.waiting.values()))
+            self._wake_at(min(deadline for _, _, deadline, _ in self.waiting.values()))
+
+
+class Caller(Protocol):
+    """A connection, as far as its calls matter."""
+
+    calls: Calls
+
+
+def answers_together(readers: Mapping[int, AnswerReader]) -> Callable[[Caller, bytes, int], int]:
+    """What handles plain answers, read by one of these readers for each serialization, before the slow path."""
+
+    def handle(connection: Caller, data: bytes, at: int) -> int:
+        return connection.calls.answered_together(data, at, readers)
+
+    return handle

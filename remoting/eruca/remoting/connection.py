@@ -18,9 +18,7 @@ from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
-from eruca.protocol.headers.send import SendMessageV2
-from eruca.protocol.templates import Template, send_template
-from eruca.remoting.calls import Answer, Calls, Receiver
+from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.log import log
 from eruca.remoting.router import Call, Reply, Router
 from eruca.remoting.sending import HAND_OVER, WRITE_HIGH_WATER, Sending
@@ -64,12 +62,12 @@ class Connection(Sending):
         self._on_made = on_made
         self._on_lost: list[Callable[[Connection], None]] = [on_lost] if on_lost is not None else []
         self.serialization = serialization
-        self._offering = offer
+        self.offers = self._offering = offer
         self._offered: set[int] = set()
         self._accepting: int | None = None  # the opaque of the request that offered msgpack
         self._seen_first = False
-        self._signer = signer
-        self._rename = rename
+        self.signer = signer
+        self.rename = rename
         self._rest = bytearray()
         self._need = 0
         self._held_up = False  # frames in _rest wait until the peer reads
@@ -119,41 +117,56 @@ class Connection(Sending):
             self._opaque = (self._opaque + 1) & 0x7FFFFFFF
             self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
 
-    def template_of(self, code: int, ask: SendMessageV2) -> Template | None:
-        """The template of sends like this one to this peer; None where each header has to be written by itself."""
-        if self._offering or self._signer is not None or self._rename is not None:
-            return None
-        return send_template(self.serialization, code, 0, ask)
-
     def reserve(self, count: int) -> range:
-        """So many opaques for calls that the caller enters in ``calls.waiting`` and then sends by ``depart``."""
+        """``count`` opaques for requests that the caller encodes and then sends by ``call_many``."""
         first = self._opaque + 1
         if first + count > 0x7FFFFFFF:
             first = 0
         self._opaque = first + count - 1
         return range(first, first + count)
 
-    def depart(self, frames: list[bytes], deadline: float) -> None:
-        """Send these pieces of frames now, unless closed; the first answer is due by ``deadline`` (loop's time)."""
+    def call_many(
+        self, frames: list[bytes], calls: Mapping[int, PendingCall], deadline: float, *, flush: bool = True
+    ) -> None:
+        """Send requests that are encoded already, in one write.
+
+        ``frames`` are the pieces of their frames, ``calls`` who receives the answers, by opaque; a one-way request has
+        none. ``deadline`` is the earliest one of the calls, by the loop's time. Without ``flush`` they leave at the end
+        of this turn of the loop.
+        """
+        if self.closed:
+            for receiver, *_ in calls.values():
+                self.calls.too_late(receiver)
+            return
         self._out += frames
         self._out_size += sum(map(len, frames))
-        self.calls.watch(deadline)
-        self._flush()
+        if calls:
+            self.calls.add_many(calls, deadline)
+        if flush:
+            self._flush()
+        else:
+            self._flush_soon()
 
-    def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
+    def encode(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int = 0) -> bytes:
+        """Everything of a request's frame before its body, with the names and the signature that the peer expects.
+
+        Raises ProtocolError when the frame would be too long.
+        """
         extra: Mapping[str, str] | None = None
         serialization = self.serialization
-        header: Header | None = ask if ask is None or self._rename is None else self._rename(ask)
+        header: Header | None = ask if ask is None or self.rename is None else self.rename(ask)
         if self._offering and not flag:
             self._offering = False
             self._offered.add(opaque)
             extra, serialization = _MSGPACK_OFFER, frame.JSON
-        if self._signer is not None:
-            header, extra = None, sign(self._signer, header, extra, serialization, body)
+        if self.signer is not None:
+            header, extra = None, sign(self.signer, header, extra, serialization, body)
         if endpoint.encode is not None and header is not None and extra is None:
-            head = endpoint.encode(serialization, endpoint.code, opaque, flag, header, len(body))
-        else:
-            head = frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
+            return endpoint.encode(serialization, endpoint.code, opaque, flag, header, len(body))
+        return frame.encode(serialization, endpoint.code, opaque, flag, header, len(body), None, extra)
+
+    def _send_request(self, endpoint: Endpoint[A, Any], ask: A | None, body: bytes, opaque: int, flag: int) -> None:
+        head = self.encode(endpoint, ask, body, opaque, flag)
         self._out.append(head)
         if body:
             self._out.append(body)

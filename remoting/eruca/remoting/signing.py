@@ -23,9 +23,15 @@ def sign(
     signer: Signer, header: Header | None, extra: Mapping[str, str] | None, serialization: int, body: bytes
 ) -> dict[str, str]:
     """All fields of a signed request."""
+    fields = fields_to_sign(header, extra, serialization)
+    fields.update(signer(fields, body))
+    return fields
+
+
+def fields_to_sign(header: Header | None, extra: Mapping[str, str] | None, serialization: int) -> dict[str, str]:
+    """The fields of a request before it is signed."""
     fields = {**(header.fields() if header is not None else {}), **(extra or {})}
     fields.pop(_NEVER_SIGNED, None)
     if serialization == frame.ROCKETMQ:  # an empty text is null after it, and Java signs that as "null"
         fields = {name: text for name, text in fields.items() if text}
-    fields.update(signer(fields, body))
     return fields

@@ -33,12 +33,12 @@ from eruca.client.network.directory import Directory, forget_task
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.requests import Requests
 from eruca.client.network.routes import vip_address
-from eruca.client.producing.quick import read_answers
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.protocol.templates import read_stored_binary, read_stored_json
 from eruca.remoting import (
     Answer,
     BadTls,
@@ -51,10 +51,13 @@ from eruca.remoting import (
     TlsFiles,
 )
 from eruca.remoting.addresses import local_address
+from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
+_READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
+"""What reads plain answers to sends, which often come many at once."""
 MEETING = 0.5
 """Seconds that a call waits at most until all brokers know its client; those that hang are told in the background."""
 
@@ -85,7 +88,7 @@ class Session:
         self.client_id = identity.client_id(self.address, settings.instance_name, settings.unit_name)
         self.names = Names(settings.namespace, unit_mode=settings.unit_mode)
         self.channels = Channels(
-            Router(self, [pushed.routes], fast_path=read_answers),
+            Router(self, [pushed.routes], fast_path=answers_together(_READERS)),
             connect_timeout=settings.connect_timeout,
             serialization=frame.ROCKETMQ if settings.header == "ROCKETMQ" else frame.JSON,
             offer=settings.header == "MSGPACK",

@@ -14,8 +14,15 @@ from eruca.protocol import names
 from eruca.protocol.record import ENTRY_SIZE, encode_batch, entry_frame
 
 _BYTES = {bytes}
+_MESSAGES = {Message}
+_LISTS = {list, tuple}
 _OWN_PROPERTIES = 60
 """Bytes that UNIQ_KEY and WAIT take in an entry at most, with an IPv4 address."""
+
+
+def are_messages(messages: object) -> bool:
+    """Whether this is a list or tuple of messages, none of a subclass, and not empty."""
+    return type(messages) in _LISTS and bool(messages) and {*map(type, messages)} == _MESSAGES  # type: ignore[call-overload]
 
 
 def check_batch(messages: Sequence[Message], max_size: int) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from asyncio import _get_running_loop
 from collections.abc import Collection, Sequence
+from contextvars import copy_context
+from functools import partial
 from threading import get_ident
 
 from eruca.client.admin_calls import AdminCalls
@@ -18,21 +21,19 @@ from eruca.client.compression import COMPRESS_FROM, compressor
 from eruca.client.config import ClientSettings, check_codes, check_group, check_positive, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
-from eruca.client.message import Message, ReceivedMessage, check_message
-from eruca.client.network import identity
+from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message
+from eruca.client.network.identity import unique_keys
 from eruca.client.network.requests import reply_to
 from eruca.client.network.session import Session
-from eruca.client.producing import hooked
-from eruca.client.producing.batch import check_batch, encode_messages, wait_of
-from eruca.client.producing.latency_faults import LatencyFaults
-from eruca.client.producing.quick import QuickSends
-from eruca.client.producing.sends import Choice, Send, SendEndpoint, SendResult, choice_of_user, write_oneway
-from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Window
-from eruca.client.selectors import RoundRobin, Selector
+from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
+from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
+from eruca.client.producing.send import BATCH, PLAIN, Send, SendEndpoint, SendKind, SendResult, choice_of_user
+from eruca.client.producing.send_hooks import CallsOfHooks, Rewrite, rewrite_batch, rewrite_one
+from eruca.client.producing.sender import Sender
+from eruca.client.producing.topic_queues import TopicQueues
+from eruca.client.selectors import Selector
 from eruca.client.trace import MessageTrace
 from eruca.protocol import api
-from eruca.protocol.headers.send import SendMessageV2
-from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
 
@@ -90,23 +91,29 @@ class Producer(AdminCalls):
         check_least(0, retries=retries)
         check_codes(retry_codes=retry_codes)
         self.group = group
-        self.window = Window(max_in_flight, max_in_flight_size)
         self.send_timeout = send_timeout
         self.retries = retries
-        self.retry_codes = frozenset(retry_codes)
-        self.retry_when_not_stored = retry_when_not_stored
         self.compress_from = compress_from
         self.max_message_size = max_message_size
-        self.new_topic_queues = new_topic_queues
+        self._attempts = 1 + retries
+        self._make_sender = partial(
+            Sender,
+            group=group,
+            new_topic_queues=new_topic_queues,
+            max_in_flight=max_in_flight,
+            max_in_flight_size=max_in_flight_size,
+            retry_codes=retry_codes,
+            retry_when_not_stored=retry_when_not_stored,
+            fault_tolerance=fault_tolerance,
+        )
         self._settings = ClientSettings.choose(settings, nameserver)
         self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
         self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
-        self._watched = self._hooks.of_sends
         self._session: Session | None = None
-        self._faults = LatencyFaults() if fault_tolerance else None
-        self._turns: dict[str, RoundRobin] = {}
-        self._quick: QuickSends | None = None
+        self._sender: Sender | None = None
+        self._topics: dict[str, TopicQueues] = {}
+        """Those of the sender."""
 
     # ------------------------------------------------------------------ starting and stopping
 
@@ -116,37 +123,31 @@ class Producer(AdminCalls):
             raise StateError(
                 "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
             )
-        self._session = Session.join(self._settings)
-        self._choose_way()
-        await self._session.add_producer(self.group)
+        session = self._session = Session.join(self._settings)
+        self._sender = self._make_sender(session)
+        self._topics = self._sender.topics
+        await session.add_producer(self.group)
         if self._trace is not None:
             await self._trace.start()
 
     def add_hook(self, hook: Hook) -> None:
-        """One more that sees sends from now on, after those that are there. Raises UsageError."""
+        """Add a hook that sees sends from now on, after the present ones. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
-        self._watched = self._hooks.of_sends
-        self._choose_way()
-
-    def _choose_way(self) -> None:
-        if self._session is None or self._watched:
-            self._quick = None
-        else:
-            self._quick = QuickSends(self, self._session, self._header, self._turns, self._faults, self._choice_in_turn)
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
-        session = self._session
-        if session is None:
+        session, sender = self._session, self._sender
+        if session is None or sender is None:
             return
         try:
-            await self.window.quiet(self.send_timeout)
+            await sender.accumulator.wait_idle(self.send_timeout)
         finally:
             if self._session is session:  # no other call was quicker
                 await self._leave(session)
 
     async def _leave(self, session: Session) -> None:
-        self._session = self._quick = None
+        self._session = self._sender = None
+        self._topics = {}
         try:
             if self._trace is not None:
                 await self._trace.stop()
@@ -186,11 +187,7 @@ class Producer(AdminCalls):
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
         """
-        if self._quick is not None:
-            future = self._quick.start(message, timeout, queue, selector, arg)
-            if future is not None:
-                return await future
-        return await self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
+        return await self._start(message, queue, selector, arg, timeout).future
 
     def start_send(
         self,
@@ -206,11 +203,7 @@ class Producer(AdminCalls):
         Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
         time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
-        if self._quick is not None:
-            future = self._quick.start(message, timeout, queue, selector, arg)
-            if future is not None:
-                return future
-        return self._start_with(api.SEND_MESSAGE_V2, message, "", queue, selector, arg, timeout)
+        return self._start(message, queue, selector, arg, timeout).future
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -219,23 +212,7 @@ class Producer(AdminCalls):
 
         See ``split_batch`` for more than fit. Errors as in ``send``.
         """
-        if self._quick is not None:
-            future = self._quick.start_batch(messages, timeout, queue)
-            if future is not None:
-                return await future
-        check_batch(messages, self.max_message_size)
-        now = time.time()
-        keys = identity.unique_keys().several(now, len(messages))
-        body = encode_messages(messages, keys, self.max_message_size)
-        first = messages[0]
-        header = self._header(first.topic, wait_of(first), 0, 0, now)
-        header.batch = True
-        choose = self._choice(first, queue, None, None)
-        watched = self._watch(messages, hooked.rewrite_batch(messages, keys, self.max_message_size))
-        return await self._start(api.SEND_BATCH_MESSAGE, header, body, ",".join(keys), choose, queue, timeout, watched)
-
-    def _watch(self, messages: Sequence[Message], rewrite: hooked.Rewrite) -> hooked.Watched | None:
-        return hooked.Watched(self._hooks, list(messages), rewrite) if self._watched else None
+        return await self._start_batch(messages, queue, timeout).future
 
     async def send_oneway(
         self,
@@ -254,24 +231,17 @@ class Producer(AdminCalls):
         if timeout is not None:
             async with within(timeout, "send_oneway"):
                 return await self.send_oneway(message, queue=queue, selector=selector, arg=arg)
-        check_message(message, self.max_message_size)
-        session = self.session
-        body, bits = self._compress(message.body)
-        now = time.time()
-        key = identity.unique_keys().next(now)
-        header = self._header(message.topic, message.properties_text(key), bits, message.flag, now)
-        route = session.directory.routes.get(message.topic)
-        if route is None or not route.to_send:
-            route = await session.directory.route_to_send(message.topic, self.new_topic_queues)
-        self._let_go(message.topic)
-        chosen = self._choice(message, queue, selector, arg)(route, None)
-        header.queue_id = chosen.queue_id
-        address = await session.to_send(chosen.broker_name, message.topic)
-        watched = self._watch([message], hooked.rewrite_one(message, key, ""))
-        if watched is None:
-            await write_oneway(session, address, header, body, self.send_timeout)
-        else:
-            await hooked.oneway_watched(watched, session, header, body, chosen, address, self.send_timeout)
+        send = self._start(message, queue, selector, arg, None, oneway=True)
+        calls = send.hooks
+        try:
+            await send.future
+            await self._running().wait_until_read(send, self.send_timeout)
+        except BaseException as error:
+            if calls is not None:
+                calls.ended_oneway(error)
+            raise
+        if calls is not None:
+            calls.ended_oneway(None)
 
     # ------------------------------------------------------------------ request-reply
 
@@ -296,7 +266,7 @@ class Producer(AdminCalls):
         correlation, answer, more = session.requests.open(session.client_id, seconds)
         try:
             left = max(deadline - session.loop.time(), 0.001)
-            await self._start_with(api.SEND_MESSAGE_V2, message, more, queue, selector, arg, left)
+            await self._start(message, queue, selector, arg, left, more=more).future
             async with asyncio.timeout_at(deadline):
                 return await answer
         except TimeoutError as error:
@@ -315,87 +285,112 @@ class Producer(AdminCalls):
         Raises BadMessage when the message asks nothing, and as ``send``.
         """
         message, more = reply_to(question, body)
-        return await self._start_with(api.SEND_REPLY_MESSAGE_V2, message, more, None, None, None, timeout)
+        endpoint = api.SEND_REPLY_MESSAGE_V2
+        return await self._start(message, None, None, None, timeout, more=more, endpoint=endpoint).future
 
-    def _start_with(
+    # ------------------------------------------------------------------ starting one send
+
+    def _start(
         self,
-        endpoint: SendEndpoint,
         message: Message,
-        more: str,
         queue: MessageQueue | None,
         selector: Selector | None,
         arg: object,
         timeout: float | None,
-        flags: int = 0,
-    ) -> asyncio.Future[SendResult]:
-        """Start a send that hooks may see, with ``more`` in its properties than a user may give."""
-        check_message(message, self.max_message_size)
-        now = time.time()
-        key = identity.unique_keys().next(now)
-        body, bits = self._compress(message.body)
-        header = self._header(message.topic, message.properties_text(key) + more, bits | flags, message.flag, now)
-        choose = self._choice(message, queue, selector, arg)
-        watched = self._watch([message], hooked.rewrite_one(message, key, more))
-        return self._start(endpoint, header, body, key, choose, queue or selector, timeout, watched)
-
-    def _let_go(self, topic: str) -> None:
-        """What was started before goes before the send that begins now."""
-        if self._quick is not None:
-            self._quick.leave_now(topic)
-
-    def _header(self, topic: str, properties: str, sys_flag: int, flag: int, now: float) -> SendMessageV2:
-        return SendMessageV2(
-            producer_group=self.group,
-            topic=topic,
-            default_topic=DEFAULT_TOPIC,
-            default_topic_queue_nums=self.new_topic_queues,
-            queue_id=0,
-            sys_flag=sys_flag,
-            born_timestamp=int(now * 1000),
-            flag=flag,
-            properties=properties,
-            reconsume_times=0,
-        )
-
-    def _choice(self, message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object) -> Choice:
-        chosen = choice_of_user(message, queue, selector, arg)
-        if chosen is not None:
-            return chosen
-        turn = self._turns.get(message.topic)
-        if turn is None:
-            turn = self._turns[message.topic] = RoundRobin()
-        return self._choice_in_turn(turn)
-
-    def _choice_in_turn(self, turn: RoundRobin) -> Choice:
-        """One queue after the other; with a table of faults those of brokers that are not left out."""
-        faults = self._faults
-        if faults is None:
-            return turn.choose_of
-        now = self.session.loop.time
-        return lambda route, avoid: faults.choose(route, turn, int(now() * 1000))
-
-    def _start(
-        self,
-        endpoint: SendEndpoint,
-        header: SendMessageV2,
-        body: bytes,
-        key: str,
-        choose: Choice,
-        fixed: object,
-        timeout: float | None,
-        watched: hooked.Watched | None = None,
-    ) -> asyncio.Future[SendResult]:
-        session = self.session
-        future: asyncio.Future[SendResult] = session.loop.create_future()
-        attempts = 1 if fixed is not None else 1 + self.retries
-        seconds = seconds_of(timeout, self.send_timeout)
-        faults = self._faults if fixed is None else None
-        self._let_go(header.topic)
-        start, size = session.loop.time(), len(body)
-        what = (self, session, endpoint, header, body, key, choose, attempts, seconds, faults, future, start, size)
-        if watched is None:
-            self.window.enter(Send(*what))
+        *,
+        more: str = "",
+        sys_flag: int = 0,
+        oneway: bool = False,
+        endpoint: SendEndpoint = api.SEND_MESSAGE_V2,
+    ) -> Send:
+        """Start a send, with ``more`` in its properties than a user may give. Raises the errors of use."""
+        topic = self._topics.get(message.topic) if type(message) is Message else None
+        if (
+            topic is None
+            or message.flag
+            or message.delay_level
+            or type(message.body) is not bytes
+            or not 0 < len(message.body) <= self.max_message_size
+        ):
+            check_message(message, self.max_message_size)
+            topic = self._running().topic(message.topic)
+        body = message.body
+        if (
+            message.tags
+            or message.keys
+            or message.properties
+            or message.delay_level
+            or message.delay is not None
+            or message.deliver_at is not None
+            or not message.wait_store
+        ):
+            text = message.text_after_id() + more
         else:
-            context = hooked.describe_send(watched, session, header, body)
-            self.window.enter(hooked.WatchedSend(*what, watched=watched, context=context))
-        return future
+            text = AFTER_ID + more if more else AFTER_ID
+        if len(body) >= self.compress_from:
+            body, bits = self._compress(body)
+            sys_flag |= bits
+        kind = PLAIN
+        if sys_flag or message.flag or oneway or endpoint is not api.SEND_MESSAGE_V2:
+            kind = SendKind(endpoint, sys_flag, message.flag, oneway=oneway)
+        seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
+        choose = None
+        if queue is not None or selector is not None:
+            choose = choice_of_user(message, queue, selector, arg)
+        sender = self._sender
+        if sender is None or _get_running_loop() is not sender.loop:
+            sender = self._running()
+        send = Send(sender, topic, sender.loop.create_future(), body, text, seconds, kind, self._attempts)
+        if choose is not None:
+            send.choose, send.fixed, send.attempts = choose, True, 1
+        if oneway:
+            send.attempts = 1
+        if self._hooks.of_sends:
+            self._observe(sender, send, [message], rewrite_one(message, more))
+        elif choose is None and not oneway:
+            sender.accumulator.append(send)
+        else:
+            sender.append(send)
+        return send
+
+    def _start_batch(self, messages: Sequence[Message], queue: MessageQueue | None, timeout: float | None) -> Send:
+        """The same for messages in one request."""
+        seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
+        sender, now, body = self._sender, time.time(), None
+        if are_messages(messages) and messages[0].topic in self._topics:
+            ids = unique_keys().stretches(now, len(messages))
+            body = encode_ordinary(messages, ids, self.max_message_size)
+        if body is None:
+            check_batch(messages, self.max_message_size)
+            ids = unique_keys().stretches(now, len(messages))
+            body = encode_messages(messages, ids.ids(), self.max_message_size)
+        first = messages[0]
+        choose = choice_of_user(first, queue, None, None)
+        if sender is None or _get_running_loop() is not sender.loop:
+            sender = self._running()
+        topic, future = sender.topic(first.topic), sender.loop.create_future()
+        send = Send(sender, topic, future, body, wait_of(first), seconds, BATCH, self._attempts, ids.joined())
+        if choose is not None:
+            send.choose, send.fixed, send.attempts = choose, True, 1
+        if self._hooks.of_sends:
+            self._observe(sender, send, list(messages), rewrite_batch(messages, ids.ids(), self.max_message_size))
+        else:
+            sender.append(send)
+        return send
+
+    def _observe(self, sender: Sender, send: Send, messages: list[Message], rewrite: Rewrite) -> None:
+        """Start a send that hooks see."""
+        kind, size = send.kind, len(send.body)
+        calls = send.hooks = CallsOfHooks(self._hooks, self.session, self.group, messages, kind, size, rewrite)
+        if not kind.oneway:
+            send.future.add_done_callback(calls.ended)
+        sender.append(send)
+        if not calls.begun and not send.future.done():
+            calls.origin = copy_context()
+
+    def _running(self) -> Sender:
+        """The sender in use. Raises StateError as ``session``."""
+        sender = self._sender
+        if self.session is None or sender is None:
+            raise StateError("The producer service state not OK: call start() or use `async with` first.")
+        return sender

@@ -21,9 +21,9 @@ from eruca.client.hooks import EndTransactionContext, Hook, Hooks, run_calls
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.network.session import Session
+from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
-from eruca.client.producing.sends import SendResult, SendStatus
-from eruca.client.producing.window import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
+from eruca.client.producing.send import SendResult, SendStatus
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
 from eruca.protocol.message import (
@@ -206,9 +206,7 @@ class TransactionProducer(Producer):
         self, message: Message, queue: MessageQueue | None, timeout: float | None
     ) -> asyncio.Future[SendResult]:
         more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self.group}"
-        return self._start_with(
-            api.SEND_MESSAGE_V2, message, more, queue, None, None, timeout, flags=TRANSACTION_PREPARED
-        )
+        return self._start(message, queue, None, None, timeout, more=more, sys_flag=TRANSACTION_PREPARED).future
 
     async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         _, physical_offset = parse_offset_message_id(sent.offset_message_id)

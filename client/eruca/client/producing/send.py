@@ -1,0 +1,200 @@
+"""One send, from its call to its result: what it carries, how it ended, and which errors another attempt may follow.
+
+``Send`` is the only form of a send: single messages, batches, half messages, replies and one-way sends differ in
+values. ``Sender`` carries it through its attempts. Facts: DefaultMQProducerImpl.sendDefaultImpl, SendResult and
+MQClientAPIImpl.processSendResponse in 4.9.7.
+"""
+
+from __future__ import annotations
+
+import enum
+from asyncio import Future
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from eruca.client.callbacks import is_coroutine_function
+from eruca.client.checks import check_queue
+from eruca.client.errors import (
+    RETRIABLE_CODES,
+    BadMessage,
+    BrokerNotFound,
+    BrokerRefused,
+    BrokerUnreachable,
+    CallTimeout,
+    ClientError,
+    UsageError,
+)
+from eruca.client.message import Message
+from eruca.client.network.routes import Route
+from eruca.client.producing.topic_queues import TopicQueues
+from eruca.client.selectors import Selector
+from eruca.protocol import api
+from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Answer
+
+SendEndpoint = api.Endpoint[SendMessageV2, SendReply]
+Choice = Callable[[Route], MessageQueue]
+"""The queue that the user wants, given the route. May raise anything."""
+
+
+class SendStatus(enum.Enum):
+    """How a message was stored. It is stored in each case."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    """The master stored it, but not on its disk in time (SYNC_FLUSH)."""
+    SLAVE_NOT_AVAILABLE = 11
+    """The master stored it, but has no slave (SYNC_MASTER)."""
+    FLUSH_SLAVE_TIMEOUT = 12
+    """The master stored it, but its slave not in time (SYNC_MASTER)."""
+
+
+class SendResult(msgspec.Struct, frozen=True, gc=False):
+    """Where a message is.
+
+    ``message_id`` is the id that travels with it (UNIQ_KEY), ``offset_message_id`` names its place in the broker's
+    log; for a batch both are lists joined by commas, and ``offset`` is that of the first message.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    offset: int
+    transaction_id: str | None = None
+
+
+class SendKind(NamedTuple):
+    """What the request of a send says beside topic, queue, time, properties and body."""
+
+    endpoint: SendEndpoint = api.SEND_MESSAGE_V2
+    sys_flag: int = 0
+    flag: int = 0
+    batch: bool = False
+    oneway: bool = False
+    keyed: bool = True
+    """Whether the properties begin with a unique id that the sender makes; else ``Send.text`` is all of them."""
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
+PLAIN = SendKind()
+BATCH = SendKind(api.SEND_BATCH_MESSAGE, batch=True, keyed=False)
+
+
+class SendHooks(Protocol):
+    """The calls of hooks around one send."""
+
+    def chosen(self, send: Send, queue: MessageQueue) -> None:
+        """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
+
+    def answered(self, header: SendReply) -> None:
+        """The broker has stored the message."""
+
+    def ended_oneway(self, error: BaseException | None) -> None:
+        """A one-way send has left, or failed."""
+
+
+class Attempts(Protocol):
+    """Carries sends through their attempts (``Sender``)."""
+
+    def stored(self, send: Send, answer: Answer[SendReply]) -> None:
+        """The broker has answered an attempt with one of the codes of ``SendStatus``."""
+
+    def failed(self, send: Send, error: Exception) -> None:
+        """An attempt has failed."""
+
+
+class Send(msgspec.Struct, eq=False):
+    """One send under way. It receives the answer of its request (``Receiver``)."""
+
+    sender: Attempts
+    topic: TopicQueues
+    future: Future[SendResult]
+    """Ends with the result or an error; its caller may cancel it."""
+    body: bytes
+    text: str
+    """The properties behind the unique id; all of them where ``kind.keyed`` is False."""
+    timeout: float
+    """Seconds from ``start``, for all attempts together."""
+    kind: SendKind = PLAIN
+    attempts: int = 1
+    """At most."""
+    key: str = ""
+    """The unique id; for a batch those of its messages, joined by commas."""
+    queue: MessageQueue | None = None
+    """Where the attempt under way goes; None before one is chosen."""
+    choose: Choice | None = None
+    """What chooses the queue, as long as the user's choice was not made."""
+    fixed: bool = False
+    """Whether every attempt goes to the queue of the user's choice, which says nothing about latency faults."""
+    hooks: SendHooks | None = None
+    size: int = 0
+    """Bytes that the accumulator counted, where the body is another one now."""
+    born: bytes = b""
+    """The time of its first attempt: the digits of ms since 1970."""
+    start: float = 0.0
+    """When its first attempt began, by the loop's time; 0 before."""
+    attempt_start: float = 0.0
+    """When the attempt under way began; 0 for the first one."""
+    brokers: tuple[str, ...] = ()
+    """The brokers of the attempts that have ended."""
+    result: SendResult | None = None
+    """The result of an earlier attempt that stored the message, but not as safely as the user asked for."""
+
+    def done(self) -> bool:
+        """False: the sender wants the answer even when the caller has cancelled the future (called by Calls)."""
+        return False
+
+    def set_result(self, answer: Answer[SendReply], /) -> None:
+        """The broker has answered (called by Calls)."""
+        self.sender.stored(self, answer)
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """The attempt failed (called by Calls)."""
+        self.sender.failed(self, exception)
+
+
+def should_retry(error: ClientError, more_codes: Collection[int] = ()) -> bool:
+    """Whether another attempt may follow this error; ``more_codes`` are further response codes after which one may."""
+    if isinstance(error, BrokerRefused):
+        return error.code in RETRIABLE_CODES or error.code in more_codes
+    return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
+
+
+def choice_of_user(
+    message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object
+) -> Choice | None:
+    """The queue or selector of the user as a Choice; None where the user gives neither.
+
+    Raises UsageError and BadMessage.
+    """
+    if queue is not None:
+        if selector is not None:
+            raise UsageError("Give a queue or a selector, not both.")
+        check_queue(queue)
+        if queue.topic != message.topic:
+            raise BadMessage("message's topic not equal mq's topic")
+        return lambda route: queue
+    if selector is None:
+        return None
+    if not callable(selector) or is_coroutine_function(selector):
+        kind = "coroutine function" if callable(selector) else type(selector).__name__
+        raise UsageError(f"selector is of type {kind}: a function is expected.")
+
+    def choose(route: Route) -> MessageQueue:
+        chosen = selector(route.to_send, message, arg)
+        if chosen is None:
+            raise UsageError("select message queue return null.")
+        if not isinstance(chosen, MessageQueue):
+            raise UsageError(
+                f"The selector gave this type: {type(chosen).__name__}. One of the queues it is given is expected."
+            )
+        if chosen.topic != message.topic:
+            raise UsageError("message's topic not equal mq's topic")
+        return chosen
+
+    return choose

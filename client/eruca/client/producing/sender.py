@@ -1,0 +1,409 @@
+"""Sends leave for their brokers, and their answers come back: attempts, retries, results.
+
+Owns one turn's drain of the accumulator: each send gets its queue and its unique id, is encoded, and all for one
+connection leave in one write, with one look at clocks and routes. A send whose route or connection is missing is
+prepared in a task and put back into the accumulator, and so is one that is tried again. Invariants: what was started
+first leaves first; a send ends exactly once. Facts: DefaultMQProducerImpl.sendDefaultImpl in 4.9.7. Kafka's word for
+this is Sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Collection, Iterator
+from time import time
+from typing import Final
+
+from eruca.client.errors import BrokerRefused, CallTimeout, ClientError, SendFailed, TopicNotFound, translate
+from eruca.client.message import AFTER_ID, BEFORE_ID
+from eruca.client.network import identity
+from eruca.client.network.session import Session
+from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
+from eruca.client.producing.encoder import Encode, Encoder, encoder_of
+from eruca.client.producing.latency_faults import LatencyFaults
+from eruca.client.producing.send import PLAIN, Send, SendKind, SendResult, SendStatus, should_retry
+from eruca.client.producing.topic_queues import Target, TopicQueues
+from eruca.protocol import frame
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.memo import Memo
+from eruca.protocol.names import DEFAULT_TOPIC
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.templates import BORN_LENGTH, StoredAnswer, Template
+from eruca.remoting import Answer, Connection
+from eruca.remoting.calls import PendingCall
+
+NEW_TOPIC_QUEUES = 4
+"""Queues of a topic that the first send creates (DefaultMQProducer in 4.9.7)."""
+_TOPICS: Final = 1024
+"""Topics whose queues are remembered."""
+_KINDS: Final = 64
+"""Kinds of sends whose encoders are remembered for a queue."""
+_ONEWAY_UNSENT: Final = 64 * 1024
+"""Bytes that one-way sends leave in a connection before they wait for it."""
+_SEND_OK: Final = SendStatus.SEND_OK
+_STATUS: Final = {each.value: each for each in SendStatus}
+
+_ConnectionBatch = tuple[list[bytes], dict[int, PendingCall], Iterator[int]]
+"""What goes to one connection in this turn: pieces of frames, calls by opaque, and opaques for more."""
+_QueueBatch = tuple[MessageQueue, Template | None, Encode, Target, list[bytes], dict[int, PendingCall], Iterator[int]]
+"""What the sends of this turn to one queue need."""
+
+
+class Sender:
+    """Sends for one group in one session.
+
+    Args:
+        new_topic_queues: queues of a topic that the first send creates.
+        max_in_flight, max_in_flight_size: bounds of the sends under way (see ``Accumulator``).
+        retry_codes: further response codes after which another broker is asked (see ``should_retry``).
+        retry_when_not_stored: tries again, too, when a send is answered with another status than SEND_OK.
+        fault_tolerance: passes over brokers that failed or answered late (see ``LatencyFaults``).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        *,
+        new_topic_queues: int = NEW_TOPIC_QUEUES,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
+        retry_codes: Collection[int] = (),
+        retry_when_not_stored: bool = False,
+        fault_tolerance: bool = False,
+    ) -> None:
+        self.session = session
+        self.loop = session.loop
+        self.accumulator = Accumulator(session.loop, self._drain, max_in_flight, max_in_flight_size)
+        self.topics: Memo[str, TopicQueues] = Memo(_TOPICS)
+        """The topics that were sent to, whose names are legal therefore."""
+        self._group = group
+        self._new_topic_queues = new_topic_queues
+        self._retry_codes = frozenset(retry_codes)
+        self._retry_when_not_stored = retry_when_not_stored
+        self._faults = LatencyFaults() if fault_tolerance else None
+        self._clock = session.loop.time
+
+    def topic(self, name: str) -> TopicQueues:
+        """The queues of a topic whose name is legal."""
+        found = self.topics.get(name)
+        return self.topics.remember(name, TopicQueues(name)) if found is None else found
+
+    def append(self, send: Send) -> None:
+        """Start a send; its future may have ended when this returns."""
+        if send.choose is not None or send.hooks is not None:
+            topic = send.topic
+            topic.renew(self.session.directory)
+            if topic.in_turn:
+                try:
+                    self._choose(send, topic)
+                except Exception as error:  # a selector or a hook of the user's may raise anything
+                    send.future.set_exception(error)
+                    return
+        if send.kind.oneway:
+            self.accumulator.reenqueue(send)  # one-way sends are not counted
+            self._drain(self.accumulator.take_pending(), flush=False)
+        else:
+            self.accumulator.append(send)
+
+    # ------------------------------------------------------------------ leaving
+
+    def _drain(self, pending: list[Send], *, flush: bool = True) -> None:
+        """Send what was gathered in this turn of the loop, in its order."""
+        now, start = time(), self._clock()
+        born = b"%d" % int(now * 1000)
+        regular = len(born) == BORN_LENGTH
+        directory, no_faults = self.session.directory, self._faults is None
+        by_connection: dict[Connection, _ConnectionBatch] = {}
+        by_topic: dict[TopicQueues, list[_QueueBatch | None]] = {}
+        batches: list[_QueueBatch | None] = []
+        topic: TopicQueues | None = None
+        earliest = math.inf
+        for send, key in zip(pending, identity.unique_keys().several(now, len(pending)), strict=True):
+            if send.future.done():  # its caller has cancelled it
+                self._release(send)
+                continue
+            if not send.start:
+                send.start, send.born = start, born
+                if not send.key:
+                    send.key = key
+            if send.topic is not topic:
+                topic = send.topic
+                topic.renew(directory)
+                batches = by_topic.setdefault(topic, [])
+                batches += [None] * (len(topic.queues) - len(batches))
+            queue = send.queue
+            if queue is None and no_faults and topic.in_turn and not send.brokers and send.choose is None:
+                turn = topic.turn
+                turn.last = last = turn.last + 1
+                number = last % topic.in_turn
+            else:
+                if queue is None:
+                    try:
+                        queue = self._choose(send, topic)
+                    except Exception as error:  # a selector or a hook of the user's may raise anything
+                        self._fail(send, error)
+                        continue
+                    if queue is None:
+                        self.session.spawn(self._prepare(send))
+                        continue
+                number = topic.number(queue)
+                if number == len(batches):  # a queue that the route does not name
+                    batches.append(None)
+            batch = batches[number]
+            if batch is None:
+                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending))
+                if batch is None:
+                    send.queue = topic.queues[number]
+                    self.session.spawn(self._prepare(send))
+                    continue
+            send.queue, around_id, encode, target, frames, calls, opaques = batch
+            body, text, kind = send.body, send.text, send.kind
+            opaque = next(opaques)
+            if kind is PLAIN and text is AFTER_ID and around_id is not None and regular:
+                frames += (around_id.fill(opaque, send.born, send.key.encode(), len(body)), body)
+            else:
+                if kind is not PLAIN:
+                    encode = self._encoder(target, kind).encode
+                if kind.keyed:
+                    text = BEFORE_ID + send.key + text
+                try:
+                    frames += (encode(send.born, text, opaque, body), body)
+                except ProtocolError as error:  # too long for a frame
+                    self._fail(send, translate(error))
+                    continue
+                if kind.oneway:
+                    send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
+                    continue
+            deadline = send.start + send.timeout
+            if deadline < earliest:
+                earliest = deadline
+            calls[opaque] = (send, kind.endpoint, deadline, self if send.hooks is None else None)
+        for connection, (frames, calls, _) in by_connection.items():
+            connection.call_many(frames, calls, earliest, flush=flush)
+
+    def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
+        """Choose the queue of an attempt; None where no route is known. Raises what selectors and hooks raise."""
+        route = topic.route
+        if route is None or not topic.in_turn:
+            return None
+        if send.choose is not None:
+            queue = send.choose(route)
+            send.choose = None
+        elif self._faults is not None:
+            queue = self._faults.choose(route, topic.turn, int(self._clock() * 1000))
+        else:
+            queue = topic.turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
+        if send.brokers:
+            send.attempt_start = self._clock()
+        send.queue = queue
+        if send.hooks is not None:
+            send.hooks.chosen(send, queue)
+        return queue
+
+    def _begin_batch(
+        self, topic: TopicQueues, number: int, by_connection: dict[Connection, _ConnectionBatch], count: int
+    ) -> _QueueBatch | None:
+        """What the sends of this turn to one queue need, ``count`` at most; None where its broker is not connected."""
+        target = topic.targets[number]
+        if target is None or target.connection.closed or target.connection not in self.session.greeted:
+            target = topic.targets[number] = self._connected(target, topic.queues[number])
+            if target is None:
+                return None
+        connection, plain = target.connection, target.plain
+        if connection not in by_connection:
+            by_connection[connection] = [], {}, iter(connection.reserve(count))
+        frames, calls, opaques = by_connection[connection]
+        return target.queue, plain.around_id, plain.encode, target, frames, calls, opaques
+
+    def _connected(self, target: Target | None, queue: MessageQueue) -> Target | None:
+        """The target of a queue by the connection that its broker has now; None where it has none."""
+        address = self.session.to_send_now(queue.broker_name)
+        connection = None if address is None else self.session.ready(address)
+        if connection is None or (target is not None and target.connection is connection):
+            return None if connection is None else target
+        return Target(queue, connection, self._make_encoder(queue, connection, PLAIN), Memo(_KINDS))
+
+    def _encoder(self, target: Target, kind: SendKind) -> Encoder:
+        encoder = target.others.get(kind)
+        if encoder is None:
+            encoder = target.others.remember(kind, self._make_encoder(target.queue, target.connection, kind))
+        return encoder
+
+    def _make_encoder(self, queue: MessageQueue, connection: Connection, kind: SendKind) -> Encoder:
+        header = SendMessageV2(
+            producer_group=self._group,
+            topic=queue.topic,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=self._new_topic_queues,
+            queue_id=queue.queue_id,
+            sys_flag=kind.sys_flag,
+            born_timestamp=0,
+            flag=kind.flag,
+            properties="",
+            reconsume_times=kind.reconsume_times,
+            max_reconsume_times=kind.max_reconsume_times,
+            batch=kind.batch,
+        )
+        flag = frame.ONEWAY_FLAG if kind.oneway else 0
+        return encoder_of(connection, self.session.names, kind.endpoint, header, flag)
+
+    async def _prepare(self, send: Send) -> None:
+        """Ask for the route and connect, as far as needed, and put the send back into the accumulator."""
+        session, topic = self.session, send.topic
+        try:
+            async with asyncio.timeout_at(send.start + send.timeout):
+                queue = send.queue
+                if queue is None:
+                    await session.directory.route_to_send(topic.name, self._new_topic_queues)
+                    topic.renew(session.directory)
+                    queue = self._choose(send, topic)
+                    if queue is None:
+                        hint = "It has no queue that can be written: look at its permissions."
+                        raise TopicNotFound(topic.name, hint)
+                address = await session.to_send(queue.broker_name, topic.name)
+                await session.connection(address)
+        except TimeoutError as error:
+            self._note(send, failed=True)
+            cause = str(error) or "connecting took too long"
+            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({cause})"))
+        except ClientError as error:
+            self.failed(send, error)
+        except Exception as error:  # a selector or a hook of the user's may raise anything
+            self._fail(send, error)
+        else:
+            self.accumulator.reenqueue(send)
+
+    async def wait_until_read(self, send: Send, patience: float) -> None:
+        """Wait while the broker of a one-way send does not read what was sent before.
+
+        Raises CallTimeout when it has read nothing for ``patience`` seconds.
+        """
+        address = None if send.queue is None else self.session.to_send_now(send.queue.broker_name)
+        connection = None if address is None else self.session.ready(address)
+        if connection is None or not (connection.unsent > _ONEWAY_UNSENT or connection.congested):
+            return
+        try:
+            async with asyncio.timeout(patience):
+                await connection.drain()
+        except TimeoutError:
+            self.session.doubt(address)
+            raise CallTimeout(
+                f"sendOneway call timeout: the broker at {address} has not read what it was sent for {patience:g} s."
+            ) from None
+
+    # ------------------------------------------------------------------ answers
+
+    def answered(self, sends: list[Send], answers: list[StoredAnswer], /) -> None:
+        """Sends were stored, by the answers of one read (called by Calls)."""
+        size = 0
+        for send, answer in zip(sends, answers, strict=True):
+            stored, queue, future = answer.stored, send.queue, send.future
+            assert queue is not None
+            size += len(send.body)
+            if stored.queue_id != queue.queue_id:
+                queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
+            if not future.done():
+                future.set_result(
+                    SendResult(_SEND_OK, send.key, stored.msg_id, queue, stored.queue_offset, stored.transaction_id)
+                )
+        self.accumulator.ended(size, len(sends))
+        if self._faults is not None:
+            self._note(sends[-1], failed=False)
+
+    def stored(self, send: Send, answer: Answer[SendReply]) -> None:
+        """One send was stored (called by the send)."""
+        header, queue = answer.header, send.queue
+        assert queue is not None
+        if send.hooks is not None:
+            send.hooks.answered(header)
+        self._note(send, failed=False)
+        if header.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
+        result = SendResult(
+            _STATUS[answer.code], send.key, header.msg_id, queue, header.queue_offset, header.transaction_id
+        )
+        self._end_attempt(send)
+        if answer.code and self._retry_when_not_stored and self._may_retry(send):
+            send.result = result
+            self.accumulator.reenqueue(send)
+            return
+        self._release(send)
+        if not send.future.done():
+            send.future.set_result(result)
+
+    def failed(self, send: Send, error: Exception) -> None:
+        """An attempt failed: try again or give up (called by the send)."""
+        error = translate(error)
+        self._note(send, failed=True)
+        self._end_attempt(send)
+        brokers = send.brokers
+        if isinstance(error, CallTimeout) and brokers:
+            self.session.doubt(self.session.to_send_now(brokers[-1]))
+        if not should_retry(error, self._retry_codes):
+            self._fail(send, error)
+        elif self._may_retry(send):
+            self._retry(send, error)
+        elif isinstance(error, CallTimeout):
+            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({error})"))
+        elif send.attempts == 1:
+            self._fail(send, error)
+        else:
+            self._fail(send, SendFailed(send.topic.name, len(brokers), self._clock() - send.start, brokers, error))
+
+    def _end_attempt(self, send: Send) -> None:
+        if send.queue is not None:
+            send.brokers += (send.queue.broker_name,)
+            if not send.fixed:
+                send.queue = None
+
+    def _may_retry(self, send: Send) -> bool:
+        return (
+            len(send.brokers) < send.attempts and not send.future.done() and self._clock() < send.start + send.timeout
+        )
+
+    def _note(self, send: Send, *, failed: bool) -> None:
+        """Note in the table of latency faults how an attempt ended."""
+        if self._faults is not None and send.queue is not None and not send.fixed:
+            now = self._clock()
+            latency = int((now - (send.attempt_start or send.start)) * 1000)
+            self._faults.ended(send.queue.broker_name, latency, int(now * 1000), failed=failed)
+
+    def _retry(self, send: Send, error: ClientError) -> None:
+        """Try another broker; after all of them have failed, ask for the route before."""
+        directory, topic = self.session.directory, send.topic.name
+        route = directory.routes.get(topic)
+        if isinstance(error, BrokerRefused):
+            self.accumulator.reenqueue(send)
+        elif route is None or all(queue.broker_name in send.brokers for queue in route.to_send):
+            self.session.spawn(self._retry_with_new_route(send))
+        else:
+            directory.look_again(topic)
+            self.accumulator.reenqueue(send)
+
+    async def _retry_with_new_route(self, send: Send) -> None:
+        deadline = send.start + send.timeout
+        with contextlib.suppress(ClientError, TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self.session.directory.refresh(send.topic.name)
+        if self._clock() < deadline:
+            self.accumulator.reenqueue(send)
+        else:
+            self._fail(send, CallTimeout("sendDefaultImpl call timeout (no nameserver told in time where to try next)"))
+
+    def _fail(self, send: Send, error: Exception) -> None:
+        """Give up; a message that an earlier attempt has stored is no failure."""
+        self._release(send)
+        if send.future.done():
+            return
+        if send.result is not None:
+            send.future.set_result(send.result)
+        else:
+            send.future.set_exception(error)
+
+    def _release(self, send: Send) -> None:
+        if not send.kind.oneway:
+            self.accumulator.ended(send.size or len(send.body))

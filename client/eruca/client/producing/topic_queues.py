@@ -1,0 +1,64 @@
+"""The queues of one topic that a producer sends to, and what writes the requests to each.
+
+Owns, by topic, the turn of the round robin and the targets, which are made again when the route or a connection has
+changed. Facts: TopicPublishInfo in 4.9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+
+from eruca.client.network.directory import Directory
+from eruca.client.network.routes import Route
+from eruca.client.producing.encoder import Encoder
+from eruca.client.selectors import RoundRobin
+from eruca.protocol.memo import Memo
+from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Connection
+
+
+class Target(msgspec.Struct, eq=False):
+    """One queue, the connection to its broker, and an encoder for each kind of send."""
+
+    queue: MessageQueue
+    connection: Connection
+    plain: Encoder
+    """For plain messages."""
+    others: Memo[Hashable, Encoder]
+
+
+class TopicQueues:
+    """The queues of one topic as of a version of the directory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turn = RoundRobin()
+        self.route: Route | None = None
+        self.in_turn = 0
+        """Number of queues among which sends take turns: those of the route, which come first in ``queues``."""
+        self.queues: list[MessageQueue] = []
+        self.targets: list[Target | None] = []
+        """One for each queue; None where there is none yet."""
+        self._numbers: dict[MessageQueue, int] = {}
+        self._version = -1
+
+    def renew(self, directory: Directory) -> None:
+        """Take the queues of the route as it is known now; none where there is no route."""
+        if self._version != directory.version:
+            self._version = directory.version
+            route = self.route = directory.routes.get(self.name)
+            self.queues = [] if route is None else list(route.to_send)
+            self.in_turn = len(self.queues)
+            self.targets = [None] * self.in_turn
+            self._numbers = {queue: number for number, queue in enumerate(self.queues)}
+
+    def number(self, queue: MessageQueue) -> int:
+        """The number of a queue; one that the route does not name gets a number behind the others."""
+        number = self._numbers.get(queue)
+        if number is None:
+            number = self._numbers[queue] = len(self.queues)
+            self.queues.append(queue)
+            self.targets.append(None)
+        return number
