@@ -41,6 +41,8 @@ class Scripted:
         self.name = name
         self.answers: deque[int] = deque()
         """Codes with which the next sends are answered; 0 once they are used up."""
+        self.delay = 0.0
+        """Seconds until sends are answered."""
         self.sends: list[Any] = []
         self.bodies: list[bytes] = []
         self.heartbeats: list[HeartbeatData] = []
@@ -143,6 +145,8 @@ async def send(server: Scripted, call: Call[Any]) -> Reply | None:
     server.sends.append(call.header)
     server.bodies.append(call.body)
     code = server.answers.popleft() if server.answers else 0
+    if server.delay:
+        await asyncio.sleep(server.delay)
     if code == SILENT:
         return None
     if code not in (0, 10, 11, 12):

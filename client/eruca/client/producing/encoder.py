@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from eruca.client.message import AFTER_ID, BEFORE_ID
 from eruca.client.namespaces import Names
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
-from eruca.protocol.header import Header
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.signature import SIGNATURE, Credentials
 from eruca.protocol.templates import (
@@ -87,10 +88,17 @@ def _by_template(template: Template, names: Names, otherwise: Encode) -> Encoder
 
 
 def _signed(
-    account: Credentials, serialization: int, code: int, flag: int, header: Header, names: Names, otherwise: Encode
+    account: Credentials,
+    serialization: int,
+    code: int,
+    flag: int,
+    header: SendMessageV2,
+    names: Names,
+    otherwise: Encode,
 ) -> Encode | None:
     """The encoder of signed sends; None where there is no template of them."""
-    fields = fields_to_sign(header, None, serialization) | {BORN_FIELD: _SAMPLE_BORN, PROPERTIES_FIELD: _SAMPLE_TEXT}
+    sample = msgspec.structs.replace(header, born_timestamp=int(_SAMPLE_BORN), properties=_SAMPLE_TEXT)
+    fields = fields_to_sign(sample, None, serialization)
     fields |= account(fields, b"")
     whole = frame.encode(serialization, code, _SAMPLE_OPAQUE, flag, None, 0, None, fields)
     template = template_of(serialization, whole[8:], PROPERTIES_FIELD, SIGNATURE)

@@ -166,6 +166,11 @@ class Producer(AdminCalls):
             session.check_here()
         return session
 
+    @property
+    def in_flight(self) -> int:
+        """Number of sends that have not ended, those included that wait for their turn."""
+        return len(self._sender.accumulator) if self._sender is not None else 0
+
     # ------------------------------------------------------------------ sending
 
     async def send(

@@ -163,21 +163,21 @@ class Sender:
             send.queue, around_id, encode, target, frames, calls, opaques = batch
             body, text, kind = send.body, send.text, send.kind
             opaque = next(opaques)
-            if kind is PLAIN and text is AFTER_ID and around_id is not None and regular:
-                frames += (around_id.fill(opaque, send.born, send.key.encode(), len(body)), body)
-            else:
-                if kind is not PLAIN:
-                    encode = self._encoder(target, kind).encode
-                if kind.keyed:
-                    text = BEFORE_ID + send.key + text
-                try:
+            try:
+                if kind is PLAIN and text is AFTER_ID and around_id is not None and regular:
+                    frames += (around_id.fill(opaque, send.born, send.key.encode(), len(body)), body)
+                else:
+                    if kind is not PLAIN:
+                        encode = self._encoder(target, kind).encode
+                    if kind.keyed:
+                        text = BEFORE_ID + send.key + text
                     frames += (encode(send.born, text, opaque, body), body)
-                except ProtocolError as error:  # too long for a frame
-                    self._fail(send, translate(error))
-                    continue
-                if kind.oneway:
-                    send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
-                    continue
+            except ProtocolError as error:  # too long for a frame
+                self._fail(send, translate(error))
+                continue
+            if kind is not PLAIN and kind.oneway:
+                send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
+                continue
             deadline = send.start + send.timeout
             if deadline < earliest:
                 earliest = deadline
