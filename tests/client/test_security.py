@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import asyncio.selector_events
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,14 +30,13 @@ ACCOUNT = Credentials("the-account", SECRET, "the-token")
 async def test_every_request_of_a_client_is_signed(
     lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, header: Literal["JSON", "ROCKETMQ", "MSGPACK"]
 ) -> None:
-    sent: list[tuple[int, dict[str, str]]] = []
-    encode = frame.encode
+    written: defaultdict[object, bytearray] = defaultdict(bytearray)
+    transport = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+    write = transport.write
 
-    def spy(serialization: int, code: int, opaque: int, flag: int, *rest: Any) -> bytes:
-        head = encode(serialization, code, opaque, flag, *rest)
-        if not flag & frame.RESPONSE_FLAG:
-            sent.append((code, frame.texts(serialization, head[8:])))
-        return head
+    def spy(self: object, data: bytes) -> None:
+        written[self] += data
+        write(self, data)
 
     settings = ClientSettings(nameserver=lab.address, credentials=ACCOUNT, header=header)
     async with (
@@ -43,18 +44,29 @@ async def test_every_request_of_a_client_is_signed(
         PushConsumer("g", seen.coroutine, settings=settings, start_from="first").subscribe("T"),
         PullConsumer(settings=settings) as puller,
     ):
-        monkeypatch.setattr(frame, "encode", spy)
+        monkeypatch.setattr(transport, "write", spy)
         result = await producer.send(Message("T", "Bücher".encode(), keys="k"))
         await seen.reaches(1)
         await puller.max_offset(result.queue)
-        monkeypatch.setattr(frame, "encode", encode)
+        monkeypatch.setattr(transport, "write", write)
 
+    sent = [request for data in written.values() for request in requests_in(bytes(data))]
     mine = [fields for code, fields in sent if fields.get("AccessKey") == "the-account"]
     assert {310, 30} <= {code for code, fields in sent if "AccessKey" in fields}
     for fields in mine:
         assert fields["SecurityToken"] == "the-token" and SIGNATURE in fields
     send = next(fields for code, fields in sent if code == 310 and "AccessKey" in fields)
     assert send[SIGNATURE] == sign(send, "Bücher".encode(), SECRET)
+
+
+def requests_in(data: bytes) -> Iterator[tuple[int, dict[str, str]]]:
+    """Code and fields of each request in what was written to one connection."""
+    at = 0
+    while found := frame.split(data, at):
+        serialization, header_at, body_at, at = found
+        head = frame.read(serialization, data[header_at:body_at])
+        if not head.flag & frame.RESPONSE_FLAG:
+            yield head.code, frame.texts(serialization, data[header_at:body_at])
 
 
 def test_nothing_secret_is_shown() -> None:
