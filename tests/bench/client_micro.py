@@ -146,7 +146,13 @@ async def bench_consumption(nameserver: str, rounds: int, count: int) -> None:
         nonlocal seen
         seen = 0
         enough.clear()
-        consumer = PushConsumer(next(group), listener, nameserver=nameserver, start_from="first", batch=batch)  # type: ignore[arg-type]
+        consumer = PushConsumer(
+            next(group),
+            listener,  # type: ignore[arg-type]
+            nameserver=nameserver,
+            start_from="first",
+            consume_message_batch_max_size=batch,
+        )
         async with consumer.subscribe(TOPIC):
             if listener is None:
                 async for _ in consumer:

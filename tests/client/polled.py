@@ -32,3 +32,9 @@ async def poll(consumer: LitePullConsumer, count: int) -> list[ReceivedMessage]:
 
 def bodies(messages: list[ReceivedMessage]) -> list[int]:
     return [int(message.body[1:]) for message in messages]
+
+
+def waiting(consumer: LitePullConsumer) -> int:
+    """How many messages were pulled and wait to be polled."""
+    rebalance = consumer.membership.rebalance
+    return 0 if rebalance is None else sum(len(each.process_queue) for each in rebalance.readers.values())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from eruca.client import LitePullConsumer, Message, PullConsumer, PushConsumer
-from eruca.client.admin_calls import AdminCalls
+from eruca.client.admin_calls import Client
 from eruca.client.errors import BadName, BrokerRefused, MessageNotFound, StateError, TopicNotFound
 from tests.client.conftest import Lab
 from tests.support.scripted import Scripted
@@ -20,7 +20,7 @@ async def test_every_client_may_ask(lab: Lab) -> None:
     push = PushConsumer("push", nameserver=lab.address).subscribe("T")
     lite = LitePullConsumer("lite", nameserver=lab.address).subscribe("T")
     async with push, lite:
-        for number, client in enumerate[AdminCalls]([lab.producer, push, lab.puller, lite]):
+        for number, client in enumerate[Client]([lab.producer, push, lab.puller, lite]):
             await client.create_topic(f"new-{number}", 2)
             (queue, _) = await client.fetch_queues(f"new-{number}")
             assert len(await client.fetch_send_queues(f"new-{number}")) == 2

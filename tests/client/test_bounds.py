@@ -31,8 +31,6 @@ UNBOUNDED = {
     "start",  # asks as little as it can
     "stop",  # has the stop_timeout
     "update_nameserver_address",  # asks nobody
-    "running_info",
-    "consume_directly",  # these two answer brokers
 }
 
 

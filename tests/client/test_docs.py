@@ -15,7 +15,6 @@ from eruca.client import (
     App,
     ClientSettings,
     Credentials,
-    Limits,
     LitePullConsumer,
     Message,
     Producer,
@@ -37,7 +36,7 @@ from tests.support.examples import DOCS, examples_of
 PAGES = ("client.md", "coming-from.md", "observability.md", "polling.md")
 ALL_PAGES = (*PAGES, "security.md")
 CLASSES = (
-    *(App, ClientSettings, Credentials, Limits, Message, Tls),
+    *(App, ClientSettings, Credentials, Message, Tls),
     *(Producer, TransactionProducer, PushConsumer, LitePullConsumer, PullConsumer, PullScheduleService),
 )
 

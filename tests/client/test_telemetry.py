@@ -117,7 +117,9 @@ async def test_a_batch_is_linked(lab: Lab, watching: Watching, seen: Seen) -> No
 
     async with Producer("p", nameserver=lab.address, hooks=[watching.hook]) as producer:
         await producer.send_batch([Message("T", b"1"), Message("T", b"2")])
-    async with PushConsumer("g", listener, nameserver=lab.address, batch=8, hooks=[watching.hook]).subscribe("T"):
+    async with PushConsumer(
+        "g", listener, nameserver=lab.address, consume_message_batch_max_size=8, hooks=[watching.hook]
+    ).subscribe("T"):
         await eventually(lambda: len(watching.spans("process T")) == 1)
     [send], [process] = watching.spans("send T"), watching.spans("process T")
     assert send.attributes is not None and send.attributes["messaging.batch.message_count"] == 2
@@ -175,7 +177,9 @@ async def test_a_batch_has_no_part_in_the_trace_of_who_started_the_consumer(
 
     await lab.producer.send_batch([Message("T", b"1"), Message("T", b"2")])
     with watching.provider.get_tracer("test").start_as_current_span("startup"):
-        async with PushConsumer("g", listener, nameserver=lab.address, batch=8, hooks=[watching.hook]).subscribe("T"):
+        async with PushConsumer(
+            "g", listener, nameserver=lab.address, consume_message_batch_max_size=8, hooks=[watching.hook]
+        ).subscribe("T"):
             await eventually(lambda: bool(watching.spans("process T")))
     assert watching.spans("process T")[0].parent is None
 

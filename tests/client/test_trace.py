@@ -69,7 +69,7 @@ async def test_a_consumed_message(lab: Lab) -> None:
     later = await lab.producer.send(Message("T", b"later"))
     consumer = PushConsumer("g", listener, nameserver=lab.address, trace=True).subscribe("T")
     async with consumer:
-        await eventually(lambda: consumer.paces.consumed + consumer.paces.failed == 2)
+        await eventually(lambda: consumer.stats.consumed + consumer.stats.failed == 2)
     lines = [line for _, part in await traces(lab) for line in part]
     before = {line[5]: line for line in lines if line[0] == "SubBefore"}
     after = {line[2]: line for line in lines if line[0] == "SubAfter"}

@@ -470,7 +470,7 @@ class PythonPuller:
         where = MessageQueue(queue.topic, queue.broker, queue.number)
         kind = "SQL92" if sql else "TAG"
         got = self._clients.run(
-            self.consumer.pull(where, offset, expression=expression, expression_type=kind, max_messages=most)
+            self.consumer.pull(where, offset, expression=expression, expression_type=kind, pull_batch_size=most)
         )
         messages = [ReceivedMessage(each, where) for each in got.records]
         return Pulled(

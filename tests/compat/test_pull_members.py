@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from eruca.client import MessageQueue, PullConsumer, PullScheduleService, PullStatus, PullTaskContext
-from eruca.client.polling.active_member import ActiveMember
+from eruca.client.consuming.membership import GroupMember
 from tests.compat.clients import PATIENCE, JavaClients, Letter, PythonClients, Queue, Seen, _queue_of, _seen, _seen_all
 from tests.compat.conftest import Cluster
 from tests.support.java import Judge
@@ -112,18 +112,19 @@ class PythonMember:
         self._seen: list[Seen] = []
         self._told: list[MessageQueue] | None = None
         self._client: PullConsumer | PullScheduleService
-        seat: ActiveMember | None
         if kind == "registered":
             self._client = PullConsumer(group, nameserver=cluster.address)
             clients.run(self._client.register_message_queue_listener(topic, self._listen))
             clients.run(self._client.start())
-            seat = self._client._registered
+            assert self._client.share is not None
+            member: GroupMember[Any] = self._client.share.membership
         else:
-            seat = self._client = PullScheduleService(group, nameserver=cluster.address)
-            seat.register_pull_task_callback(topic, self._call)
-            clients.run(seat.start())
-        assert seat is not None and seat._session is not None
-        self.client_id = seat._session.client_id
+            service = self._client = PullScheduleService(group, nameserver=cluster.address)
+            service.register_pull_task_callback(topic, self._call)
+            clients.run(service.start())
+            member = service.membership
+        assert member.session is not None
+        self.client_id = member.session.client_id
 
     async def _listen(self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]) -> None:
         self._told = mine

@@ -60,7 +60,7 @@ async def work(cluster: Cluster, topic: str, traces: str, group: str) -> dict[st
     consumer = PushConsumer(group, listener, nameserver=cluster.address, start_from="first", trace=traces)
     async with consumer.subscribe(topic):
         deadline = time.monotonic() + PATIENCE
-        while consumer.paces.consumed + consumer.paces.failed < 5 and time.monotonic() < deadline:  # noqa: ASYNC110
+        while consumer.stats.consumed + consumer.stats.failed < 5 and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return ids
 

@@ -4,7 +4,6 @@ from eruca.client.app import App
 from eruca.client.backlog import QueueLag, lag, total_lag
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.message_stream import Delivery
-from eruca.client.consuming.process_queue import Limits
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.hooks import Hook
 from eruca.client.message import Message, ReceivedMessage
@@ -29,7 +28,6 @@ __all__ = [
     "Delivery",
     "Hook",
     "Later",
-    "Limits",
     "LitePullConsumer",
     "Message",
     "MessageQueue",

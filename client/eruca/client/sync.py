@@ -20,8 +20,8 @@ from eruca.client.consuming.message_stream import Delivery
 from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
-from eruca.client.polling.assigned import MessageQueueListener
 from eruca.client.polling.pull_schedule import PullTaskContext
+from eruca.client.polling.queue_share import MessageQueueListener
 from eruca.client.producing import producer, transactions
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop_thread import LoopThread
@@ -135,21 +135,21 @@ def _submitting(
     return submit
 
 
-class _Asking(_Blocking[C]):
-    """The calls that every client has."""
+class _AdminCalls(_Blocking[C]):
+    """The administrative calls that every client has."""
 
-    create_topic = _waiting(admin_calls.AdminCalls.create_topic)
-    fetch_queues = _waiting(admin_calls.AdminCalls.fetch_queues)
-    fetch_send_queues = _waiting(admin_calls.AdminCalls.fetch_send_queues)
-    min_offset = _waiting(admin_calls.AdminCalls.min_offset)
-    max_offset = _waiting(admin_calls.AdminCalls.max_offset)
-    offset_by_time = _waiting(admin_calls.AdminCalls.offset_by_time)
-    earliest_store_time = _waiting(admin_calls.AdminCalls.earliest_store_time)
-    view_message = _waiting(admin_calls.AdminCalls.view_message)
-    query_messages = _waiting(admin_calls.AdminCalls.query_messages)
+    create_topic = _waiting(admin_calls.Client.create_topic)
+    fetch_queues = _waiting(admin_calls.Client.fetch_queues)
+    fetch_send_queues = _waiting(admin_calls.Client.fetch_send_queues)
+    min_offset = _waiting(admin_calls.Client.min_offset)
+    max_offset = _waiting(admin_calls.Client.max_offset)
+    offset_by_time = _waiting(admin_calls.Client.offset_by_time)
+    earliest_store_time = _waiting(admin_calls.Client.earliest_store_time)
+    view_message = _waiting(admin_calls.Client.view_message)
+    query_messages = _waiting(admin_calls.Client.query_messages)
 
 
-class _Sending(_Asking[C]):
+class _Sending(_AdminCalls[C]):
     """The calls that every producer has."""
 
     send = _waiting(producer.Producer.send)
@@ -179,7 +179,7 @@ class TransactionProducer(_Sending[transactions.TransactionProducer]):
     send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
 
 
-class PullConsumer(_Asking[pull_consumer.PullConsumer]):
+class PullConsumer(_AdminCalls[pull_consumer.PullConsumer]):
     """Pulls messages and asks for offsets; see ``eruca.client.PullConsumer``."""
 
     @_made_as(pull_consumer.PullConsumer)
@@ -200,7 +200,7 @@ class PullConsumer(_Asking[pull_consumer.PullConsumer]):
         return self._client.queues
 
 
-class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
+class LitePullConsumer(_AdminCalls[lite_pull_consumer.LitePullConsumer]):
     """Polls; see ``eruca.client.LitePullConsumer``. ``for message in consumer`` and ``for batch in batches()``."""
 
     @_made_as(lite_pull_consumer.LitePullConsumer)
@@ -272,7 +272,7 @@ class LitePullConsumer(_Asking[lite_pull_consumer.LitePullConsumer]):
         return self.messages()
 
 
-class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
+class PullScheduleService(_AdminCalls[pull_schedule.PullScheduleService]):
     """Calls callbacks on schedule; see ``eruca.client.PullScheduleService``. What they pull with is ``pull_consumer``.
 
     Callbacks are plain functions; each runs in a thread and gets a context whose ``pull_consumer`` is the blocking one.
@@ -312,7 +312,7 @@ class PullScheduleService(_Asking[pull_schedule.PullScheduleService]):
         return self._client.queues
 
 
-class PushConsumer(_Asking[push_consumer.PushConsumer]):
+class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
 
     @_made_as(push_consumer.PushConsumer)

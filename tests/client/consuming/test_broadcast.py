@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from eruca.client import ClientSettings, Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming.offset_store import LocalFileOffsetStore
-from eruca.client.errors import BadConfig
+from eruca.client.errors import BadConfig, ClientError
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
-from tests.client.conftest import Lab, Seen
+from tests.client.conftest import Lab, Seen, eventually
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "fastjson" / "localoffsets.pretty.json"
 BODIES = [b"%d" % number for number in range(12)]
@@ -38,7 +40,7 @@ async def test_every_member_gets_everything(lab: Lab, tmp_path: Path) -> None:
         await one.reaches(12)
         await two.reaches(12)
         assert len(second.queues) == 4
-        data = second.describe()
+        data = second.membership.describe()
         assert data.message_model == "BROADCASTING"
         assert [each.topic for each in data.subscription_data_set] == ["T"]
     assert sorted(one.bodies) == sorted(two.bodies) == sorted(BODIES)
@@ -68,7 +70,7 @@ async def test_what_fails_is_told_and_left(lab: Lab, tmp_path: Path, caplog: pyt
 
     async with member(lab, listener, tmp_path):
         await seen.reaches(2)
-    assert "1 were not consumed, and do not come again" in caplog.text
+    assert "1 messages were not consumed and are not retried" in caplog.text
     assert sum(written(tmp_path).values()) == 2
 
 
@@ -91,7 +93,7 @@ async def test_a_reset_moves_the_file(lab: Lab, tmp_path: Path, seen: Seen) -> N
     await lab.send("T", *BODIES)
     async with member(lab, seen.coroutine, tmp_path) as consumer:
         await seen.reaches(12)
-        consumer.reset("T", {MessageQueue("T", "broker-a", 2): 1})
+        consumer.membership.reset("T", {MessageQueue("T", "broker-a", 2): 1})
         await seen.reaches(14)
     assert written(tmp_path) == {0: 3, 1: 3, 2: 3, 3: 3}
 
@@ -108,9 +110,10 @@ async def test_the_file_is_javas(session: Session, tmp_path: Path) -> None:
     positions = LocalFileOffsetStore(tmp_path, session, "g")
     assert positions.path == tmp_path / f"{session.address}@DEFAULT" / "g" / "offsets.json"
     for number, offset in enumerate((5, 6)):
-        positions.tell(MessageQueue("T1", "lab-a", number), offset)
+        positions.report(MessageQueue("T1", "lab-a", number), offset)
     assert not positions.path.exists()
     positions.flush()
+    await eventually(positions.path.exists)
     assert positions.path.read_bytes() == GOLDEN.read_bytes()
     again = LocalFileOffsetStore(tmp_path, session, "g")
     assert await again.load(MessageQueue("T1", "lab-a", 1)) == 6
@@ -145,9 +148,46 @@ async def test_a_file_that_cannot_be_written_is_told(
     caplog.set_level(logging.WARNING)
     (tmp_path / "taken").write_text("a file where a folder should be")
     positions = LocalFileOffsetStore(tmp_path / "taken", session, "g")
-    positions.tell(MessageQueue("T1", "lab-a", 0), 5)
+    positions.report(MessageQueue("T1", "lab-a", 0), 5)
     positions.flush()
-    assert f"the offsets cannot be written to {positions.path}" in caplog.text
+    await eventually(lambda: f"the offsets cannot be written to {positions.path}" in caplog.text)
+    with pytest.raises(ClientError, match="the offsets cannot be written to"):
+        await positions.save(MessageQueue("T1", "lab-a", 0), 6)
+
+
+async def test_the_file_is_replaced_whole_and_synced(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written aside, synced, renamed, directory synced; and at every step a complete file or its backup is there."""
+    store = LocalFileOffsetStore(tmp_path, session, "g")
+    queue = MessageQueue("T1", "lab-a", 0)
+    await store.save(queue, 5)
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        assert store.path.exists()
+        steps.append("fsync " + ("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"))
+        fsync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        replace(source, target)
+        assert store.path.exists()
+        steps.append(f"rename to {Path(target).name}")
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    await store.save(queue, 6)
+    assert steps[0] == "fsync file" and steps[-2:] == ["rename to offsets.json", "fsync folder"]
+    assert await LocalFileOffsetStore(tmp_path, session, "g").load(queue) == 6
+
+
+async def test_saves_at_once_leave_the_last_offsets(session: Session, tmp_path: Path) -> None:
+    store = LocalFileOffsetStore(tmp_path, session, "g")
+    queues = [MessageQueue("T1", "lab-a", number) for number in range(8)]
+    await asyncio.gather(*(store.save(queue, queue.queue_id + 1) for queue in queues))
+    again = LocalFileOffsetStore(tmp_path, session, "g")
+    assert [await again.load(queue) for queue in queues] == list(range(1, 9))
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eruca.client import PushConsumer
-from eruca.client.consuming import upkeep
+from eruca.client.consuming import rebalance
 from eruca.client.consuming.consistency import Comparison, differences, neighbour
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import SubscriptionData
@@ -54,18 +54,18 @@ async def test_a_difference_is_told_once(
     one = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "a")
     other = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "b").subscribe("U")
     async with one, other:
-        assert isinstance(one._session, Session) and isinstance(other._session, Session)
-        ids = [one._session.client_id, other._session.client_id]
+        assert isinstance(one.session, Session) and isinstance(other.session, Session)
+        ids = [one.session.client_id, other.session.client_id]
         await eventually(lambda: caplog.text.count("subscribe differently") == 2)
         assert 'of T this member wants "a", that one "b"; U is subscribed only there' in caplog.text
         assert 'of T this member wants "b", that one "a"; U is subscribed only here' in caplog.text
         assert f"({ids[0]} and {ids[1]})" in caplog.text and f"({ids[1]} and {ids[0]})" in caplog.text
         for comparison in set(looked):
-            await comparison.look(comparison._due)
+            await comparison.look(comparison.due)
         assert caplog.text.count("subscribe differently") == 2
 
 
 @pytest.fixture(autouse=True)
 async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    monkeypatch.setattr(upkeep, "AGAIN_SOON", 0.02)
+    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.02)
     yield

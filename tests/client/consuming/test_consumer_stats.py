@@ -51,9 +51,9 @@ async def test_operators_are_told(lab: Lab) -> None:
 
     await lab.send("T", b"ok", b"ok", b"ok", b"later")
     async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T") as consumer:
-        await eventually(lambda: consumer.paces.consumed + consumer.paces.failed == 4)
-        assert consumer._session is not None
-        ask = ConsumerRunningInfoOf(consumer_group="g", client_id=consumer._session.client_id)
+        await eventually(lambda: consumer.stats.consumed + consumer.stats.failed == 4)
+        assert consumer.session is not None
+        ask = ConsumerRunningInfoOf(consumer_group="g", client_id=consumer.session.client_id)
         session = lab.puller.session
         answer = await session.call(await session.master("broker-a", "T"), api.GET_CONSUMER_RUNNING_INFO, ask)
     status = ConsumerRunningInfo.decode(answer.body).status_table["T"]

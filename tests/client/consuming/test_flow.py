@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from eruca.client import Limits, Message, MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.queue_puller import QueuePuller
 from tests.client.conftest import Lab, Seen, eventually
 
@@ -14,7 +15,7 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
     queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
     for number in range(80):
         await lab.producer.send(Message("T", b"%d" % number), queue=queues[number % 4])
-    stuck, own = asyncio.Event(), {"nameserver": lab.address, "start_from": "first", "pull_batch": 1}
+    stuck, own = asyncio.Event(), {"nameserver": lab.address, "start_from": "first", "pull_batch_size": 1}
 
     async def listener(message: ReceivedMessage) -> None:
         await stuck.wait()
@@ -22,20 +23,20 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
     def waiting(consumer: PushConsumer) -> list[int]:
         return [len(run) for queue, run in sorted(consumer.under_way.items()) if queue.topic == "T"]
 
-    first = PushConsumer("g", listener, limits=Limits(topic_count=8), **own).subscribe("T")  # type: ignore[arg-type]
+    first = PushConsumer("g", listener, pull_threshold_for_topic=8, **own).subscribe("T")  # type: ignore[arg-type]
     async with first:
         await eventually(lambda: waiting(first) == [3, 3, 3, 3])  # as many as may wait, and what passed the mark
-        async with PushConsumer("g", listener, limits=Limits(count=1), **own).subscribe("T") as second:  # type: ignore[arg-type]
+        async with PushConsumer("g", listener, pull_threshold_for_queue=1, **own).subscribe("T") as second:  # type: ignore[arg-type]
             await eventually(lambda: len(waiting(first)) == len(waiting(second)) == 2)
             stuck.set()
             await eventually(lambda: sum(waiting(first)) == sum(waiting(second)) == 0)
-            assert {reader.limits.count for reader in readers(first) if reader.run.queue.topic == "T"} == {4}
+            assert {reader.limits.count for reader in readers(first) if reader.process_queue.queue.topic == "T"} == {4}
             assert {reader.limits.count for reader in readers(second)} == {1}
 
 
-def readers(consumer: PushConsumer) -> list[QueuePuller]:
-    assert consumer._ownership is not None
-    return [each for each in consumer._ownership.readers.values() if isinstance(each, QueuePuller)]
+def readers(consumer: PushConsumer) -> list[QueuePuller[ProcessQueue]]:
+    assert consumer.membership.rebalance is not None
+    return list(consumer.membership.rebalance.readers.values())
 
 
 async def test_a_pull_asks_for_no_more_than_there_is_room_for(lab: Lab) -> None:
@@ -49,14 +50,14 @@ async def test_a_pull_asks_for_no_more_than_there_is_room_for(lab: Lab) -> None:
         seen.add(message)
 
     consumer = PushConsumer(
-        "g", listener, nameserver=lab.address, start_from="first", concurrency=1, limits=Limits(count=300)
+        "g", listener, nameserver=lab.address, start_from="first", concurrency=1, pull_threshold_for_queue=300
     )
     async with consumer.subscribe("T"):
-        (reader,) = [each for each in readers(consumer) if each.run.queue.topic == "T"]
+        (reader,) = [each for each in readers(consumer) if each.process_queue.queue.topic == "T"]
         try:
-            await eventually(lambda: len(reader.run) == 301)  # 256 messages, then 45
+            await eventually(lambda: len(reader.process_queue) == 301)  # 256 messages, then 45
             may_end.release()
-            await eventually(lambda: len(reader.run) == 300 + 32)
+            await eventually(lambda: len(reader.process_queue) == 300 + 32)
         finally:
             for _ in range(600):
                 may_end.release()
@@ -69,7 +70,7 @@ async def test_pulls_keep_their_distance(lab: Lab, seen: Seen) -> None:
         await lab.producer.send(Message("T", b"%d" % number), queue=MessageQueue("T", "broker-a", 0))
     began = asyncio.get_running_loop().time()
     consumer = PushConsumer(
-        "g", seen.coroutine, nameserver=lab.address, start_from="first", pull_batch=1, pull_interval=0.1
+        "g", seen.coroutine, nameserver=lab.address, start_from="first", pull_batch_size=1, pull_interval=0.1
     )
     async with consumer.subscribe("T"):
         await seen.reaches(4)

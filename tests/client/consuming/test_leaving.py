@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
-from eruca.client.consuming import runners
+from eruca.client.consuming import orderly, runners
 from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from tests.client.conftest import Lab, Seen, eventually
@@ -44,7 +44,7 @@ async def test_what_a_listener_began_waits_for_the_stop_when_that_listener_has_e
     consumer = PushConsumer("g", listener, nameserver=lab.address).subscribe("T")
     await consumer.start()
     await seen.reaches(1)
-    await eventually(lambda: consumer.paces.consumed == 1)
+    await eventually(lambda: consumer.stats.consumed == 1)
     later.set()
     assert await tasks[0] == [] and sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
 
@@ -152,7 +152,7 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
         return idle
 
     monkeypatch.setattr(Orderly, "leave", note)
-    monkeypatch.setattr("eruca.client.consuming.orderly.LET_GO_WAIT", 0.05)
+    monkeypatch.setattr(orderly, "RELEASE_WAIT", 0.05)
 
     async def listener(message: ReceivedMessage) -> None:
         seen.add(message)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from eruca.client import ReceivedMessage
-from eruca.client.consuming.listeners import Lot, Work
+from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.runners import run_listener
 from eruca.client.message import received
@@ -60,28 +60,28 @@ class Listeners:
         self._went.set()
 
 
-def lot(count: int, *, dropped: bool = False) -> Lot:
+def lot(count: int, *, dropped: bool = False) -> PulledBatch:
     run = ProcessQueue(QUEUE, 0)
     run.dropped = dropped
-    return Lot(run, received(stored(b"x") * count, QUEUE))
+    return PulledBatch(run, received(stored(b"x") * count, QUEUE))
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
 async def test_as_many_are_at_work_as_may_be_however_the_messages_came(kind: str) -> None:
     """One pull with many messages, and many with one: all listeners are busy, and each message comes once."""
     listeners, finished = Listeners(), list[object]()
-    runner = run_listener(listeners.of(kind), concurrency=AT_ONCE, finished=lambda work: finished.append(work.piece))
+    runner = run_listener(listeners.of(kind), concurrency=AT_ONCE, finished=lambda work: finished.append(work.argument))
     lots = [lot(count) for count in (1, 3 * AT_ONCE, 1, 2)]
     pieces = [lot(count) for count in (1, 3 * AT_ONCE, 1, 2)]
     for each in lots:
-        runner.give(each)
-    await eventually(lambda: len(runner.at_work) == AT_ONCE)
+        runner.submit(each)
+    await eventually(lambda: len(runner.running) == AT_ONCE)
     assert listeners.most == AT_ONCE and not finished
     listeners.let_go()
     await eventually(lambda: len(finished) == 3 * AT_ONCE + 4)
     assert len({id(piece) for piece in finished}) == len(finished) == sum(each.left for each in pieces)
     assert listeners.most == AT_ONCE and sum(each.left for each in lots) == 0
-    assert await runner.halt(30)
+    assert await runner.shutdown(30)
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
@@ -102,12 +102,12 @@ async def test_one_that_waits_does_not_hold_up_the_others_of_its_pull(kind: str)
             listeners.function(message)
 
     listener: Listener = coroutine if kind == "coroutine" else function
-    runner = run_listener(listener, concurrency=2, finished=lambda work: finished.append(work.piece))
-    runner.give(lot(40))
+    runner = run_listener(listener, concurrency=2, finished=lambda work: finished.append(work.argument))
+    runner.submit(lot(40))
     await eventually(lambda: len(finished) == 39)
     listeners.let_go()
     await eventually(lambda: len(finished) == 40)
-    assert await runner.halt(30)
+    assert await runner.shutdown(30)
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
@@ -115,22 +115,22 @@ async def test_none_begins_after_the_halt(kind: str) -> None:
     listeners = Listeners()
     runner = run_listener(listeners.of(kind), concurrency=2, finished=lambda work: None)
     for _ in range(3):
-        runner.give(lot(4))
-    await eventually(lambda: len(runner.at_work) == 2)
-    halting = asyncio.create_task(runner.halt(30))
+        runner.submit(lot(4))
+    await eventually(lambda: len(runner.running) == 2)
+    halting = asyncio.create_task(runner.shutdown(30))
     await asyncio.sleep(0)
     listeners.let_go()
     assert await halting
-    assert len(listeners.begun) == 2 and not runner.at_work
+    assert len(listeners.begun) == 2 and not runner.running
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
 async def test_messages_of_a_dropped_run_are_not_begun_but_told(kind: str) -> None:
-    listeners, finished = Listeners(), list[Work]()
+    listeners, finished = Listeners(), list[ConsumeRequest]()
     listeners.let_go()
     runner = run_listener(listeners.of(kind), concurrency=2, finished=finished.append)
-    runner.give(lot(3, dropped=True))
-    runner.give(lot(1))
+    runner.submit(lot(3, dropped=True))
+    runner.submit(lot(1))
     await eventually(lambda: len(finished) == 4)
     assert len(listeners.begun) == 1
-    assert await runner.halt(30)
+    assert await runner.shutdown(30)

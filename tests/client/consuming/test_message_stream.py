@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eruca.client import Later, Message, PushConsumer
-from eruca.client.consuming.listeners import Work
+from eruca.client.consuming.consume_request import ConsumeRequest
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.consuming.process_queue import ProcessQueue
 from tests.client.conftest import Lab
@@ -18,10 +18,10 @@ def delivery() -> tuple[Delivery, list[object]]:
     message = Delivery(salad.record, salad.queue)
     outcomes: list[object] = []
 
-    def finished(work: Work) -> None:
+    def finished(work: ConsumeRequest) -> None:
         outcomes.append(work.outcome)
 
-    message.hand_out(Work(ProcessQueue(message.queue, 7)), finished)
+    message.hand_out(ConsumeRequest(ProcessQueue(message.queue, 7)), finished)
     return message, outcomes
 
 

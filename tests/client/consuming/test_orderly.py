@@ -9,7 +9,9 @@ from collections import defaultdict
 
 import pytest
 
-from eruca.client import Decision, Later, Limits, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
+from eruca.client import Decision, Later, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
+from eruca.client.consuming import orderly as orderly_module
+from eruca.client.consuming import rebalance
 from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.push_consumer import PushConsumer as Consumer
@@ -41,18 +43,18 @@ class Watch:
 
     def __init__(self) -> None:
         self.seen = Seen()
-        self.at_work: dict[MessageQueue, int] = defaultdict(int)
+        self.running: dict[MessageQueue, int] = defaultdict(int)
         self.most = 0
         self._lock = threading.Lock()
 
     def begin(self, queue: MessageQueue) -> None:
         with self._lock:
-            self.at_work[queue] += 1
-            self.most = max(self.most, self.at_work[queue])
+            self.running[queue] += 1
+            self.most = max(self.most, self.running[queue])
 
     def end(self, queue: MessageQueue) -> None:
         with self._lock:
-            self.at_work[queue] -= 1
+            self.running[queue] -= 1
 
     async def coroutine(self, message: ReceivedMessage) -> None:
         self.begin(message.queue)
@@ -89,7 +91,7 @@ async def test_lists_keep_the_order_too(lab: Lab) -> None:
     async def listener(messages: list[ReceivedMessage]) -> None:
         lists.append([each.body for each in messages])
 
-    async with orderly(lab, listener, batch=8):
+    async with orderly(lab, listener, consume_message_batch_max_size=8):
         await eventually(lambda: sum(map(len, lists)) == 24)
     assert [body for bodies in lists for body in bodies if body != b"first"] == [b"%d" % n for n in range(20)]
     assert max(map(len, lists)) == 8
@@ -110,7 +112,7 @@ async def test_a_message_that_fails_comes_again_before_all_others(lab: Lab, fail
 
     async with orderly(lab, listener) as consumer:
         await seen.reaches(12)
-        assert (consumer.paces.consumed, consumer.paces.failed) == (9, 3)
+        assert (consumer.stats.consumed, consumer.stats.failed) == (9, 3)
     tries = [(each.body, each.reconsume_times) for each in seen.messages if each.body != b"first"]
     assert tries == [
         (b"0", 0), (b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"2", 3), (b"3", 0), (b"4", 0)
@@ -160,23 +162,23 @@ async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(
 ) -> None:
     await lab.send("T", b"bad")
     tried, fails = Seen(), [True, True, False]
-    bury = SendBack.bury
+    send_dead_letter = SendBack.send_dead_letter
 
     async def sometimes(self: SendBack, record: Record) -> None:
         if fails.pop(0):
             raise ClientError("away")
-        await bury(self, record)
+        await send_dead_letter(self, record)
 
     async def listener(message: ReceivedMessage) -> Suspend:
         tried.add(message)
         return Suspend(0.01)
 
-    monkeypatch.setattr(SendBack, "bury", sometimes)
+    monkeypatch.setattr(SendBack, "send_dead_letter", sometimes)
     async with orderly(lab, listener, max_reconsume_times=0):
         await eventually(lambda: not fails)
         await tried.reaches(3)
     assert [each.reconsume_times for each in tried.messages] == [0, 1, 2]
-    assert "could not be sent to the dead letters, it comes again: away" in caplog.text
+    assert "could not be sent to the dead letters, retrying it: away" in caplog.text
     assert sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
 
 
@@ -210,7 +212,7 @@ async def test_uncommitted_messages_count_as_waiting(lab: Lab) -> None:
     """A listener that never commits is given no more than the limits."""
     await fill(lab, 20, queues=1)
     seen = Seen()
-    async with orderly(lab, seen.coroutine, auto_commit=False, pull_batch=4, limits=Limits(count=7)):
+    async with orderly(lab, seen.coroutine, auto_commit=False, pull_batch_size=4, pull_threshold_for_queue=7):
         await seen.reaches(3 + 8)
         await asyncio.sleep(0.05)
         assert len([each for each in seen.messages if each.queue == QUEUE]) == 8
@@ -241,8 +243,8 @@ def topic_queues(consumer: Consumer) -> list[MessageQueue]:
 
 async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another member gets the queue only when the listener of the first one has ended."""
-    monkeypatch.setattr("eruca.client.consuming.orderly.LET_GO_WAIT", 0.05)
-    monkeypatch.setattr("eruca.client.consuming.upkeep.AGAIN_SOON", 0.05)
+    monkeypatch.setattr(orderly_module, "RELEASE_WAIT", 0.05)
+    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.05)
     await fill(lab, 3)
     busy, release = Seen(), asyncio.Event()
     watch = Watch()
@@ -256,9 +258,9 @@ async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pyt
     async with orderly(lab, slow) as first:
         await busy.reaches(4)
         async with orderly(lab, watch.coroutine) as second:
-            owner = first._processing
+            owner = first.membership.processing
             assert isinstance(owner, Orderly)
-            await eventually(lambda: sum(line.closed for line in owner._lines.values()) == 2)
+            await eventually(lambda: sum(each.closed for each in owner.queues.values()) == 2)
             assert len(topic_queues(first)) == 4 and topic_queues(second) == []
             release.set()
             await eventually(lambda: len(topic_queues(second)) == 2)
@@ -269,7 +271,7 @@ async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pyt
 
 
 async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.client.consuming.orderly.LOCK_AGAIN", 0.02)
+    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     async with orderly(lab, seen.coroutine) as consumer:
@@ -279,16 +281,16 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, monkeypatc
         assert owner is not None
         locks.unlock("g", [QUEUE], owner)
         assert locks.lock("g", [QUEUE], "a thief", lab.cluster.broker.broker.clock()) == [QUEUE]
-        processing = consumer._processing
+        processing = consumer.membership.processing
         assert isinstance(processing, Orderly)
-        await processing.keep()
+        await processing.renew_locks()
         assert not processing.held(QUEUE) and processing.held(MessageQueue("T", "broker-a", 1))
         await lab.producer.send(Message("T", b"later"), queue=QUEUE)
         await lab.producer.send(Message("T", b"other"), queue=MessageQueue("T", "broker-a", 1))
         await seen.reaches(5)
         assert seen.bodies[-1] == b"other"
         locks.unlock("g", [QUEUE], "a thief")
-        await processing.keep()
+        await processing.renew_locks()
         await seen.reaches(6)
     assert seen.bodies[-1] == b"later"
 
@@ -297,7 +299,7 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the successor consumed does not come again, and its offset is not put back."""
-    monkeypatch.setattr("eruca.client.consuming.orderly.LOCK_AGAIN", 0.02)
+    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
     await fill(lab, 10, queues=1)
     seen, go_on = Seen(), asyncio.Event()
 
@@ -313,12 +315,12 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(
         assert owner is not None
         broker.locks.unlock("g", [QUEUE], owner)
         broker.locks.lock("g", [QUEUE], "a successor", broker.clock())
-        processing = consumer._processing
+        processing = consumer.membership.processing
         assert isinstance(processing, Orderly)
-        await processing.keep()
+        await processing.renew_locks()
         broker.offsets.commit("g", "T", 0, 8)
         go_on.set()
-        await eventually(lambda: processing._lines[QUEUE].busy is None)
+        await eventually(lambda: processing.queues[QUEUE].running is None)
         broker.locks.unlock("g", [QUEUE], "a successor")
         await eventually(lambda: b"9" in seen.bodies)
     assert [each for each in seen.bodies if each != b"first"] == [b"0", b"1", b"2", b"7", b"8", b"9"]
@@ -340,7 +342,7 @@ async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypa
 
 
 async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.client.consuming.upkeep.AGAIN_SOON", 0.05)
+    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.05)
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     broker = lab.cluster.broker.broker
@@ -368,7 +370,7 @@ async def test_a_reset_waits_for_the_listener(lab: Lab) -> None:
     async with orderly(lab, listener) as consumer:
         await busy.wait()
         await watch.seen.reaches(7)
-        consumer.reset("T", {QUEUE: 1})
+        consumer.membership.reset("T", {QUEUE: 1})
         await lab.stores("g", "T", [1, 1, 1, 1])
         release.set()
         await watch.seen.reaches(10)

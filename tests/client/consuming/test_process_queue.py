@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eruca.client.consuming.process_queue import Limits, ProcessQueue
+from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.protocol.queues import MessageQueue
 
 QUEUE = MessageQueue("T", "a", 0)
-LIMITS = Limits(count=4, size=1000, span=10)
+LIMITS = QueueLimits(count=4, size=1000, span=10)
 
 
 def run_from(start: int, offsets: Sequence[int] = (), next_offset: int | None = None) -> ProcessQueue:
@@ -97,8 +98,12 @@ def test_the_position_is_the_least_that_is_not_done(order: Sequence[int]) -> Non
 
 
 def test_what_may_wait_of_a_topic_is_shared_by_its_queues() -> None:
-    limits = Limits(count=1000, size=100, span=7, topic_count=30, topic_size=90)
-    assert limits.of_one(1) == Limits(count=30, size=90, span=7)
-    assert limits.of_one(4) == Limits(count=7, size=22, span=7)
-    assert limits.of_one(100) == Limits(count=1, size=1, span=7), "each queue may have one"
-    assert Limits(topic_count=8).of_one(4) == Limits(count=2) and Limits().of_one(4) == Limits()
+    both = PullThresholds(consume_max_span=7, pull_threshold_for_topic=30, pull_threshold_size_for_topic=3)
+    mib = 1 << 20
+    assert both.of_queue(1) == QueueLimits(count=30, size=3 * mib, span=7)
+    assert both.of_queue(4) == QueueLimits(count=7, size=3 * mib // 4, span=7)
+    assert both.of_queue(100) == QueueLimits(count=1, size=3 * mib // 100, span=7), "each queue may have one"
+    default = QueueLimits(count=1000, size=100 * mib, span=2000)
+    assert PullThresholds(pull_threshold_for_topic=8).of_queue(4) == replace(default, count=2)
+    assert PullThresholds().of_queue(4) == default
+    assert both.of_queue(0) == replace(default, span=7), "no queue yet"

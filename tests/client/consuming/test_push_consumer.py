@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eruca.client import Later, Limits, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, assign
-from eruca.client.consuming import queue_puller, send_back
-from eruca.client.consuming import upkeep as upkeep_module
+from eruca.client import Later, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, assign
+from eruca.client.consuming import queue_puller, rebalance, send_back
 from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
 from eruca.standalone.cluster import Cluster
@@ -99,7 +98,7 @@ async def test_lists_on_demand(lab: Lab) -> None:
         if sum(sizes) == 40:
             done.set()
 
-    async with PushConsumer("g", listener, nameserver=lab.address, batch=4).subscribe("T"):
+    async with PushConsumer("g", listener, nameserver=lab.address, consume_message_batch_max_size=4).subscribe("T"):
         await asyncio.wait_for(done.wait(), 10)
     assert max(sizes) == 4
     assert await lab.offsets("g", "T") == [10, 10, 10, 10]
@@ -113,7 +112,7 @@ def kept_here(monkeypatch: pytest.MonkeyPatch) -> None:
         return False
 
     monkeypatch.setattr(send_back.SendBack, "_return", nobody)
-    monkeypatch.setattr(send_back, "TRY_AGAIN_AFTER", 0.02)
+    monkeypatch.setattr(send_back, "RETRY_AFTER", 0.02)
 
 
 @pytest.mark.usefixtures("kept_here")
@@ -177,10 +176,12 @@ async def test_a_slow_listener_holds_back_the_reading_of_its_queue(lab: Lab, see
         seen.add(message)
         await open_gate.wait()
 
-    consumer = PushConsumer("g", listener, nameserver=lab.address, concurrency=2, pull_batch=8, limits=Limits(count=16))
+    consumer = PushConsumer(
+        "g", listener, nameserver=lab.address, concurrency=2, pull_batch_size=8, pull_threshold_for_queue=16
+    )
     async with consumer.subscribe("T"):
         await seen.reaches(2)
-        info = await consumer.running_info(False)
+        info = await consumer.membership.running_info(False)
         assert info.mq_table[queue].cached_msg_count <= 16 + 8
         open_gate.set()
         await seen.reaches(121)
@@ -268,7 +269,7 @@ async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monk
 
 
 async def test_a_topic_may_come_later(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep_module, "LOOK_FOR_TOPICS", 0.02)
+    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
         await lab.send("T", b"first")
         await seen.reaches(1)
@@ -303,7 +304,7 @@ async def test_a_listener_that_is_cancelled_from_within_has_failed(lab: Lab, see
 
 
 async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep_module, "AGAIN_SOON", 0.02)
+    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.02)
     calls = 0
 
     def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:

@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
+from eruca.client.consuming import send_back
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.send_back import SendBack, retry_header
 from eruca.client.errors import UsageError
@@ -75,10 +76,10 @@ async def test_two_members_of_a_group_never_share_a_client_id(server: Scripted) 
             await stack.enter_async_context(PushConsumer("g", nameserver=server.address).subscribe("T"))
             for _ in range(3)
         ]
-        assert len({member._session.client_id for member in members if member._session}) == 3
+        assert len({member.session.client_id for member in members if member.session}) == 3
         other = PushConsumer("h", nameserver=server.address).subscribe("T")
         async with other:
-            assert other._session is members[0]._session
+            assert other.session is members[0].session
 
 
 async def test_a_member_whom_the_broker_does_not_list_yet_takes_nothing(server: Scripted) -> None:
@@ -114,7 +115,7 @@ async def test_what_could_not_be_shared_out_at_the_start_is_tried_again_soon(
         for topic in ("T", "%RETRY%g"):
             await other.fetch_queues(topic)
         await stack.enter_async_context(consumer)
-        owned = consumer._ownership
+        owned = consumer.membership.rebalance
         await eventually(lambda: len(server.heartbeats) >= 2)
         assert owned is not None and not owned.readers
         server.refused_codes.clear()
@@ -128,20 +129,20 @@ class Case:
         self.run = ProcessQueue(MessageQueue("T", "broker-a", 0), 5)
         self.run.put({5: 100}, 6)
         self.again: list[ReceivedMessage] = []
-        self.returns = SendBack(session, "g", 16)
-        self.returns.again = lambda run, message: self.again.append(message)
+        self.send_back = SendBack(session, "g", 16)
+        self.send_back.consume_again = lambda run, message: self.again.append(message)
         self.message = ReceivedMessage(record(5), self.run.queue)
 
     async def go(self, outcome: Later) -> None:
-        self.returns.start(self.run, [self.message], outcome.delay_level)
-        await self.returns.finish(5)
+        self.send_back.start(self.run, [self.message], outcome.delay_level)
+        await self.send_back.finish(5)
 
 
 @pytest.fixture
 async def case(server: Scripted) -> AsyncIterator[Case]:
     async with PushConsumer("g", nameserver=server.address).subscribe("T") as consumer:
-        assert consumer._session is not None
-        yield Case(server, consumer._session)
+        assert consumer.session is not None
+        yield Case(server, consumer.session)
 
 
 async def test_the_broker_takes_a_message_back(server: Scripted, case: Case) -> None:
@@ -160,12 +161,20 @@ async def test_otherwise_it_is_sent_anew(server: Scripted, case: Case) -> None:
     assert case.run.position == 6
 
 
+async def test_a_send_to_the_retry_topic_is_retried(server: Scripted, case: Case) -> None:
+    server.refused_codes.add(36)
+    server.answers += [1] * (send_back.SEND_ATTEMPTS - 1)
+    await case.go(Later())
+    assert len(server.sends) == send_back.SEND_ATTEMPTS
+    assert case.run.position == 6 and not case.again
+
+
 async def test_otherwise_it_is_kept_and_its_offset_waits(
     server: Scripted, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eruca.client.consuming.send_back.TRY_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr(send_back, "RETRY_AFTER", 0.0)
     server.refused_codes.add(36)
-    server.answers.append(1)
+    server.answers += [1] * send_back.SEND_ATTEMPTS
     await case.go(Later())
     await eventually(lambda: len(case.again) == 1)
     assert case.again[0].reconsume_times == 1
@@ -200,10 +209,10 @@ async def test_a_change_of_members_is_followed_at_once(server: Scripted) -> None
     async with PushConsumer("g", nameserver=server.address, rebalance_interval=60).subscribe("T") as consumer:
         await eventually(lambda: len(consumer.queues) == 2)
         server.members.insert(0, "0-comes-first")
-        consumer.members_changed()
+        consumer.membership.members_changed()
         await eventually(lambda: not consumer.queues)
         server.members.remove("0-comes-first")
-        consumer.members_changed()
+        consumer.membership.members_changed()
         await eventually(lambda: len(consumer.queues) == 2)
     await asyncio.sleep(0)
 

@@ -77,7 +77,7 @@ async def test_to_the_end_skips_what_waits(lab: Lab, seen: Seen) -> None:
         gate.set()
         await lab.send("T", b"after")
         await seen.reaches(2)
-        assert consumer.paces.consumed == 1
+        assert consumer.stats.consumed == 1
     assert seen.bodies[-1] == b"after" and len(seen.messages) == 2  # the one at work, and the new one
 
 
@@ -139,11 +139,12 @@ async def test_a_queue_that_is_given_up_at_that_moment_is_reset_all_the_same(lab
     await lab.send("T", *BODIES)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T") as consumer:
         await seen.reaches(40)
-        owner = consumer._ownership
+        owner = consumer.membership.rebalance
         assert owner is not None
-        leaving = asyncio.create_task(owner._give_up([ONE]))
+        del consumer.subscriptions["T"]
+        leaving = asyncio.create_task(owner.give_up_unsubscribed())
         await asyncio.sleep(0)
-        consumer.reset("T", {ONE: 3})
+        consumer.membership.reset("T", {ONE: 3})
         await leaving
         assert (await lab.offsets("g", "T"))[0] == 3
 
@@ -153,9 +154,9 @@ async def test_a_stale_offset_that_overtakes_the_reset_is_overwritten(lab: Lab, 
     await lab.send("T", *BODIES)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T") as consumer:
         await seen.reaches(40)
-        owner = consumer._ownership
+        owner = consumer.membership.rebalance
         assert owner is not None
-        store = owner._store
+        store = owner.store
         overtaken: list[MessageQueue] = []
 
         async def store_then_be_overtaken(queue: MessageQueue, offset: int) -> bool:
@@ -165,10 +166,10 @@ async def test_a_stale_offset_that_overtakes_the_reset_is_overwritten(lab: Lab, 
                 await store(queue, 10)
             return stored
 
-        owner._store = store_then_be_overtaken  # type: ignore[method-assign]
-        consumer.reset("T", {ONE: 4})
+        owner.store = store_then_be_overtaken  # type: ignore[method-assign]
+        consumer.membership.reset("T", {ONE: 4})
         await seen.reaches(46)
-        assert overtaken == [ONE] and rebalance._CONFIRM_TIMES > 1
+        assert overtaken == [ONE] and rebalance.CONFIRM_ATTEMPTS > 1
     assert sorted(each.queue_offset for each in seen.messages[40:]) == [4, 5, 6, 7, 8, 9]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eruca.client import Later, Message, PushConsumer, ReceivedMessage
-from eruca.client.consuming import send_back
+from eruca.client.consuming import concurrent, send_back
 from eruca.client.errors import BadConfig, UsageError
 from eruca.protocol import names
 from tests.client.conftest import Lab, Seen, eventually
@@ -24,7 +24,7 @@ async def test_what_takes_too_long_goes_back(
     lab: Lab, seen: Seen, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The position goes on without it, it comes again, and what the late listener says does not count."""
-    monkeypatch.setattr("eruca.client.consuming.concurrent.FIRST_RETRY_LEVEL", 1)
+    monkeypatch.setattr(concurrent, "FIRST_RETRY_LEVEL", 1)
     await lab.send("T", b"slow")
     release, released = threading.Event(), asyncio.Event()
 
@@ -57,11 +57,11 @@ async def test_what_takes_too_long_goes_back(
         release.set()
         released.set()
         await eventually(lambda: "ended" in caplog.text)
-        await eventually(lambda: consumer.paces.consumed == 1)
+        await eventually(lambda: consumer.stats.consumed == 1)
         await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
         assert (seen.messages[1].reconsume_times, seen.messages[1].topic) == (1, "T")
         assert "did not end within 0.3 s, sending back" in caplog.text and "too late" in caplog.text
-        assert consumer.paces.failed == 1
+        assert consumer.stats.failed == 1
     retry = names.retry_topic("g")
     assert sum(end or 0 for end in await lab.ends(retry)) == 1  # not sent back a second time
 
@@ -94,9 +94,9 @@ async def test_a_listener_in_other_processes(lab: Lab) -> None:
         consumer = PushConsumer("g", look, nameserver=lab.address, executor=pool).subscribe("T")
         async with consumer:
             async with asyncio.timeout(60):
-                while consumer.paces.consumed + consumer.paces.failed < 3:  # noqa: ASYNC110
+                while consumer.stats.consumed + consumer.stats.failed < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-    assert (consumer.paces.consumed, consumer.paces.failed) == (2, 1)
+    assert (consumer.stats.consumed, consumer.stats.failed) == (2, 1)
 
 
 async def test_what_cannot_be_is_refused(seen: Seen) -> None:
@@ -108,7 +108,7 @@ async def test_what_cannot_be_is_refused(seen: Seen) -> None:
 
 async def test_a_return_that_fails_is_tried_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is away for the moment: the message is not lost by the time-out."""
-    monkeypatch.setattr(send_back, "TRY_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(send_back, "RETRY_AFTER", 0.01)
     await lab.send("T", b"slow")
     released = asyncio.Event()
 
@@ -123,5 +123,5 @@ async def test_a_return_that_fails_is_tried_again(lab: Lab, seen: Seen, monkeypa
     monkeypatch.setattr(send_back.SendBack, "_return", away)
     async with PushConsumer("g", listener, nameserver=lab.address, consume_timeout=0.1).subscribe("T") as consumer:
         await seen.reaches(2)
-        await eventually(lambda: consumer.paces.consumed == 1)
+        await eventually(lambda: consumer.stats.consumed == 1)
         released.set()

@@ -10,8 +10,7 @@ import pytest
 
 from eruca.client import PushConsumer
 from eruca.client import log as client_log
-from eruca.client.consuming import upkeep
-from eruca.client.consuming.queue_puller import PullOptions
+from eruca.client.consuming import push_consumer, rebalance
 from eruca.client.log import Trouble
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
@@ -36,11 +35,11 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
     caplog.set_level(logging.DEBUG, "eruca.client")
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer._reading = replace(consumer._reading, manner=PullOptions(after_error=0.01))
+    consumer.pull_options = replace(consumer.pull_options, after_error=0.01)
     async with consumer:
         await seen.reaches(1)
         await lab.cluster.broker.stop()
-        await eventually(lambda: caplog.text.count("queueId=0] failed, trying again") >= 10)
+        await eventually(lambda: caplog.text.count("queueId=0] failed, retrying") >= 10)
         await lab.restart_broker()
         await lab.send("T", b"again")
         await seen.reaches(2)
@@ -52,7 +51,7 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
 async def test_a_topic_that_is_not_there_is_told_once(
     lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOOK_FOR_TOPICS", 0.01)
+    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.01)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("Later"):
         await eventually(lambda: "no broker has the topic Later yet: g waits for it" in caplog.text)
         await lab.send("Later", b"m")
@@ -63,7 +62,7 @@ async def test_a_topic_that_is_not_there_is_told_once(
 async def test_a_listener_that_keeps_the_loop_is_told_so(
     lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(upkeep, "STANDSTILL", 0.2)
+    monkeypatch.setattr(push_consumer, "STANDSTILL", 0.2)
 
     async def listener(message: object) -> None:
         time.sleep(0.6)  # noqa: ASYNC251
@@ -77,7 +76,7 @@ async def test_queues_that_nobody_may_read_any_more_are_let_go(lab: Lab, seen: S
     """At the first refusal, not with the next regular look at the route, after half a minute."""
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer._reading = replace(consumer._reading, manner=PullOptions(hold=0.1, after_error=0.1))
+    consumer.pull_options = replace(consumer.pull_options, hold=0.1, after_error=0.1)
     session = lab.producer.session
     ask = CreateTopic(topic="T", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=2)
     async with consumer:

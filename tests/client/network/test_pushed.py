@@ -24,8 +24,7 @@ async def ask(lab: Lab, endpoint: api.Endpoint[Any, Any], header: Any) -> bytes:
 
 
 def client_id(consumer: PushConsumer) -> str:
-    assert consumer._session is not None
-    return consumer._session.client_id
+    return consumer.session.client_id
 
 
 async def test_the_offsets_in_memory(lab: Lab, seen: Seen) -> None:

@@ -12,7 +12,7 @@ import pytest
 from eruca.client import MessageQueue
 from eruca.client.errors import BrokerRefused, StateError
 from tests.client.conftest import Lab, eventually
-from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll
+from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll, waiting
 
 
 async def test_another_filter_holds_at_once(lab: Lab) -> None:
@@ -23,9 +23,9 @@ async def test_another_filter_holds_at_once(lab: Lab) -> None:
         consumer.subscribe("T", "B")
         await fill(lab, 5, start=5, tags="A")
         await fill(lab, 5, start=10, tags="B")
-        await eventually(lambda: len(consumer._cache) > 0)
-        assert consumer._ownership is not None
-        consumer._ownership.store_positions()
+        await eventually(lambda: waiting(consumer) > 0)
+        assert consumer.membership.rebalance is not None
+        consumer.membership.rebalance.store_positions()
         await lab.stores("g", "T", [0, 0, 0, 0])  # nobody asked for more yet
         assert bodies(await poll(consumer, 5)) == [10, 11, 12, 13, 14]
         await consumer.commit_sync()
@@ -39,7 +39,7 @@ async def test_what_waits_is_chosen_anew(lab: Lab, auto_commit: bool) -> None:
     async with lite(lab, auto_commit=auto_commit, pull_batch_size=1).subscribe("T", "A") as consumer:
         assert bodies(await poll(consumer, 2)) == [0, 2]
         await consumer.commit_sync()
-        await eventually(lambda: len(consumer._cache) == 3)
+        await eventually(lambda: waiting(consumer) == 3)
         consumer.subscribe("T", "A || B")
         assert bodies(await poll(consumer, 6)) == [4, 5, 6, 7, 8, 9]
         consumer.subscribe("T", "A || B", listener=lambda *_: None)
@@ -72,7 +72,9 @@ async def test_an_offset_of_a_queue_that_was_just_assigned_is_stored(lab: Lab, a
         consumer.assign([ONE])
         await consumer.commit_sync({ONE: 4})
         assert (await lab.offsets("g", "T"))[0] == 4
-        await eventually(lambda: ONE in consumer._running().readers)
+        assert consumer.membership.rebalance is not None
+        readers = consumer.membership.rebalance.readers
+        await eventually(lambda: ONE in readers)
         await consumer.commit_sync({ONE: 5})
     assert (await lab.offsets("g", "T"))[0] == 5
 
@@ -93,11 +95,12 @@ async def test_a_seek_after_a_reset_holds(lab: Lab) -> None:
     await fill(lab, 20)
     async with lite(lab).subscribe("T") as consumer:
         await poll(consumer, 20)
-        owned = consumer._running()
-        async with owned._turn:
+        assert consumer.membership.rebalance is not None
+        turn = consumer.membership.rebalance.turn
+        async with turn:
             seeking = asyncio.create_task(consumer.seek(ONE, 15))
-            await eventually(lambda: len(owned._turn._waiters or ()) == 1)
-            consumer.reset("T", {ONE: 2})
+            await eventually(lambda: "waiters:1" in repr(turn))
+            consumer.membership.reset("T", {ONE: 2})
         await seeking
         assert bodies(await poll(consumer, 5)) == [15, 16, 17, 18, 19]
         await consumer.commit_sync()
@@ -149,7 +152,7 @@ async def test_a_stop_while_it_starts_wins(lab: Lab) -> None:
     consumer = lite(lab, strategy=strategy).subscribe("T")
     await consumer.start()
     await stopping[0]
-    assert not consumer.is_running and consumer._tasks == []
+    assert not consumer.is_running and "Rebalance.run" not in repr(asyncio.all_tasks())
     await nobody_is_there(lab)
 
 
@@ -189,7 +192,12 @@ async def test_a_pause_ends_when_the_queue_goes_to_another_member(lab: Lab) -> N
         await eventually(lambda: len(consumer.assignment()) == 4)
         await fill(lab, 1, given[0], start=7)
         assert bodies(await poll(consumer, 1)) == [7]
-        assert consumer._running()._paused == set(kept)
+        await fill(lab, 1, kept[0], start=8)
+        assert bodies(await poll(consumer, 1)) == [8], "by the pull that the broker held"
+        await fill(lab, 1, kept[0], start=9)
+        assert bodies(await consumer.poll(0.3)) == [], "still paused"
+        consumer.resume(kept)
+        assert bodies(await poll(consumer, 1)) == [9]
 
 
 async def nobody_is_there(lab: Lab) -> None:

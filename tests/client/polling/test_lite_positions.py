@@ -85,8 +85,8 @@ async def test_a_pause_stops_pulls_but_not_what_was_pulled(lab: Lab) -> None:
     async with lite(lab, broker_suspend_max_time=0.1).subscribe("T") as consumer:
         await poll(consumer, 5)
         consumer.pause([ONE])
-        assert consumer._ownership is not None
-        reader = consumer._ownership.readers[ONE]
+        assert consumer.membership.rebalance is not None
+        reader = consumer.membership.rebalance.readers[ONE]
         await eventually(lambda: now_ms() - reader.last_pull > 1000)  # the pull that the broker held is over
         await fill(lab, 5, start=5)
         assert await consumer.poll(0.3) == []

@@ -14,7 +14,7 @@ from eruca.client.hooks import ConsumeContext, FilterContext
 from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.errors import Refused
 from tests.client.conftest import Lab, eventually
-from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll
+from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll, waiting
 
 # ---------------------------------------------------------------------- polling
 
@@ -109,7 +109,7 @@ async def test_assigned_queues_are_read_by_whoever_names_them(lab: Lab) -> None:
         await fill(lab, 1, QUEUES[0])
         await fill(lab, 1, QUEUES[1])
         assert {each.queue for each in await poll(consumer, 1)} == {QUEUES[1]}
-        assert consumer.topics() == {"T"} and consumer.describe().subscription_data_set == []
+        assert consumer.membership.topics() == {"T"} and consumer.membership.describe().subscription_data_set == []
 
 
 async def test_assigned_queues_may_be_filtered_by_tag(lab: Lab) -> None:
@@ -129,7 +129,7 @@ async def test_a_queue_that_is_not_assigned_any_more_is_not_polled(lab: Lab) -> 
     consumer = lite(lab)
     consumer.assign([ONE])
     async with consumer:
-        await eventually(lambda: len(consumer._cache) > 0)
+        await eventually(lambda: waiting(consumer) > 0)
         consumer.assign([QUEUES[1]])
         assert await consumer.poll(0.1) == []
 
@@ -208,7 +208,7 @@ async def test_a_stop_ends_loops_and_polls(lab: Lab) -> None:
         return [message.body async for message in consumer]
 
     looping, polling = asyncio.create_task(loop()), asyncio.create_task(consumer.poll(60))
-    await eventually(lambda: looping.done() or polling.done() or not len(consumer._cache))
+    await eventually(lambda: looping.done() or polling.done() or not waiting(consumer))
     await consumer.stop()
     got = [*await looping, *(message.body for message in await polling)]
     assert got in ([b"m0"], []) and not consumer.is_running
@@ -261,9 +261,9 @@ async def test_messages_that_the_filter_passes_over_move_the_offset_too(lab: Lab
 async def test_what_waits_is_bounded(lab: Lab, limit: dict[str, Any]) -> None:
     await fill(lab, 100)
     async with lite(lab, **limit).subscribe("T") as consumer:
-        await eventually(lambda: len(consumer._cache) >= 3)
+        await eventually(lambda: waiting(consumer) >= 21)
         await asyncio.sleep(0.3)
-        assert 20 < len(consumer._cache) * 10 <= 40
+        assert 20 < waiting(consumer) <= 40
         assert bodies(await poll(consumer, 100)) == list(range(100))
 
 
@@ -333,15 +333,15 @@ async def test_what_operators_see(lab: Lab) -> None:
     await fill(lab, 5)
     async with lite(lab).subscribe("T") as consumer:
         await poll(consumer, 5)
-        data = consumer.describe()
+        data = consumer.membership.describe()
         assert (data.consume_type, data.message_model, data.group_name) == ("CONSUME_ACTIVELY", "CLUSTERING", "g")
         assert [each.topic for each in data.subscription_data_set] == ["T"]
-        info = ConsumerRunningInfo.decode((await consumer.running_info(True)).encode())
+        info = ConsumerRunningInfo.decode((await consumer.membership.running_info(True)).encode())
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
         assert (info.properties["pullBatchSize"], info.properties["autoCommit"]) == ("10", "true")
         assert set(info.mq_table) == set(QUEUES) and info.jstack
         with pytest.raises(Refused, match="The Consumer Group <g> not exist in this consumer"):
-            await consumer.consume_directly(None, "broker-a")  # type: ignore[arg-type]
+            await consumer.membership.consume_directly(None, "broker-a")  # type: ignore[arg-type]
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

@@ -35,13 +35,13 @@ class Pulled:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.calls: Counter[MessageQueue] = Counter()
-        self.at_work = 0
+        self.running = 0
         self.most_at_work = 0
 
     async def __call__(self, queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
         self.calls[queue] += 1
-        self.at_work += 1
-        self.most_at_work = max(self.most_at_work, self.at_work)
+        self.running += 1
+        self.most_at_work = max(self.most_at_work, self.running)
         consumer = context.pull_consumer
         offset = await consumer.query_offset(queue) or 0
         result = await consumer.pull(queue, offset)
@@ -49,7 +49,7 @@ class Pulled:
             self.bodies += [record.body for record in result.records]
         await consumer.update_offset(queue, result.next_offset)
         context.pull_next_delay_time = 0.01
-        self.at_work -= 1
+        self.running -= 1
 
 
 async def fill(lab: Lab, count: int) -> None:
@@ -74,7 +74,7 @@ async def test_every_queue_is_pulled_again_and_again(lab: Lab) -> None:
         await fill(lab, 4)
         await eventually(lambda: len(pulled.bodies) == 24)
         await eventually(lambda: all(pulled.calls[queue] > 3 for queue in QUEUES))
-    assert pulled.at_work == 0
+    assert pulled.running == 0
     assert await lab.offsets("g", "T") == [6, 6, 6, 6]
 
 
@@ -100,8 +100,8 @@ async def test_members_share_the_queues(lab: Lab) -> None:
     async with one:
         async with two:
             await eventually(lambda: len(one.queues) == len(two.queues) == 2)
-            assert one.describe().consume_type == "CONSUME_ACTIVELY"
-            info = ConsumerRunningInfo.decode((await one.running_info(False)).encode())
+            assert one.membership.describe().consume_type == "CONSUME_ACTIVELY"
+            info = ConsumerRunningInfo.decode((await one.membership.running_info(False)).encode())
             assert [each.topic for each in info.subscription_set] == ["T"]
             assert not info.mq_table, "how far its queues are only the callbacks know"
         await eventually(lambda: len(one.queues) == 4)
@@ -179,7 +179,7 @@ async def test_a_broker_that_does_not_answer_is_told_once(
     async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
         await eventually(lambda: calls[QUEUES[0]] == 3)
         assert len(told := [each for each in caplog.messages if "queueId=0" in each]) == 1
-        assert told[0].endswith("failed, calling it again every 0.01 s: no answer in time")
+        assert told[0].endswith("failed, retrying every 0.01 s: no answer in time")
         well.set()
         await eventually(lambda: calls[QUEUES[0]] > 5)
         assert len([each for each in caplog.messages if "queueId=0" in each]) == 2, "it had been well in between"
@@ -234,7 +234,7 @@ async def test_who_waits_for_a_turn_is_not_called_for_a_queue_that_is_gone(lab: 
         await eventually(lambda: len(called) == 2)
         assert called[1] in mine
         stopping = asyncio.create_task(service.stop())
-        await eventually(lambda: service._leaving is not None)
+        await eventually(lambda: service.membership.leaving is not None)
         go_on.set()
         await stopping
         assert len(called) == 2

@@ -1,141 +1,149 @@
-"""What becomes of pulled messages whose order does not matter: all go to the listener at once.
+"""Concurrent consumption: all pulled messages go to the listener at once, in no particular order.
 
-Owns the way from a pull to the listener and back: what was consumed is done for its run, what was not goes back to the
-broker, and so does what a listener keeps for too long. Facts: ConsumeMessageConcurrentlyService and
-ProcessQueue.cleanExpiredMsg in 4.9.7, which looks only at the first messages of each queue and every 15 minutes; takes
-a second time back what a listener fails to consume after the time-out, which does not count here; and sends back what a
-broadcasting member has for too long, too, where nobody reads it: here such a listener is waited for.
+Owns the way from a pull to the listener and back: consumed messages are removed from their process queue, others are
+sent back to the broker, and so are the messages of a call that exceeds ``consume_timeout``. Facts:
+ConsumeMessageConcurrentlyService and ProcessQueue.cleanExpiredMsg in 4.9.7. Java checks only the first messages of each
+queue, every 15 minutes, and sends a message back a second time if its listener fails after the timeout; here that
+failure does not count. Java also sends back the overdue messages of a broadcasting member, which no member reads; here
+the listener is waited for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
+from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch
 from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
-from eruca.client.consuming.listeners import Lot, Piece, Work, clock
-from eruca.client.consuming.process_queue import Limits, ProcessQueue
+from eruca.client.consuming.process_queue import ProcessQueue, QueueLimits
 from eruca.client.consuming.runners import Runner
 from eruca.client.consuming.send_back import FIRST_RETRY_LEVEL, SendBack
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Later
 
-MakeRunner = Callable[[Callable[[Work], None]], Runner]
-"""Given whom to call with finished work: what runs the listener."""
+RunnerFactory = Callable[[Callable[[ConsumeRequest], None]], Runner]
+"""Makes the runner of a listener, given the callback for finished requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handling:
-    """How messages are handled: ``batch`` None for one by one, ``returns`` None where failures are only told.
+class ConsumeOptions:
+    """How messages are consumed.
 
-    ``timeout``: seconds after which the messages of a listener go back.
+    Args:
+        batch_max_size: None calls the listener with one message (consumeMessageBatchMaxSize).
+        limits: a puller that waits for room is woken below these.
+        send_back: None if failures are only logged.
+        timeout: seconds after which the messages of a call are sent back (consumeTimeout).
     """
 
     group: str
-    batch: int | None
-    limits: Limits
-    paces: ConsumerStats
-    returns: SendBack | None
+    batch_max_size: int | None
+    limits: QueueLimits
+    stats: ConsumerStats
+    send_back: SendBack | None
     timeout: float
 
 
 class Concurrent:
-    """Hands messages to the listener, however many it takes at once."""
+    """Passes messages to the listener in any order."""
 
-    def __init__(self, handling: Handling, make_runner: MakeRunner) -> None:
-        self._handling = handling
-        self._batch = handling.batch
-        self._limits = handling.limits
-        self._paces = handling.paces
-        self._run: ProcessQueue | None = None
-        """The run whose messages were finished last, and the pace of its topic."""
-        self._pace = TopicStats(0.0)
+    def __init__(self, options: ConsumeOptions, make_runner: RunnerFactory) -> None:
+        self._options = options
+        self._batch_max_size = options.batch_max_size
+        self._limits = options.limits
+        self._stats = options.stats
+        self._last_queue: ProcessQueue | None = None
+        """The process queue of the last finished request, and the statistics of its topic."""
+        self._last_stats = TopicStats(0.0)
         self.runner = make_runner(self._finished)
         self._ended = False
-        if handling.returns is not None:
-            handling.returns.again = self.again
+        if options.send_back is not None:
+            options.send_back.consume_again = self.consume_again
 
-    def deliver(self, run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Pulled messages go to the runner."""
+    def deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Submit pulled messages to the runner."""
         if messages:
-            self.runner.give(Lot(run, self._pieces(messages)))
+            self.runner.submit(PulledBatch(process_queue, self._arguments(messages)))
 
-    def _pieces(self, messages: list[ReceivedMessage]) -> Sequence[Piece]:
-        size = self._batch
+    def _arguments(self, messages: list[ReceivedMessage]) -> Sequence[Argument]:
+        size = self._batch_max_size
         if size is None:
             return messages
         return [messages[start : start + size] for start in range(0, len(messages), size)]
 
-    def work_of(self, run: ProcessQueue, message: ReceivedMessage) -> Work:
-        """A piece of work outside all queues."""
-        work = Work(run)
-        (work.piece,) = self._pieces([message])
-        return work
+    def direct_request(self, process_queue: ProcessQueue, message: ReceivedMessage) -> ConsumeRequest:
+        """A request that belongs to no assigned queue (309)."""
+        request = ConsumeRequest(process_queue)
+        (request.argument,) = self._arguments([message])
+        return request
 
-    def again(self, run: ProcessQueue, message: ReceivedMessage) -> None:
-        """Give a message to the listener once more."""
-        if not run.dropped and not self._ended:
-            self.deliver(run, [message])
+    def consume_again(self, process_queue: ProcessQueue, message: ReceivedMessage) -> None:
+        """Pass a message to the listener once more."""
+        if not process_queue.dropped and not self._ended:
+            self.deliver(process_queue, [message])
 
-    def _finished(self, work: Work) -> None:
-        """A listener ended: its messages are done, or go back."""
-        run = work.run
-        if run.dropped:
+    def _finished(self, request: ConsumeRequest) -> None:
+        """Remove the consumed messages of a finished request, and send the others back."""
+        process_queue = request.process_queue
+        if process_queue.dropped:
             return
-        if work.expired:
-            log.warning("the listener of %s ended %.0f s after it began, too late", self._handling.group, work.took)
+        if request.expired:
+            log.warning("the listener of %s ended after %.0f s, too late", self._options.group, request.took)
             return
-        if run is not self._run:
-            self._run, self._pace = run, self._paces[run.queue.topic]
-        pace = self._pace
-        pace.runs += 1
-        pace.run_seconds += work.took
-        run.consumed_at = work.began + work.took
-        if work.outcome is None and self._batch is None:
-            pace.consumed += 1
-            run.done(work.piece.queue_offset)  # type: ignore[union-attr]
+        if process_queue is not self._last_queue:
+            self._last_queue, self._last_stats = process_queue, self._stats[process_queue.queue.topic]
+        stats = self._last_stats
+        stats.runs += 1
+        stats.run_seconds += request.took
+        process_queue.consumed_at = request.began + request.took
+        if request.outcome is None and self._batch_max_size is None:
+            stats.consumed += 1
+            process_queue.done(request.argument.queue_offset)  # type: ignore[union-attr]
         else:
-            messages = self._returned(work, work.outcome) if isinstance(work.outcome, Later) else work.messages
-            pace.consumed += len(messages)
+            messages = request.messages
+            if isinstance(request.outcome, Later):
+                messages = self._send_back(request, request.outcome)
+            stats.consumed += len(messages)
             for message in messages:
-                run.done(message.queue_offset)
-        if run.made_room is not None and run.has_room(self._limits):
-            run.made_room()
+                process_queue.done(message.queue_offset)
+        if process_queue.made_room is not None and process_queue.has_room(self._limits):
+            process_queue.made_room()
 
-    def _returned(self, work: Work, outcome: Later) -> list[ReceivedMessage]:
-        """Give back what was not consumed; what remains is done."""
-        messages = work.messages
-        if work.error is not None:
-            log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-        self._pace.failed += max(len(messages) - outcome.consumed, 0)
-        if self._handling.returns is None:
-            log.warning("%s were not consumed, and do not come again: %s", len(messages), messages)
+    def _send_back(self, request: ConsumeRequest, outcome: Later) -> list[ReceivedMessage]:
+        """Send back what was not consumed; returns what was."""
+        messages = request.messages
+        if request.error is not None:
+            log.error("the listener of %s failed with %s", self._options.group, messages, exc_info=request.error)
+        self._last_stats.failed += max(len(messages) - outcome.consumed, 0)
+        if self._options.send_back is None:
+            log.warning("%s messages were not consumed and are not retried: %s", len(messages), messages)
             return messages
-        self._handling.returns.start(work.run, messages[outcome.consumed :], outcome.delay_level)
+        self._options.send_back.start(request.process_queue, messages[outcome.consumed :], outcome.delay_level)
         return messages[: outcome.consumed]
 
     def expire(self) -> None:
-        """Send back what listeners keep for too long, where it can come again; call it now and then."""
-        handling = self._handling
-        latest = clock() - handling.timeout
-        for work in self.runner.at_work:
-            if work.began > latest or work.expired or work.run.dropped:
+        """Send back the messages of calls that exceed the timeout. Call it periodically."""
+        options = self._options
+        latest = monotonic() - options.timeout
+        for request in self.runner.running:
+            if request.began > latest or request.expired or request.process_queue.dropped:
                 continue
             late = "the listener of %s did not end within %s s, %s %s"
-            if handling.returns is not None:
-                work.expired = True
-                log.warning(late, handling.group, handling.timeout, "sending back", work.messages)
-                self._paces[work.run.queue.topic].failed += len(work.messages)
-                handling.returns.start(work.run, work.messages, FIRST_RETRY_LEVEL)
-            elif work.overdue != work.began:
-                work.overdue = work.began
-                log.warning(late, handling.group, handling.timeout, "it is waited for with", work.messages)
+            if options.send_back is not None:
+                request.expired = True
+                log.warning(late, options.group, options.timeout, "sending back", request.messages)
+                self._stats[request.process_queue.queue.topic].failed += len(request.messages)
+                options.send_back.start(request.process_queue, request.messages, FIRST_RETRY_LEVEL)
+            elif request.overdue != request.began:
+                request.overdue = request.began
+                log.warning(late, options.group, options.timeout, "still waiting for", request.messages)
 
-    async def halt(self, timeout: float) -> bool:
-        """Begin nothing more, wait for the listeners and for what goes back; False when listeners still run."""
+    async def shutdown(self, timeout: float) -> bool:
+        """Begin no more calls; wait for running calls and messages on their way back. False if calls still run."""
         self._ended = True
-        quiet = await self.runner.halt(timeout)
-        if self._handling.returns is not None:
-            await self._handling.returns.finish(timeout)
+        quiet = await self.runner.shutdown(timeout)
+        if self._options.send_back is not None:
+            await self._options.send_back.finish(timeout)
         return quiet

@@ -77,15 +77,15 @@ class Comparison:
         self._subscriptions = subscriptions
         self._members = members
         self._seen: tuple[str, ...] = ()
-        self._due = 0.0
+        self.due = 0.0
         self._told: tuple[str, ...] = ()
 
     async def look(self, now: float) -> None:
         """Compare if it is time to; ``now`` in seconds."""
         members = tuple(self._members())
-        if members == self._seen and now < self._due:
+        if members == self._seen and now < self.due:
             return
-        self._seen, self._due = members, now + COMPARE_EVERY
+        self._seen, self.due = members, now + COMPARE_EVERY
         other = neighbour(self._session.client_id, members)
         if other is None:
             return

@@ -1,8 +1,8 @@
-"""How fast a consumer is: what it pulled and consumed of each topic, how long that took, and how much failed.
+"""Consumer statistics by topic: messages pulled and consumed, failures, and times.
 
-Pure; time is an argument, in seconds. A pace is told over the last minute, failures over the last hour, by samples
-of sums that only grow; the newest figures count at once (Java's are up to 10 s old). Facts: ConsumerStatsManager and
-StatsItem in 4.9.7.
+Pure; time is an argument, in seconds. Rates cover the last minute and failures the last hour, computed from samples of
+growing sums; the current sums count at once (Java's are up to 10 s old). Facts: ConsumerStatsManager and StatsItem in
+4.9.7.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLES_OF_AN_HOUR = 6
 
 
 class Sums(NamedTuple):
-    """Sums at a time: messages, calls, and seconds that calls took."""
+    """Sums at a point in time: messages, calls, and seconds of calls."""
 
     at: float
     consumed: int
@@ -40,11 +40,11 @@ class TopicStats:
     consumed: int = 0
     failed: int = 0
     runs: int = 0
-    """Times that a listener ran."""
+    """Calls of the listener."""
     run_seconds: float = 0.0
     pulled: int = 0
     pulls: int = 0
-    """Pulls that brought messages."""
+    """Pulls that returned messages."""
     pull_seconds: float = 0.0
     minute: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_A_MINUTE))
     hour: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_AN_HOUR))
@@ -67,14 +67,14 @@ class TopicStats:
         )
 
     def sample(self, now: float) -> None:
-        """Keep the sums where it is time to; call it every few seconds."""
+        """Record the sums if a sample is due; call it every few seconds."""
         if now - self.minute[-1].at >= SAMPLE_EVERY:
             self.minute.append(self.sums(now))
         if now - self.hour[-1].at >= HOUR_EVERY:
             self.hour.append(self.sums(now))
 
     def status(self, now: float) -> ConsumeStatus:
-        """What brokers and operators are told (307): times in ms, paces in messages a second."""
+        """The statistics as brokers and operators get them (307): times in ms, rates in messages per second."""
         sums, then, hour = self.sums(now), self.minute[0], self.hour[0]
         seconds = max(now - then.at, 1.0)
         runs, run_seconds = sums.runs - then.runs, sums.run_seconds - then.run_seconds
@@ -95,27 +95,27 @@ def _average_ms(seconds: float, count: int) -> float:
 
 
 class ConsumerStats(dict[str, TopicStats]):
-    """The pace of each topic; a topic that is asked for begins at ``now()``."""
+    """The statistics of each topic; those of a new topic are created on access."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
         self._began = now
 
     def __missing__(self, topic: str) -> TopicStats:
-        pace = self[topic] = TopicStats(self._began)
-        return pace
+        stats = self[topic] = TopicStats(self._began)
+        return stats
 
     @property
     def consumed(self) -> int:
-        """Messages since the start."""
+        """Messages consumed since the start."""
         return sum(each.consumed for each in self.values())
 
     @property
     def failed(self) -> int:
-        """Messages that a listener did not consume."""
+        """Messages that a listener failed to consume."""
         return sum(each.failed for each in self.values())
 
     def sample(self, now: float) -> None:
-        """As ``TopicStats.sample``, for all."""
+        """Sample all topics."""
         for each in self.values():
             each.sample(now)

@@ -1,7 +1,7 @@
-"""A listener that is a plain function, run by an executor of the user's: mostly in other processes.
+"""Runs a listener that is a plain function in an executor of the user, mostly in other processes.
 
-Owns which executor is used: one that was given, or the one that a given function made, which is replaced when it broke
-since a process of it died, and shut down when the consumer stops.
+Owns which executor is used: a given one, or the one that a given function made. The latter is replaced after a process
+of it died, and shut down when the consumer stops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eruca.client.log import log
 from eruca.client.outcomes import Listener
 
 
-class ListenerElsewhere:
+class ListenerInExecutor:
     """``run`` is a coroutine function that runs the listener in the executor. Raises UsageError."""
 
     def __init__(self, executor: Executor | Callable[[], Executor], listener: Listener) -> None:
@@ -50,12 +50,12 @@ class ListenerElsewhere:
                     "executor: then another one takes its place."
                 ) from error
             if executor is self._executor:
-                log.error("the executor of a listener broke, another one takes its place: %s", error)
+                log.error("the executor of a listener broke and is replaced: %s", error)
                 self.close()
             raise
 
     def close(self) -> None:
-        """Shut down the executor that was made here; the next message gets another one."""
+        """Shut down the executor that was made here; the next call makes another one."""
         executor = self._executor
         if executor is not None and self._make is not None:
             self._executor = None

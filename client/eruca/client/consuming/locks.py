@@ -1,10 +1,10 @@
-"""The locks of an ordered group: while a member holds a queue's lock at the broker, nobody else reads it in order.
+"""Queue locks of an orderly group: a member pulls a queue only while it holds the queue's lock at the broker.
 
-Owns the requests 41 and 42, and when a lock counts as lost here: earlier than at the broker, so that two members never
-both believe to hold one, and with the connection by which it was granted, since a broker that restarts knows no locks.
-Invariant: a lock that was lost counts again only after ``catch_up``, as another member may have had the queue
-meanwhile; one that is given back is not taken again by an answer that was under way. Facts: RebalanceImpl.lock,
-lockAll and unlock, ProcessQueue.isLockExpired in 4.9.7.
+Owns requests 41 and 42, and when a lock counts as lost: earlier here than at the broker, so that two members never both
+believe to hold it, and together with the connection that obtained it, since a restarted broker knows no locks.
+Invariants: a lost lock counts again only after ``catch_up``, as another member may have consumed the queue meanwhile; a
+released lock is not obtained again by an answer that was in flight. Facts: RebalanceImpl.lock, lockAll and unlock,
+ProcessQueue.isLockExpired in 4.9.7.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TIMEOUT = 1.0
 
 
 def seconds() -> float:
-    """A clock that never goes back and, where the system has one, goes on while the machine sleeps."""
+    """A monotonic clock that, where the system has one, continues while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Lock:
-    """One queue that is wanted: ``until`` when its lock counts, and by which connection it was granted."""
+    """The lock of one queue: until when it counts, and the connection that obtained it."""
 
     __slots__ = ("connection", "until")
 
@@ -46,9 +46,9 @@ class Lock:
 
 
 class QueueLocks:
-    """The locks of one member; ``clock`` gives seconds. How long they live is in the session's settings.
+    """The locks of one member; ``clock`` returns seconds. Their lifetime is a setting of the session.
 
-    ``catch_up`` is asked before a lost lock counts again: whether the member knows now from where the queue goes on.
+    ``catch_up`` runs before a lost lock counts again; it returns whether the offset to continue from is known.
     """
 
     def __init__(self, session: Session, group: str, clock: Callable[[], float] = seconds) -> None:
@@ -60,21 +60,21 @@ class QueueLocks:
         self._warnings = Warnings()
 
     def held(self, queue: MessageQueue) -> bool:
-        """Whether the lock is held now. May be called by any thread."""
+        """Whether the lock is held now. Thread-safe."""
         lock = self._locks.get(queue)
         return lock is not None and lock.counts(self._clock())
 
     def wanted(self, queue: MessageQueue) -> bool:
-        """Whether the lock was taken and not given back, be it held or lost."""
+        """Whether the lock was obtained and not released, even if it was lost."""
         return queue in self._locks
 
     @property
     def all(self) -> list[MessageQueue]:
-        """The queues that are wanted."""
+        """The queues whose locks were obtained and not released."""
         return list(self._locks)
 
     async def take(self, queue: MessageQueue) -> bool:
-        """Lock a queue at its broker; False when another member has it or the broker cannot be asked."""
+        """Lock a queue at its broker; False if another member holds the lock or the broker is unreachable."""
         known = queue in self._locks
         lock = self._locks.setdefault(queue, Lock())
         await self._lock(queue.broker_name, {queue: lock})
@@ -85,14 +85,14 @@ class QueueLocks:
         return lock.counts(self._clock())
 
     async def renew(self) -> None:
-        """Lock all queues again, one request to each broker; those that are not granted are lost."""
+        """Renew all locks with one request per broker; a lock that the broker refuses is lost."""
         by_broker: dict[str, dict[MessageQueue, Lock]] = defaultdict(dict)
         for queue, lock in self._locks.items():
             by_broker[queue.broker_name][queue] = lock
         await asyncio.gather(*(self._lock(broker, locks) for broker, locks in by_broker.items()))
 
     async def _lock(self, broker: str, locks: Mapping[MessageQueue, Lock]) -> None:
-        asked = self._clock()  # the broker's time begins later, so the lock ends here first
+        asked = self._clock()  # the lifetime starts later at the broker, so the lock ends here first
         queues = list(locks)
         try:
             address = await self._session.master(broker, queues[0].topic)
@@ -125,7 +125,7 @@ class QueueLocks:
         lock.connection = None
 
     async def release(self, queues: Iterable[MessageQueue]) -> None:
-        """Give locks back; returns when the brokers have confirmed, so that other members can take them at once."""
+        """Release locks; returns when the brokers have confirmed, so that other members can lock at once."""
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             if self._locks.pop(queue, None) is not None:

@@ -1,7 +1,7 @@
-"""Messages for ``async for``: the listener is the user's own loop.
+"""MessageStream: messages for ``async for``, where the user's own loop takes the place of a listener.
 
-Owns the messages that wait to be asked for, and their settling: by asking for the next one, by ``ack`` or by ``later``.
-Invariant: a message is settled at most once, and one that is never settled comes again, here or at another member.
+Owns the messages that wait to be taken, and their acknowledgement: by taking the next one, by ``ack`` or by ``later``.
+Invariant: a message is acknowledged at most once; one that never is comes again, here or at another member.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from eruca.client.consuming.listeners import Lot, Work, clock
-from eruca.client.consuming.runners import Runner, awaiting, run_listener
+from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
+from eruca.client.consuming.runners import Runner, resolving, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Later, Listener
 
-Settle = Callable[[Work], float | None]
-"""Ends a message's work; the time by ``clock`` when it did, None when another thread will."""
+Settle = Callable[[ConsumeRequest], float | None]
+"""Finishes the request of a message; returns the monotonic time, or None if another thread finishes it."""
 
 
 class Delivery(ReceivedMessage):
-    """A received message that is settled by hand: consumed with ``ack``, or to come again with ``later``."""
+    """A received message that the user acknowledges: consumed by ``ack``, retried by ``later``."""
 
-    __slots__ = ("_finished", "_work")
+    __slots__ = ("_finished", "_request")
     _finished: Settle
-    _work: Work | None
+    _request: ConsumeRequest | None
 
-    def hand_out(self, work: Work, finished: Settle) -> None:
-        """From here on it can be settled: ``finished`` is called with ``work``."""
-        self._work = work
+    def hand_out(self, request: ConsumeRequest, finished: Settle) -> None:
+        """Make it possible to settle the message, which calls ``finished`` with ``request``."""
+        self._request = request
         self._finished = finished
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,14 +43,14 @@ class Delivery(ReceivedMessage):
     @property
     def settled(self) -> bool:
         """Whether ``ack`` or ``later`` was called."""
-        return self._work is None
+        return self._request is None
 
     def ack(self) -> None:
-        """It is consumed. Calling it again does no harm."""
+        """Mark the message as consumed. Further calls have no effect."""
         self._settle(None)
 
     def later(self, delay_level: int = 0) -> None:
-        """It shall come again; ``delay_level`` as in ``Later``."""
+        """Let the message be retried; ``delay_level`` as in ``Later``. Further calls have no effect."""
         self._settle(Later(delay_level=delay_level))
 
     def __enter__(self) -> Self:
@@ -58,146 +59,146 @@ class Delivery(ReceivedMessage):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Consumed when the block ends well; to come again when it raises, unless it was settled inside."""
+        """Consumed if the block succeeds, retried if it raises, unless the message was settled inside."""
         if kind is None:
             self.ack()
         else:
             self.later()
 
-    def settle_by(self, call: Callable[[Settle, Work], object]) -> None:
-        """Let ``call(function, work)`` settle it: for a thread that is not the event loop's."""
+    def settle_by(self, call: Callable[[Settle, ConsumeRequest], object]) -> None:
+        """Settle by ``call(function, request)``: for threads other than that of the event loop."""
         finished = self._finished
 
-        def settle(work: Work) -> None:
-            call(finished, work)
+        def settle(request: ConsumeRequest) -> None:
+            call(finished, request)
 
         self._finished = settle
 
     def _settle(self, outcome: Later | None) -> float | None:
-        """Settle it unless that was done; the time by ``clock``, where it is known."""
-        work, self._work = self._work, None
-        if work is None:
+        """Settle the message unless it is settled; the monotonic time if known."""
+        request, self._request = self._request, None
+        if request is None:
             return None
-        work.outcome = outcome
-        return self._finished(work)
+        request.outcome = outcome
+        return self._finished(request)
 
 
 class MessageStream:
-    """Keeps what was pulled until somebody asks for it; hooks see a message until it is settled."""
+    """Buffers pulled messages until they are taken; hooks see a message until it is settled."""
 
-    def __init__(self, finished: Callable[[Work], None], hooks: ConsumeHooks | None = None) -> None:
+    def __init__(self, finished: Callable[[ConsumeRequest], None], hooks: ConsumeHooks | None = None) -> None:
         self._finished = finished
         self._settle = self._settled
-        self._waiting: deque[Lot] = deque()
-        self._asking: deque[asyncio.Future[None]] = deque()
-        self._halted = False
-        self._out: dict[Work, None] = {}
-        """What was handed out and is not settled."""
-        self._spare: Work | None = None
-        """What was consumed in time, and may serve again."""
+        self._waiting: deque[PulledBatch] = deque()
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._ended = False
+        self._taken: dict[ConsumeRequest, None] = {}
+        """Requests of messages that were taken and are not settled."""
+        self._spare: ConsumeRequest | None = None
+        """A request that can be reused."""
         self._hooks = hooks
-        self._contexts: dict[Work, ConsumeContext] = {}
+        self._contexts: dict[ConsumeRequest, ConsumeContext] = {}
 
     @property
-    def at_work(self) -> Sequence[Work]:
-        """What was handed out and is not settled; nothing after the end, as it is to come again elsewhere."""
-        return [] if self._halted else list(self._out)
+    def running(self) -> Sequence[ConsumeRequest]:
+        """Requests of messages that are not settled; none after the end, as these are retried elsewhere."""
+        return [] if self._ended else list(self._taken)
 
-    def _settled(self, work: Work) -> float:
-        del self._out[work]
-        now = clock()
-        work.took = now - work.began
+    def _settled(self, request: ConsumeRequest) -> float:
+        del self._taken[request]
+        now = monotonic()
+        request.took = now - request.began
         if self._hooks is not None:
-            context = self._contexts.pop(work)
-            self._hooks.end(context, work.outcome, None, work.took)
-        self._finished(work)
-        if work.outcome is None and not work.expired:
-            self._spare = work
+            context = self._contexts.pop(request)
+            self._hooks.end(context, request.outcome, None, request.took)
+        self._finished(request)
+        if request.outcome is None and not request.expired:
+            self._spare = request
         return now
 
-    def give(self, lot: Lot) -> None:
-        """More to hand out."""
-        self._waiting.append(lot)
-        self._wake(lot.left)
+    def submit(self, batch: PulledBatch) -> None:
+        """Add messages."""
+        self._waiting.append(batch)
+        self._wake(batch.left)
 
     def _wake(self, count: int) -> None:
-        for _ in range(min(count, len(self._asking))):
-            asking = self._asking.popleft()
-            if asking.done():
+        for _ in range(min(count, len(self._takers))):
+            taker = self._takers.popleft()
+            if taker.done():
                 continue
-            asking.set_result(None)
+            taker.set_result(None)
 
     def take(self, now: float | None = None) -> Delivery | None:
-        """The next message that waits, if there is one; ``now`` is the time by ``clock``, where it is known."""
+        """The next message, or None if none waits; ``now`` is the monotonic time if known."""
         waiting = self._waiting
         while waiting:
-            lot = waiting[0]
+            batch = waiting[0]
             each: Any
-            for each in lot.pieces:
-                piece: Delivery = each
-                work, self._spare = lot.work(self._spare), None
-                work.piece = piece
-                if not lot.run.dropped and (not work.claims or work.claim()):
-                    self._out[work] = None
-                    work.began = clock() if now is None else now
-                    piece.hand_out(work, self._settle)
+            for each in batch.arguments:
+                delivery: Delivery = each
+                request, self._spare = batch.request(self._spare), None
+                request.argument = delivery
+                if not batch.process_queue.dropped and (not request.claims or request.claim()):
+                    self._taken[request] = None
+                    request.began = monotonic() if now is None else now
+                    delivery.hand_out(request, self._settle)
                     if self._hooks is not None:
-                        self._contexts[work] = self._hooks.begin([piece], in_listener=False)
-                    return piece
-                self._finished(work)
+                        self._contexts[request] = self._hooks.begin([delivery], in_listener=False)
+                    return delivery
+                self._finished(request)
             waiting.popleft()
         return None
 
     async def next(self) -> Delivery | None:
-        """The next message, waited for; None when the consumer has stopped."""
-        while not self._halted:
+        """Wait for the next message; None when the consumer stopped."""
+        while not self._ended:
             delivery = self.take()
             if delivery is not None:
                 return delivery
-            asking = asyncio.get_running_loop().create_future()
-            self._asking.append(asking)
+            taker = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
             try:
-                await asking
+                await taker
             except asyncio.CancelledError:
-                if asking.done() and not asking.cancelled() and self._waiting:
-                    self._wake(1)  # it was woken for a message that another one can have
+                if taker.done() and not taker.cancelled() and self._waiting:
+                    self._wake(1)  # another task can take the message
                 raise
         return None
 
-    async def consume(self, work: Work) -> None:
-        """There is no listener to run."""
-        work.fail(StateError("This consumer has no listener: its messages are taken by `async for`."))
+    async def consume(self, request: ConsumeRequest) -> None:
+        """Fails: there is no listener."""
+        request.fail(StateError("This consumer has no listener: its messages are taken by `async for`."))
 
-    async def halt(self, timeout: float) -> bool:
-        """Hand out nothing more, and end all iterations."""
-        self._halted = True
+    async def shutdown(self, timeout: float) -> bool:
+        """End all iterations."""
+        self._ended = True
         self._waiting.clear()
-        self._wake(len(self._asking))
+        self._wake(len(self._takers))
         return True
 
-    def hurry(self) -> None:
-        """Nobody is waited for."""
+    def stop_waiting(self) -> None:
+        """Nothing to do: ``shutdown`` does not wait."""
 
 
-def runner_maker(
+def runner_factory(
     listener: Listener | None, *, concurrency: int, hooks: ConsumeHooks | None = None
-) -> Callable[[Callable[[Work], None]], Runner]:
-    """Given whom to call with finished work: what runs the listener, or hands messages out where there is none."""
+) -> Callable[[Callable[[ConsumeRequest], None]], Runner]:
+    """A factory of the runner of a listener, or of a MessageStream if there is no listener."""
 
-    def make(finished: Callable[[Work], None]) -> Runner:
+    def make(finished: Callable[[ConsumeRequest], None]) -> Runner:
         if listener is None:
             return MessageStream(finished, hooks)
-        chosen = listener if hooks is None else hooks.around(awaiting(listener), clock)
+        chosen = listener if hooks is None else hooks.around(resolving(listener), monotonic)
         return run_listener(chosen, concurrency=concurrency, finished=finished)
 
     return make
 
 
 class Messages(AsyncIterator[Delivery]):
-    """One iteration over the messages of a consumer; each task that iterates has its own."""
+    """One iteration over the messages of a consumer; each task needs its own."""
 
-    def __init__(self, mailbox: MessageStream, auto_ack: bool) -> None:
-        self._mailbox = mailbox
+    def __init__(self, stream: MessageStream, auto_ack: bool) -> None:
+        self._stream = stream
         self._auto_ack = auto_ack
         self._last: Delivery | None = None
 
@@ -205,11 +206,11 @@ class Messages(AsyncIterator[Delivery]):
         return self
 
     async def __anext__(self) -> Delivery:
-        last, self._last, mailbox = self._last, None, self._mailbox
+        last, self._last, stream = self._last, None, self._stream
         now = last._settle(None) if last is not None and self._auto_ack else None
-        message = mailbox.take(now)
+        message = stream.take(now)
         if message is None:
-            message = await mailbox.next()
+            message = await stream.next()
             if message is None:
                 raise StopAsyncIteration
         self._last = message

@@ -1,13 +1,13 @@
-"""Where the positions of a group are kept: at the brokers, or, of a member that gets everything, in a local file.
+"""OffsetStore: where the offsets of a group are stored, at the brokers or, of a broadcasting member, in a local file.
 
-Owns both places and the form of the file, which Java's clients read and write, too. A position is the offset of the
-next message. Facts: RemoteBrokerOffsetStore and LocalFileOffsetStore in 4.9.7; as in 4.9.8 the file keeps the queues
-that are not read at the moment (4.9.7 loses them, as when a broker was away at the start).
+Owns both stores and the format of the file, which Java's clients also read and write. An offset is that of the next
+message. Facts: OffsetStore, RemoteBrokerOffsetStore and LocalFileOffsetStore in 4.9.7; as in 4.9.8 the file keeps the
+queues that are not pulled at the moment (4.9.7 loses them, for example if a broker was down at the start).
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
 from pathlib import Path
 from typing import Protocol
 
@@ -21,55 +21,52 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers.offsets import UpdateConsumerOffset
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting.files import backup_of, replace_file
 
 OFFSET_FOLDER = ".rocketmq_offsets"
 """The folder of the files in the home directory (rocketmq.client.localOffsetStoreDir)."""
 
 
 class OffsetStore(Protocol):
-    """A place for positions. ``with_pulls``: whether pulls carry them there, too."""
-
-    with_pulls: bool
+    """Stores the offsets of a group."""
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored position; None where there is none. Raises ClientError when nobody can say."""
+        """The stored offset; None if there is none. Raises ClientError if it cannot be determined."""
 
     async def has(self, queue: MessageQueue) -> bool:
-        """Whether there is one, where ``load`` says 0: brokers say that of young queues, too. Raises ClientError."""
+        """Whether an offset is stored if ``load`` returns 0, as brokers do for young queues. Raises ClientError."""
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
-        """Store a position; returns when it is safe. Raises ClientError."""
+        """Store an offset; returns when it is durable. Raises ClientError."""
 
-    def tell(self, queue: MessageQueue, offset: int) -> bool:
-        """Store a position without waiting; False when it cannot be sent now."""
+    def report(self, queue: MessageQueue, offset: int) -> bool:
+        """Store an offset without waiting; False if that is impossible now."""
 
     def flush(self) -> None:
-        """All that was told is to be stored now."""
+        """Store all reported offsets soon."""
 
 
 class RemoteBrokerOffsetStore:
-    """At the brokers: the members of a group share them."""
-
-    with_pulls = True
+    """At the brokers: the members of a group share the offsets."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
 
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored position."""
+        """The stored offset."""
         return await brokers.group_offset(self._session, self._group, queue)
 
     async def has(self, queue: MessageQueue) -> bool:
-        """Whether the broker has one."""
+        """Whether the broker has an offset."""
         return await brokers.has_group_offset(self._session, self._group, queue)
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
-        """Store a position; the broker has confirmed it."""
+        """Store an offset; returns when the broker has confirmed."""
         await brokers.store_group_offset(self._session, self._group, queue, offset)
 
-    def tell(self, queue: MessageQueue, offset: int) -> bool:
-        """Send a position."""
+    def report(self, queue: MessageQueue, offset: int) -> bool:
+        """Send an offset one way."""
         address = self._session.directory.master_now(queue.broker_name)
         connection = None if address is None else self._session.ready(address)
         if connection is None:
@@ -81,31 +78,31 @@ class RemoteBrokerOffsetStore:
         return True
 
     def flush(self) -> None:
-        """They are on their way already."""
+        """Nothing to do: reported offsets were sent."""
 
 
 class LocalFileOffsetStore:
-    """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own.
+    """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own offsets.
 
-    Groups and topics have the names that brokers know. The folder is ``.rocketmq_offsets`` in the home directory unless
-    another is given. The instance name is ``DEFAULT`` unless the settings name another: so a member finds its file
-    after a restart.
+    Groups and topics have the names that brokers know. The default folder is ``.rocketmq_offsets`` in the home
+    directory. The instance name is ``DEFAULT`` unless the settings name another, so a member finds its file after a
+    restart. A file is replaced durably and whole; its predecessor is kept as ``offsets.json.bak``.
     """
-
-    with_pulls = False
 
     def __init__(self, folder: str | Path | None, session: Session, group: str) -> None:
         settings = session.settings
         client_id = identity.stable_client_id(session.address, settings.instance_name, settings.unit_name)
         base = Path.home() / OFFSET_FOLDER if folder is None else Path(folder)
+        self._session = session
         self._names = session.names
         self.path = base / client_id / self._names.to_broker(group) / "offsets.json"
         self._table = self._read()
-        self._news = False
+        self._changed = False
+        self._writing = asyncio.Lock()
 
     def _read(self) -> dict[MessageQueue, int]:
-        """What the file holds, else its backup, else nothing."""
-        for path in (self.path, self._beside(".bak")):
+        """The content of the file, else that of its backup, else nothing."""
+        for path in (self.path, backup_of(self.path)):
             try:
                 data = path.read_bytes()
                 if data:
@@ -117,47 +114,47 @@ class LocalFileOffsetStore:
                 log.warning("the offsets in %s cannot be read: %s", path, error)
         return {}
 
-    def _beside(self, ending: str) -> Path:
-        return self.path.with_name(self.path.name + ending)
-
     async def load(self, queue: MessageQueue) -> int | None:
-        """The stored position."""
+        """The stored offset."""
         return self._table.get(queue)
 
     async def has(self, queue: MessageQueue) -> bool:
-        """Whether there is one."""
+        """Whether an offset is stored."""
         return queue in self._table
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
-        """Write the file."""
-        self.tell(queue, offset)
-        self._write()
+        """Store an offset; returns when the file is durable."""
+        self.report(queue, offset)
+        await asyncio.shield(self._session.loop.create_task(self._write()))
 
-    def tell(self, queue: MessageQueue, offset: int) -> bool:
-        """Remember a position for the next ``flush``."""
+    def report(self, queue: MessageQueue, offset: int) -> bool:
+        """Remember an offset for the next ``flush``."""
         if self._table.get(queue) != offset:
             self._table[queue] = offset
-            self._news = True
+            self._changed = True
         return True
 
     def flush(self) -> None:
-        """Write the file if something is new."""
+        """Write the file in the background if an offset changed."""
+        if self._changed and not self._writing.locked():
+            self._session.spawn(self._write_or_log())
+
+    async def _write_or_log(self) -> None:
         try:
-            self._write()
+            await self._write()
         except ClientError as error:
             log.warning("%s", error)
 
-    def _write(self) -> None:
-        if not self._news:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._beside(".tmp")
+    async def _write(self) -> None:
+        """Write the file in a thread, as the sync to disk blocks; one write at a time."""
+        async with self._writing:
+            if not self._changed:
+                return
             stored = dict(zip(self._names.queues_to_broker(self._table), self._table.values(), strict=True))
-            new.write_bytes(LocalOffsets(offset_table=stored).encode(Style.PRETTY))
-            if self.path.exists():
-                os.replace(self.path, self._beside(".bak"))
-            os.replace(new, self.path)
-        except OSError as error:
-            raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error
-        self._news = False
+            content = LocalOffsets(offset_table=stored).encode(Style.PRETTY)
+            self._changed = False
+            try:
+                await asyncio.to_thread(replace_file, self.path, content)
+            except OSError as error:
+                self._changed = True
+                raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error

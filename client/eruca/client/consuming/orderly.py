@@ -1,9 +1,9 @@
-"""What becomes of pulled messages of which each queue's order counts: one piece at a time, in its order.
+"""Orderly consumption: the messages of each queue are consumed in their order, one call of the listener at a time.
 
-Owns, for each queue, the messages that wait, the one piece of them that a listener has, and the wait after a failure.
-Invariants: of a queue only one listener is at work at any time, also across a reset and a lost lock; a listener begins
-only while the queue's lock is held; a queue is let go only when no listener has a part of it. After each piece the
-queue lines up again behind the others, so none keeps a listener for long (Java changes after 60 s).
+Owns, for each queue, the messages that wait, the call that runs, and the suspension after a failure. Invariants: at any
+time one call at most runs for a queue, also across a reset and a lost lock; a call begins only while the lock of the
+queue is held; a queue is released only when no call runs for it. After each call a queue lines up behind the others, so
+that none occupies a listener for long (Java switches after 60 s).
 Facts: ConsumeMessageOrderlyService and RebalancePushImpl.removeUnnecessaryMessageQueue in 4.9.7.
 """
 
@@ -14,10 +14,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from eruca.client.consuming.concurrent import Handling, MakeRunner
-from eruca.client.consuming.listeners import Lot, Piece, Work
+from eruca.client.consuming.concurrent import ConsumeOptions, RunnerFactory
+from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.send_back import reconsumed
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -26,49 +27,54 @@ from eruca.client.outcomes import Decision, Suspend
 from eruca.protocol.queues import MessageQueue
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
-"""Seconds between which a suspension lies, whatever the listener says."""
-LET_GO_WAIT = 1.0
-"""Seconds for which a rebalance waits for the listener of a queue that another member is to have."""
-LOCK_AGAIN = 1.0
-"""Seconds between two tries to get a lost lock back."""
+"""Bounds of a suspension in seconds, whatever the listener returns (suspendCurrentQueueTimeMillis)."""
+RELEASE_WAIT = 1.0
+"""Seconds for which a rebalance waits for the running call of a queue that another member is to get."""
+RELOCK_INTERVAL = 1.0
+"""Seconds between two attempts to regain a lost lock."""
 MAX_RECONSUME_TIMES = 2**31 - 1
 
 
-class OrderlyWork(Work):
-    """The messages of a queue that a listener gets next."""
+class OrderlyRequest(ConsumeRequest):
+    """The next call of the listener for a queue."""
 
     __slots__ = ("_auto_commit", "_held", "_ticket", "begun", "ended")
     allowed = (Suspend, Decision)
     claims = True
 
     def __init__(
-        self, run: ProcessQueue, piece: Piece, held: Callable[[MessageQueue], bool], *, auto_commit: bool
+        self,
+        process_queue: ProcessQueue,
+        argument: Argument,
+        held: Callable[[MessageQueue], bool],
+        *,
+        auto_commit: bool,
     ) -> None:
-        super().__init__(run)
-        self.piece = piece
+        super().__init__(process_queue)
+        self.argument = argument
         self.begun = False
         self.ended = False
-        """Its listener ended, and said how."""
+        """The call ended and has an outcome."""
         self._held = held
         self._auto_commit = auto_commit
         self._ticket = [None]
 
     def accept(self, outcome: Any) -> None:
-        """Keep what the listener returned; a rollback that cannot be is an error, and no consent as in Java."""
+        """Record what the listener returned. ROLLBACK with auto-commit is an error; Java takes it for success."""
         if outcome is Decision.ROLLBACK and self._auto_commit:
             self.fail(UsageError("Decision.ROLLBACK takes auto_commit=False; otherwise return Suspend()."))
         else:
             super().accept(outcome)
 
     def claim(self) -> bool:
-        """Whether the listener may begin; any thread may ask, and the first to ask decides."""
-        if not self.withdraw() or self.run.dropped or not self._held(self.run.queue):
+        """Whether the call may begin. Thread-safe: only the first of ``claim`` and ``withdraw`` succeeds."""
+        if not self.withdraw() or self.process_queue.dropped or not self._held(self.process_queue.queue):
             return False
         self.begun = True
         return True
 
     def withdraw(self) -> bool:
-        """Whether the listener has not begun; then it never will."""
+        """Prevent the call; False if it has begun."""
         try:
             self._ticket.pop()
         except IndexError:
@@ -76,38 +82,38 @@ class OrderlyWork(Work):
         return True
 
 
-class OrderlyLot(Lot):
-    """One piece; ``work`` is what the queue waits for."""
+class OrderlyBatch(PulledBatch):
+    """One call; the queue waits for ``request``."""
 
-    __slots__ = ("_work",)
+    __slots__ = ("_request",)
 
-    def __init__(self, work: OrderlyWork) -> None:
-        super().__init__(work.run, [work.piece])
-        self._work = work
+    def __init__(self, request: OrderlyRequest) -> None:
+        super().__init__(request.process_queue, [request.argument])
+        self._request = request
 
-    def work(self, spare: Work | None = None) -> Work:
-        """What a listener will be at work on."""
-        return self._work
+    def request(self, spare: ConsumeRequest | None = None) -> ConsumeRequest:
+        """The request of the call."""
+        return self._request
 
 
-class Line:
-    """The messages of one queue. ``busy`` is what a listener has; ``closed`` while the queue is to be let go."""
+class OrderedQueue:
+    """The messages of one queue. ``running`` is the call that runs; ``closed`` while the queue is being released."""
 
-    __slots__ = ("busy", "closed", "idle", "open_messages", "run", "timer", "waiting")
+    __slots__ = ("closed", "idle", "open_messages", "process_queue", "running", "timer", "waiting")
 
-    def __init__(self, run: ProcessQueue) -> None:
-        self.run = run
+    def __init__(self, process_queue: ProcessQueue) -> None:
+        self.process_queue = process_queue
         self.waiting: deque[ReceivedMessage] = deque()
         self.open_messages: list[ReceivedMessage] = []
-        """Consumed, but not committed yet (without auto_commit)."""
-        self.busy: OrderlyWork | None = None
+        """Consumed but not committed (without auto_commit)."""
+        self.running: OrderlyRequest | None = None
         self.closed = False
         self.idle: asyncio.Event | None = None
         self.timer: asyncio.TimerHandle | None = None
 
-    def begin(self, run: ProcessQueue) -> None:
-        """Another run of the queue takes the place of this one."""
-        self.run = run
+    def begin(self, process_queue: ProcessQueue) -> None:
+        """Switch to another process queue of the same queue."""
+        self.process_queue = process_queue
         self.waiting.clear()
         self.open_messages.clear()
         self.wake()
@@ -119,29 +125,24 @@ class Line:
             self.timer = None
 
     def put_back(self, messages: Sequence[ReceivedMessage], *, tried: bool) -> None:
-        """These come next; ``tried`` counts one more time for each."""
+        """Consume these next; ``tried`` increments their ``reconsume_times``."""
         if tried:
-            messages = [_once_more(message) for message in messages]
+            messages = [reconsumed(message) for message in messages]
         self.waiting.extendleft(reversed(messages))
 
 
-def _once_more(message: ReceivedMessage) -> ReceivedMessage:
-    record = message.record
-    return type(message)(record._replace(reconsume_times=record.reconsume_times + 1), message.queue)
-
-
 class Orderly:
-    """Hands the messages of each queue to the listener one piece after the other.
+    """Passes the messages of each queue to the listener one call after another.
 
-    ``locks`` is None where each member gets everything; ``suspend_time`` in seconds; ``max_reconsume_times`` as in
-    PushConsumer; without ``auto_commit`` the listener says when its messages count as consumed.
+    ``locks`` is None for a broadcasting member; ``suspend_time`` in seconds; ``max_reconsume_times`` and
+    ``auto_commit`` as in PushConsumer.
     """
 
     def __init__(
         self,
         session: Session,
-        handling: Handling,
-        make_runner: MakeRunner,
+        options: ConsumeOptions,
+        make_runner: RunnerFactory,
         *,
         locks: QueueLocks | None,
         suspend_time: float,
@@ -149,241 +150,251 @@ class Orderly:
         auto_commit: bool,
     ) -> None:
         self._session = session
-        self._handling = handling
+        self._options = options
         self._locks = locks
         self._suspend_time = suspend_time
         self._max = max_reconsume_times
         self._auto_commit = auto_commit
-        self._lines: dict[MessageQueue, Line] = {}
+        self.queues: dict[MessageQueue, OrderedQueue] = {}
         self._locking: set[MessageQueue] = set()
-        """Queues whose lost lock is being asked for."""
+        """Queues whose lost lock is being requested."""
         self._ended = False
         self.runner = make_runner(self._finished)
 
     # ------------------------------------------------------------------ from the pull to the listener
 
-    def deliver(self, run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Pulled messages line up."""
-        line = self._lines.get(run.queue)
-        if line is None:
-            line = self._lines[run.queue] = Line(run)
-        elif line.run is not run:
-            line.begin(run)
-        line.waiting.extend(messages)
-        self._next(line)
+    def deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Append pulled messages to their queue."""
+        ordered = self.queues.get(process_queue.queue)
+        if ordered is None:
+            ordered = self.queues[process_queue.queue] = OrderedQueue(process_queue)
+        elif ordered.process_queue is not process_queue:
+            ordered.begin(process_queue)
+        ordered.waiting.extend(messages)
+        self._next(ordered)
 
-    def work_of(self, run: ProcessQueue, message: ReceivedMessage) -> Work:
-        """A piece of work outside all queues."""
-        piece = message if self._handling.batch is None else [message]
-        return OrderlyWork(run, piece, lambda queue: True, auto_commit=self._auto_commit)
+    def direct_request(self, process_queue: ProcessQueue, message: ReceivedMessage) -> ConsumeRequest:
+        """A request that belongs to no assigned queue (309)."""
+        argument = message if self._options.batch_max_size is None else [message]
+        return OrderlyRequest(process_queue, argument, lambda queue: True, auto_commit=self._auto_commit)
 
-    def _next(self, line: Line) -> None:
-        """Let the listener have the next messages of a queue, if it may."""
-        if line.busy is not None or line.timer is not None or line.closed or line.run.dropped or self._ended:
+    def _next(self, ordered: OrderedQueue) -> None:
+        """Submit the next call of a queue if one may run."""
+        if (
+            ordered.running is not None
+            or ordered.timer is not None
+            or ordered.closed
+            or ordered.process_queue.dropped
+            or self._ended
+        ):
             return
-        if not line.waiting or not self.may_read(line.run.queue):
+        if not ordered.waiting or not self.may_pull(ordered.process_queue.queue):
             return
-        piece: Piece
-        if self._handling.batch is None:
-            piece = line.waiting.popleft()
+        argument: Argument
+        if self._options.batch_max_size is None:
+            argument = ordered.waiting.popleft()
         else:
-            piece = [line.waiting.popleft() for _ in range(min(self._handling.batch, len(line.waiting)))]
-        work = line.busy = OrderlyWork(line.run, piece, self.held, auto_commit=self._auto_commit)
-        self.runner.give(OrderlyLot(work))
+            argument = [
+                ordered.waiting.popleft() for _ in range(min(self._options.batch_max_size, len(ordered.waiting)))
+            ]
+        request = ordered.running = OrderlyRequest(
+            ordered.process_queue, argument, self.held, auto_commit=self._auto_commit
+        )
+        self.runner.submit(OrderlyBatch(request))
 
-    async def _lock_again(self, locks: QueueLocks, queue: MessageQueue) -> None:
-        """Get a lost lock back; meanwhile the queue waits."""
+    async def _relock(self, locks: QueueLocks, queue: MessageQueue) -> None:
+        """Regain a lost lock; meanwhile the queue waits."""
         try:
             while locks.wanted(queue) and not self._ended:
                 if locks.held(queue) or await locks.take(queue):
                     break
-                await asyncio.sleep(LOCK_AGAIN)
+                await asyncio.sleep(RELOCK_INTERVAL)
         finally:
             self._locking.discard(queue)
-        line = self._lines.get(queue)
-        if line is not None and locks.held(queue):
-            self._next(line)
+        ordered = self.queues.get(queue)
+        if ordered is not None and locks.held(queue):
+            self._next(ordered)
 
     # ------------------------------------------------------------------ from the listener on
 
-    def _finished(self, work: Work) -> None:
-        line = self._lines.get(work.run.queue)
-        if line is None or line.busy is not work:
+    def _finished(self, request: ConsumeRequest) -> None:
+        ordered = self.queues.get(request.process_queue.queue)
+        if ordered is None or ordered.running is not request:
             return  # it was withdrawn
-        line.busy.ended = True
-        if work.run.dropped:
-            self._end(line)
-        elif not line.busy.begun:
-            line.put_back(work.messages, tried=False)
-            self._end(line)
+        ordered.running.ended = True
+        if request.process_queue.dropped:
+            self._end(ordered)
+        elif not ordered.running.begun:
+            ordered.put_back(request.messages, tried=False)
+            self._end(ordered)
         else:
-            pace = self._handling.paces[line.run.queue.topic]
-            pace.runs += 1
-            pace.run_seconds += work.took
-            work.run.consumed_at = work.began + work.took
-            if work.outcome is None or isinstance(work.outcome, Decision):
-                self._consumed(line, work)
-                self._end(line)
+            stats = self._options.stats[ordered.process_queue.queue.topic]
+            stats.runs += 1
+            stats.run_seconds += request.took
+            request.process_queue.consumed_at = request.began + request.took
+            if request.outcome is None or isinstance(request.outcome, Decision):
+                self._consumed(ordered, request)
+                self._end(ordered)
             else:
-                self._failed(line, work)
+                self._failed(ordered, request)
 
-    def _end(self, line: Line) -> None:
-        """No listener has a part of the queue any more."""
-        line.busy = None
-        if line.idle is not None:
-            line.idle.set()
-        self._next(line)
+    def _end(self, ordered: OrderedQueue) -> None:
+        """No call runs for the queue any more."""
+        ordered.running = None
+        if ordered.idle is not None:
+            ordered.idle.set()
+        self._next(ordered)
 
-    def _consumed(self, line: Line, work: Work) -> None:
-        self._handling.paces[line.run.queue.topic].consumed += len(work.messages)
+    def _consumed(self, ordered: OrderedQueue, request: ConsumeRequest) -> None:
+        self._options.stats[ordered.process_queue.queue.topic].consumed += len(request.messages)
         if self._auto_commit:
-            self._done(line.run, work.messages)
+            self._done(ordered.process_queue, request.messages)
             return
-        line.open_messages += work.messages
-        if work.outcome is Decision.COMMIT:
-            self._done(line.run, line.open_messages)
-            line.open_messages.clear()
-        elif work.outcome is Decision.ROLLBACK:
-            line.put_back(line.open_messages, tried=False)
-            line.open_messages.clear()
-            self._suspend(line, self._suspend_time)
+        ordered.open_messages += request.messages
+        if request.outcome is Decision.COMMIT:
+            self._done(ordered.process_queue, ordered.open_messages)
+            ordered.open_messages.clear()
+        elif request.outcome is Decision.ROLLBACK:
+            ordered.put_back(ordered.open_messages, tried=False)
+            ordered.open_messages.clear()
+            self._suspend(ordered, self._suspend_time)
 
-    def _done(self, run: ProcessQueue, messages: Collection[ReceivedMessage]) -> None:
+    def _done(self, process_queue: ProcessQueue, messages: Collection[ReceivedMessage]) -> None:
         for message in messages:
-            run.done(message.queue_offset)
-        if run.made_room is not None and run.has_room(self._handling.limits):
-            run.made_room()
+            process_queue.done(message.queue_offset)
+        if process_queue.made_room is not None and process_queue.has_room(self._options.limits):
+            process_queue.made_room()
 
-    def _failed(self, line: Line, work: Work) -> None:
-        messages = work.messages
-        if work.error is not None:
-            log.error("the listener of %s failed with %s", self._handling.group, messages, exc_info=work.error)
-        self._handling.paces[line.run.queue.topic].failed += len(messages)
+    def _failed(self, ordered: OrderedQueue, request: ConsumeRequest) -> None:
+        messages = request.messages
+        if request.error is not None:
+            log.error("the listener of %s failed with %s", self._options.group, messages, exc_info=request.error)
+        self._options.stats[ordered.process_queue.queue.topic].failed += len(messages)
         if any(message.reconsume_times >= self._max for message in messages):
-            self._session.spawn(self._bury(line, work))  # until then the queue is busy
+            self._session.spawn(self._send_dead_letters(ordered, request))  # until then the call counts as running
         else:
-            self._again(line, work, messages)
+            self._again(ordered, request, messages)
 
-    def _again(self, line: Line, work: Work, messages: Sequence[ReceivedMessage]) -> None:
+    def _again(self, ordered: OrderedQueue, request: ConsumeRequest, messages: Sequence[ReceivedMessage]) -> None:
         if messages:
-            line.put_back(messages, tried=True)
-            wanted = work.outcome.seconds if isinstance(work.outcome, Suspend) else None
-            self._suspend(line, self._suspend_time if wanted is None else wanted)
-        self._end(line)
+            ordered.put_back(messages, tried=True)
+            wanted = request.outcome.seconds if isinstance(request.outcome, Suspend) else None
+            self._suspend(ordered, self._suspend_time if wanted is None else wanted)
+        self._end(ordered)
 
-    async def _bury(self, line: Line, work: Work) -> None:
-        """Send what came too often to the dead letters; what cannot be sent comes again, as the others do."""
+    async def _send_dead_letters(self, ordered: OrderedQueue, request: ConsumeRequest) -> None:
+        """Send messages that exhausted their retries to the dead letters; the rest is retried, as are failed sends."""
         left = []
-        for message in work.messages:
-            if message.reconsume_times >= self._max and await self._buried(message):
-                work.run.done(message.queue_offset)
+        for message in request.messages:
+            if message.reconsume_times >= self._max and await self._sent_to_dead_letters(message):
+                request.process_queue.done(message.queue_offset)
             else:
                 left.append(message)
-        if work.run.dropped:
-            self._end(line)
+        if request.process_queue.dropped:
+            self._end(ordered)
         else:
-            self._done(work.run, ())
-            self._again(line, work, left)
+            self._done(request.process_queue, ())
+            self._again(ordered, request, left)
 
-    async def _buried(self, message: ReceivedMessage) -> bool:
-        if self._handling.returns is None:
-            log.warning("%s came %s times and is left out now", message, message.reconsume_times)
+    async def _sent_to_dead_letters(self, message: ReceivedMessage) -> bool:
+        if self._options.send_back is None:
+            log.warning("%s was retried %s times and is skipped now", message, message.reconsume_times)
             return True
         try:
-            await self._handling.returns.bury(message.record)
+            await self._options.send_back.send_dead_letter(message.record)
         except ClientError as error:
-            log.warning("%s could not be sent to the dead letters, it comes again: %s", message, error)
+            log.warning("%s could not be sent to the dead letters, retrying it: %s", message, error)
             return False
         return True
 
-    def _suspend(self, line: Line, seconds: float) -> None:
+    def _suspend(self, ordered: OrderedQueue, seconds: float) -> None:
         def resume() -> None:
-            line.timer = None
-            self._next(line)
+            ordered.timer = None
+            self._next(ordered)
 
         wait = min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
-        line.timer = self._session.loop.call_later(wait, resume)
+        ordered.timer = self._session.loop.call_later(wait, resume)
 
     # ------------------------------------------------------------------ who may read a queue
 
     def held(self, queue: MessageQueue) -> bool:
-        """Whether this member may read the queue and consume from it now."""
+        """Whether this member may pull the queue and consume from it now."""
         return self._locks is None or self._locks.held(queue)
 
-    def may_read(self, queue: MessageQueue) -> bool:
-        """As ``held``; a lock that was lost is asked for from here on."""
+    def may_pull(self, queue: MessageQueue) -> bool:
+        """As ``held``; requests a lost lock again."""
         if self._locks is None or self._locks.held(queue):
             return True
         if self._locks.wanted(queue) and queue not in self._locking and not self._ended:
             self._locking.add(queue)
-            self._session.spawn(self._lock_again(self._locks, queue))
+            self._session.spawn(self._relock(self._locks, queue))
         return False
 
     def catch_up_by(self, catch_up: Callable[[MessageQueue], Awaitable[bool]]) -> None:
-        """Set what is asked before a queue goes on whose lock was lost (see QueueLocks)."""
+        """Set what runs before a queue continues whose lock was lost (see QueueLocks)."""
         if self._locks is not None:
             self._locks.catch_up = catch_up
 
     async def enter(self, queue: MessageQueue) -> bool:
-        """Before a queue is read: lock it."""
+        """Lock a queue before it is pulled; False if another member holds the lock."""
         return self._locks is None or await self._locks.take(queue)
 
     async def leave(self, queue: MessageQueue) -> bool:
-        """Begin nothing more of a queue; False when its listener still works after a while, then it is kept."""
-        line = self._lines.get(queue)
-        if line is None:
+        """Begin no more calls for a queue; False if one still runs after a while, and the queue must be kept."""
+        ordered = self.queues.get(queue)
+        if ordered is None:
             return True
-        line.closed = True
-        if line.busy is not None and line.busy.withdraw():
-            line.put_back(line.busy.messages, tried=False)
-            line.busy = None
-        if line.busy is not None:
-            line.idle = asyncio.Event()
+        ordered.closed = True
+        if ordered.running is not None and ordered.running.withdraw():
+            ordered.put_back(ordered.running.messages, tried=False)
+            ordered.running = None
+        if ordered.running is not None:
+            ordered.idle = asyncio.Event()
             try:
-                async with asyncio.timeout(LET_GO_WAIT):
-                    await line.idle.wait()
+                async with asyncio.timeout(RELEASE_WAIT):
+                    await ordered.idle.wait()
             except TimeoutError:
                 return False
             finally:
-                line.idle = None
+                ordered.idle = None
         return True
 
     def stay(self, queue: MessageQueue) -> None:
-        """The queue is kept after all."""
-        line = self._lines.get(queue)
-        if line is not None and line.closed:
-            line.closed = False
-            self._next(line)
+        """The queue is kept: continue with it."""
+        ordered = self.queues.get(queue)
+        if ordered is not None and ordered.closed:
+            ordered.closed = False
+            self._next(ordered)
 
     async def left(self, queues: Collection[MessageQueue]) -> None:
-        """The queues' last positions are stored: others may have them."""
+        """The last offsets of these queues are stored: release their locks."""
         for queue in queues:
-            line = self._lines.pop(queue, None)
-            if line is not None:
-                line.wake()
+            ordered = self.queues.pop(queue, None)
+            if ordered is not None:
+                ordered.wake()
         if self._locks is not None:
             await self._locks.release(queues)
 
     async def leave_rest(self) -> None:
-        """At the end: give back all locks but of queues that a listener has a part of, as of a start cut short."""
+        """At the end, release all locks but those of queues for which a call runs."""
         if self._locks is not None:
-            busy = {queue for queue, line in self._lines.items() if line.busy is not None}
+            busy = {queue for queue, ordered in self.queues.items() if ordered.running is not None}
             await self._locks.release([queue for queue in self._locks.all if queue not in busy])
 
-    async def keep(self) -> None:
-        """Renew the locks."""
+    async def renew_locks(self) -> None:
+        """Renew the locks (lockAll)."""
         if self._locks is not None:
             await self._locks.renew()
-            for line in tuple(self._lines.values()):
-                self._next(line)
+            for ordered in tuple(self.queues.values()):
+                self._next(ordered)
 
-    async def halt(self, timeout: float) -> bool:
-        """Begin nothing more, and wait for the listeners; False when some still run."""
+    async def shutdown(self, timeout: float) -> bool:
+        """Begin no more calls and wait for those that run; False if some still run."""
         self._ended = True
-        for line in self._lines.values():
-            line.wake()
-        quiet = await self.runner.halt(timeout)
-        for line in self._lines.values():
-            if line.busy is not None and not line.busy.ended and line.busy not in self.runner.at_work:
-                line.busy = None  # its listener was cancelled, or nobody takes it any more
+        for ordered in self.queues.values():
+            ordered.wake()
+        quiet = await self.runner.shutdown(timeout)
+        for ordered in self.queues.values():
+            if ordered.running is not None and not ordered.running.ended and ordered.running not in self.runner.running:
+                ordered.running = None  # cancelled, or never taken
         return quiet

@@ -1,9 +1,9 @@
-"""The messages of one queue that were pulled and are not yet consumed.
+"""ProcessQueue: the messages of one queue that were pulled and are not consumed yet.
 
-Pure: told what comes and what is done, it says which offset may be stored and whether there is room. Owns one run of a
-queue, from the time it was assigned or reset to the time it is dropped; each run has a ``generation`` of its own.
-Invariant: ``position`` never passes a message that is not done, and nothing counts any more after ``drop``: whoever
-finishes late, for a run that was dropped, changes no offset. Facts: ProcessQueue in 4.9.7.
+Pure. Computes the offset that may be stored and whether there is room for another pull. A process queue lives from the
+assignment or reset of its queue until it is dropped; each has its own ``generation``. Invariant: ``position`` never
+passes a message that is not consumed, and after ``drop`` nothing counts: a listener that finishes late for a dropped
+process queue changes no offset. Facts: ProcessQueue in 4.9.7.
 """
 
 from __future__ import annotations
@@ -12,50 +12,60 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from eruca.client.config import check_positive
+from eruca.client.checks import check_least
 from eruca.protocol.queues import MessageQueue
 
 _generations = itertools.count(1)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """How much of one queue may wait in memory: messages, bytes, and offsets from the first to the last message."""
+
+    count: int
+    size: int
+    span: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much may wait in memory.
+class PullThresholds:
+    """Flow control of a consumer: how much may wait in memory before it pauses its pulls.
 
-    Args:
-        count: messages of one queue.
-        size: bytes of one queue.
-        span: offsets from the first to the last that waits of one queue.
-        topic_count: messages of all queues of one topic, shared evenly by those that a consumer has; then ``count`` is
-            of no account. None: no such limit (pullThresholdForTopic).
-        topic_size: the same in bytes (pullThresholdSizeForTopic).
-
-    Raises BadConfig.
+    The fields are the options of the consumers: messages and MiB of one queue, offsets from the first to the last
+    waiting message of one queue, messages and MiB of all queues of one topic. The thresholds of a topic are divided
+    evenly among its queues and then replace those of a queue; None disables them. Raises BadConfig.
     """
 
-    count: int = 1000
-    size: int = 100 * 1024 * 1024
-    span: int = 2000
-    topic_count: int | None = None
-    topic_size: int | None = None
+    pull_threshold_for_queue: int = 1000
+    pull_threshold_size_for_queue: int = 100
+    consume_max_span: int = 2000
+    pull_threshold_for_topic: int | None = None
+    pull_threshold_size_for_topic: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive(count=self.count, size=self.size, span=self.span)
-        for name, limit in (("topic_count", self.topic_count), ("topic_size", self.topic_size)):
-            if limit is not None:
-                check_positive(**{name: limit})
+        check_least(
+            1,
+            pull_threshold_for_queue=self.pull_threshold_for_queue,
+            pull_threshold_size_for_queue=self.pull_threshold_size_for_queue,
+            consume_max_span=self.consume_max_span,
+        )
+        if self.pull_threshold_for_topic is not None:
+            check_least(1, pull_threshold_for_topic=self.pull_threshold_for_topic)
+        if self.pull_threshold_size_for_topic is not None:
+            check_least(1, pull_threshold_size_for_topic=self.pull_threshold_size_for_topic)
 
-    def of_one(self, queues: int) -> Limits:
-        """The limits of each of the ``queues`` of a topic that a consumer has."""
-        if queues == 0 or (self.topic_count is None and self.topic_size is None):
-            return self
-        count = self.count if self.topic_count is None else max(1, self.topic_count // queues)
-        size = self.size if self.topic_size is None else max(1, self.topic_size // queues)
-        return Limits(count=count, size=size, span=self.span)
+    def of_queue(self, queues: int = 1) -> QueueLimits:
+        """The limits of each queue of a topic of which the consumer has ``queues`` queues."""
+        count, size = self.pull_threshold_for_queue, self.pull_threshold_size_for_queue << 20
+        if queues and self.pull_threshold_for_topic is not None:
+            count = max(1, self.pull_threshold_for_topic // queues)
+        if queues and self.pull_threshold_size_for_topic is not None:
+            size = max(1, (self.pull_threshold_size_for_topic << 20) // queues)
+        return QueueLimits(count, size, self.consume_max_span)
 
 
 class ProcessQueue:
-    """The messages of ``queue`` under way; reading went up to ``next_offset``."""
+    """The pulled messages of ``queue``. ``next_offset`` is the offset of the next pull."""
 
     __slots__ = (
         "_pending",
@@ -74,10 +84,11 @@ class ProcessQueue:
         self.next_offset = start
         self.dropped = False
         self.size = 0
+        """Bytes of the messages that wait."""
         self.consumed_at = 0.0
-        """When a listener ended last, or the run began, as whoever owns the run says."""
+        """When a listener last finished, or the process queue was opened, in seconds of the owner's clock."""
         self.made_room: Callable[[], None] | None = None
-        """Whom to call when there is room again; set while somebody waits for it."""
+        """Called when there is room again; set while a puller waits for room."""
         self._pending: dict[int, int] = {}
         """Bytes by offset, in the order of the queue."""
 
@@ -85,44 +96,44 @@ class ProcessQueue:
         return len(self._pending)
 
     def put(self, sizes: Mapping[int, int], next_offset: int) -> None:
-        """Messages were pulled, of so many bytes by offset in their order; reading goes on at ``next_offset``."""
+        """Add pulled messages, given as bytes by offset in queue order; the next pull starts at ``next_offset``."""
         self._pending.update(sizes)
         self.size += sum(sizes.values())
         self.next_offset = next_offset
 
     def done(self, offset: int) -> None:
-        """A message is consumed, or the broker has it again."""
+        """Remove a message that is consumed or was sent back to the broker."""
         self.size -= self._pending.pop(offset, 0)
 
     @property
     def position(self) -> int:
-        """The offset to store: everything before it is done."""
+        """The first offset that is not consumed."""
         return next(iter(self._pending), self.next_offset)
 
     @property
     def to_store(self) -> int | None:
-        """The offset that may be stored as the group's; None where nothing is to be stored yet."""
+        """The offset that may be stored for the group; None if nothing may be stored yet."""
         return self.position
 
     @property
     def span(self) -> int:
-        """Offsets between the first and the last message that wait."""
+        """Offsets between the first and the last waiting message."""
         pending = self._pending
         return next(reversed(pending)) - next(iter(pending)) if pending else 0
 
-    def has_room(self, limits: Limits) -> bool:
-        """Whether more may be pulled."""
+    def has_room(self, limits: QueueLimits) -> bool:
+        """Whether more messages may be pulled."""
         pending = self._pending
         return (
             len(pending) <= limits.count and self.size <= limits.size and (len(pending) < 2 or self.span <= limits.span)
         )
 
-    def room(self, limits: Limits) -> int:
-        """How many messages may be pulled before the limit of their count is passed."""
+    def room(self, limits: QueueLimits) -> int:
+        """How many messages may be pulled before the limit on their count is exceeded."""
         return limits.count + 1 - len(self._pending)
 
     def drop(self) -> None:
-        """The queue is not this member's any more, or it goes on from elsewhere."""
+        """Close: the queue belongs to another member now, or continues from another offset."""
         self.dropped = True
         self._pending.clear()
         self.size = 0

@@ -1,44 +1,41 @@
-"""Consuming as a member of a group: messages come by themselves, and what was consumed is remembered by the broker.
+"""PushConsumer: a member of a consumer group whose messages go to a listener, or to ``async for``.
 
-Owns a consumer's settings, its subscriptions, and its life: start, the work that repeats, an orderly stop. Which queues
-it has is the matter of ``ownership``, what becomes of their messages that of ``concurrent`` and ``orderly``, and what
-runs a listener that of ``listeners`` and ``mailbox``. Facts: DefaultMQPushConsumer in 4.9.7.
+Owns the options of the consumer, and its start and stop. ``membership`` answers brokers, ``rebalance`` has the queues,
+``queue_puller`` pulls, and ``concurrent`` and ``orderly`` pass messages to the listener. Facts: DefaultMQPushConsumer
+in 4.9.7.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, Self
+from time import monotonic
+from typing import Any, Literal, Self
 
 from eruca.client import callbacks
-from eruca.client.assign import Strategy, averagely, everything
-from eruca.client.config import ClientSettings, check_group, check_start, check_topic
-from eruca.client.consuming import orderly as ordered
-from eruca.client.consuming.concurrent import Concurrent, Handling
+from eruca.client.admin_calls import Client
+from eruca.client.assign import Strategy, averagely
+from eruca.client.checks import check_least, check_seconds
+from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
+from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
+from eruca.client.consuming.consistency import Comparison
 from eruca.client.consuming.consumer_stats import ConsumerStats
-from eruca.client.consuming.executors import ListenerElsewhere
-from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.leaving import Leaving
-from eruca.client.consuming.listeners import clock
+from eruca.client.consuming.executors import ListenerInExecutor
 from eruca.client.consuming.locks import QueueLocks
-from eruca.client.consuming.member import PushMember
-from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_maker
-from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from eruca.client.consuming.options import check_options
-from eruca.client.consuming.process_queue import Limits
-from eruca.client.consuming.queue_puller import PULL_BATCH, PullOptions
-from eruca.client.consuming.rebalance import Reading, Rebalance
+from eruca.client.consuming.membership import GroupMember, subscription_of
+from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_factory
+from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES, Orderly
+from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
+from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, Gate, MessageFilter, PullOptions, QueuePuller
+from eruca.client.consuming.rebalance import MemberOptions, Rebalance
+from eruca.client.consuming.runners import called_by
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack
-from eruca.client.consuming.suspension import Gate
-from eruca.client.consuming.upkeep import Intervals, Upkeep
-from eruca.client.errors import StateError, TopicNotFound, UsageError
+from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -47,12 +44,20 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
-from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.bodies import ConsumeType
+from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG, build_subscription
 from eruca.remoting.clock import now_ms
 
+STORE_IDLE_INTERVAL = 0.2
+"""Seconds after which the offset of a queue is stored whose pulled messages are all consumed."""
+STANDSTILL = 5.0
+"""Seconds for which the event loop may be blocked without a warning: a broker drops a silent client after 120."""
+EXPIRY_CHECK_INTERVAL = 60.0
+"""Seconds between two checks for calls that exceed ``consume_timeout``, at most; more often for a short timeout."""
 
-class PushConsumer(PushMember):
+
+class PushConsumer(Client):
     """A member of a consumer group: each message goes to one member.
 
     With a ``listener`` its messages go there; without one they are taken by ``async for message in consumer``. Use it
@@ -61,33 +66,39 @@ class PushConsumer(PushMember):
     Args:
         group: the consumer group.
         listener: takes a ReceivedMessage. A coroutine function runs in the event loop, another function in threads.
-            Returning None consumes the message, raising or returning ``Later()`` lets it come again.
+            Returning None consumes the message; raising or returning ``Later()`` lets it be retried.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
-            since 1970). A broker counts a queue's first message as "last", too, as long as it is in memory; "end" skips
-            whatever is there.
+            since 1970). For "last" a broker begins at the first message of a queue as long as that is in memory; "end"
+            skips all messages that exist.
         strategy: how queues are shared out; all members must use the same (see ``assign``).
-        concurrency: listeners at work at once.
-        batch: None gives one message to a listener; a number gives a list of up to so many.
-        pull_batch: messages to ask for in one pull, less where ``limits`` leave less room. What a pull costs is shared
-            by its messages; a broker of RocketMQ's defaults gives 32 at most.
-        limits: how much of one queue, or of one topic, may wait here.
-        pull_interval: seconds between a pull that brought messages and the next one.
-        max_reconsume_times: returns after which a message goes to the dead letters; default 16, without end if orderly.
-        orderly: the messages of a queue are consumed in their order, one piece at a time by one member. Raising or
-            returning ``Suspend()`` lets a message come again before all others of its queue.
-        suspend_time: seconds until then, from 0.01 to 30.
-        auto_commit: False lets an orderly listener say when its messages count as consumed, by ``Decision``.
-        broadcast: every member gets all messages. Its positions are kept in a local file, as RocketMQ's clients do;
-            what a listener fails to consume is only told to the log.
-        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
-        offset_interval: seconds between two storings of the positions.
-        rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
-        stop_timeout: seconds for which ``stop`` waits for listeners at work.
-        consume_timeout: seconds after which messages that a listener still has go back, to come again (not if orderly).
-        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for one that computes much; or
-            a function that makes one, which is shut down at the stop, and replaced when a process of it died.
-        hooks: what sees what is consumed (see Hook).
+        concurrency: calls of the listener at once.
+        consume_message_batch_max_size: None passes one message to the listener; a number N passes a list of up to N.
+        pull_batch_size: messages to ask for in one pull, fewer if the thresholds leave less room. The cost of a pull is
+            shared by its messages; a broker with RocketMQ's defaults returns 32 at most.
+        pull_threshold_for_queue: messages of one queue that may wait in memory.
+        pull_threshold_size_for_queue: MiB of one queue that may wait in memory.
+        consume_max_span: offsets from the first to the last waiting message of one queue.
+        pull_threshold_for_topic: messages of all queues of a topic that may wait, shared evenly by the queues of this
+            consumer, in place of pull_threshold_for_queue. None: no such limit.
+        pull_threshold_size_for_topic: the same in MiB, in place of pull_threshold_size_for_queue.
+        pull_interval: seconds between a pull that returned messages and the next one.
+        max_reconsume_times: retries after which a message goes to the dead letters; default 16, unlimited if orderly.
+        orderly: the messages of a queue are consumed in order, one call at a time by one member. Raising or returning
+            ``Suspend()`` retries a message before all others of its queue.
+        suspend_time: seconds until that retry, from 0.01 to 30.
+        auto_commit: False lets an orderly listener decide when its messages count as consumed, by ``Decision``.
+        broadcast: every member gets all messages. Its offsets are stored in a local file, as RocketMQ's clients do;
+            messages that the listener fails to consume are logged and not retried.
+        offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
+        offset_interval: seconds between two stores of all offsets.
+        rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
+        stop_timeout: seconds for which ``stop`` waits for running calls.
+        consume_timeout: seconds after which the messages of a running call are sent back, to be retried (not if
+            orderly).
+        executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for heavy computation; or a
+            function that makes one, which is shut down at the stop, and replaced when a process of it died.
+        hooks: see what is consumed (see Hook).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
@@ -103,9 +114,13 @@ class PushConsumer(PushMember):
         start_from: Literal["first", "last", "end"] | int | datetime = "last",
         strategy: Strategy = averagely,
         concurrency: int = 20,
-        batch: int | None = None,
-        pull_batch: int = PULL_BATCH,
-        limits: Limits = Limits(),  # noqa: B008
+        consume_message_batch_max_size: int | None = None,
+        pull_batch_size: int = PULL_BATCH_SIZE,
+        pull_threshold_for_queue: int = 1000,
+        pull_threshold_size_for_queue: int = 100,
+        consume_max_span: int = 2000,
+        pull_threshold_for_topic: int | None = None,
+        pull_threshold_size_for_topic: int | None = None,
         pull_interval: float = 0.0,
         max_reconsume_times: int | None = None,
         orderly: bool = False,
@@ -123,233 +138,384 @@ class PushConsumer(PushMember):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        if listener is not None:
-            callbacks.check_callable(listener, "The listener")
-        check_options(
-            pull_interval=pull_interval,
-            stop_timeout=stop_timeout,
-            max_reconsume_times=max_reconsume_times,
-            orderly=orderly,
-            auto_commit=auto_commit,
-            broadcast=broadcast,
-            offset_folder=offset_folder,
-            limits=limits,
-            strategy=strategy,
-            concurrency=concurrency,
-            pull_batch=pull_batch,
-            batch=1 if batch is None else batch,
-            offset_interval=offset_interval,
-            rebalance_interval=rebalance_interval,
-            suspend_time=suspend_time,
-            consume_timeout=consume_timeout,
-        )
+        check_positive(offset_interval=offset_interval, suspend_time=suspend_time, consume_timeout=consume_timeout)
+        check_seconds(0, pull_interval=pull_interval, stop_timeout=stop_timeout)
+        check_least(1, concurrency=concurrency, pull_batch_size=pull_batch_size)
+        if consume_message_batch_max_size is not None:
+            check_least(1, consume_message_batch_max_size=consume_message_batch_max_size)
+        if not auto_commit and not orderly:
+            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         self.group = group
         self.orderly = orderly
         self.broadcast = broadcast
-        self._offset_folder = offset_folder
         self.concurrency = concurrency
-        self.subscriptions: dict[str, SubscriptionData] = {}
-        self.started_at = 0
-        self.paces = ConsumerStats(clock())
-        self._elsewhere = None if listener is None or executor is None else ListenerElsewhere(executor, listener)
-        self._listener = listener if self._elsewhere is None else self._elsewhere.run
-        self._intervals = Intervals(
-            rebalance=rebalance_interval, store=offset_interval, consume_timeout=consume_timeout
-        )
-        self._batch = batch
-        self._gate = Gate()
-        self._reading = Reading(
-            start_from=check_start(start_from),
-            strategy=everything if broadcast else strategy,
-            limits=limits,
-            pull_batch=pull_batch,
+        self.stats = ConsumerStats(monotonic())
+        options = MemberOptions(
+            start_from=start_from,
+            strategy=strategy,
             broadcast=broadcast,
-            paces=self.paces,
-            kind=Delivery if listener is None else ReceivedMessage,
-            gate=self._gate,
-            manner=PullOptions(interval=pull_interval),
+            offset_folder=offset_folder,
+            rebalance_interval=rebalance_interval,
+            store_start=True,
         )
-        if max_reconsume_times is None:
-            max_reconsume_times = ordered.MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
-        self._max_reconsume_times = max_reconsume_times
+        settings = ClientSettings.choose(settings, nameserver)
+        self.membership: GroupMember[QueuePuller[ProcessQueue]] = GroupMember(
+            group, settings, options, ConsumeType.CONSUME_PASSIVELY, figures=self._figures, stats=self.stats
+        )
+        """Its membership in the group, which answers the brokers."""
+        self.subscriptions = self.membership.subscriptions
+        self._executor, self._listener = _in_executor(listener, executor)
+        self._thresholds = PullThresholds(
+            pull_threshold_for_queue=pull_threshold_for_queue,
+            pull_threshold_size_for_queue=pull_threshold_size_for_queue,
+            consume_max_span=consume_max_span,
+            pull_threshold_for_topic=pull_threshold_for_topic,
+            pull_threshold_size_for_topic=pull_threshold_size_for_topic,
+        )
+        self.pull_options = PullOptions(batch_size=pull_batch_size, interval=pull_interval, commit=not broadcast)
+        """How it pulls."""
+        self._batch_max_size = consume_message_batch_max_size
+        self._max_reconsume_times = _retries(max_reconsume_times, orderly)
         self._suspend_time = suspend_time
         self._auto_commit = auto_commit
+        self._offset_interval = offset_interval
         self._stop_timeout = stop_timeout
-        self._settings = ClientSettings.choose(settings, nameserver)
-        self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
+        self._consume_timeout = consume_timeout
+        self._trace = MessageTrace(group, "CONSUME", trace, settings) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
-        self._session: Session | None = None
-        self._ownership: Rebalance | None = None
-        self._processing: Concurrent | ordered.Orderly | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._changed = asyncio.Event()
-        self._leaving: Leaving | None = None
+        self._gate = Gate()
 
     # ------------------------------------------------------------------ subscribing
 
     def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> Self:
-        """Take a topic's messages: those with one of the tags of ``TagA || TagB``, or all with ``*``.
+        """Subscribe a topic: messages with one of the tags of ``TagA || TagB``, or all with ``*``.
 
         With ``expression_type="SQL92"`` the expression is a condition on properties. All members of a group must
         subscribe alike. May be called before and after start; returns the consumer. Raises BadName and UsageError.
         """
         check_topic(topic)
-        self._check_here()
+        self.membership.check_here()
         self.subscriptions[topic] = subscription_of(topic, expression, expression_type, now_ms())
         self._subscriptions_changed()
         return self
 
     def unsubscribe(self, topic: str) -> None:
-        """Take no more messages of a topic; what was begun is ended."""
-        self._check_here()
+        """End the subscription of a topic; calls that run are finished."""
+        self.membership.check_here()
         if self.subscriptions.pop(topic, None) is not None:
             self._subscriptions_changed()
 
     def _subscriptions_changed(self) -> None:
-        if self._session is not None and self._ownership is not None:
-            self._ownership.filter_anew()
-            self._session.spawn(self._announce())
+        # Change the filters first: a broker that knows a new one may answer by it at any time, and nothing of that may
+        # be left out here. When brokers know them, replace pulls that they hold by the old ones.
+        for puller in self._pullers():
+            subscription = self.subscriptions.get(puller.process_queue.queue.topic)
+            if subscription is not None and not puller.process_queue.dropped:
+                puller.subscription = subscription
+        self.membership.announce(self._pull_again)
 
-    async def _announce(self) -> None:
-        session = self._session
-        if session is not None and self._ownership is not None:
-            await session.add_consumer(self.group, self)
-            self._ownership.pull_anew()
-            await self._ownership.give_up_unsubscribed()
-            self._changed.set()
+    def _pull_again(self) -> None:
+        for puller in self._pullers():
+            puller.pull_again()
+
+    def _pullers(self) -> Collection[QueuePuller[ProcessQueue]]:
+        rebalance = self.membership.rebalance
+        return () if rebalance is None else rebalance.readers.values()
 
     def add_hook(self, hook: Hook) -> None:
-        """One more that sees what is consumed, after those that are there; before start. Raises StateError."""
-        if self._session is not None:
+        """Add a hook after those that exist; before start. Raises StateError."""
+        if self.membership.session is not None:
             raise StateError("A consumer takes hooks only before start().")
         self._hooks = Hooks((*self._hooks.all, hook))
 
     # ------------------------------------------------------------------ starting and stopping
 
-    async def start(self) -> None:
-        """Join the group and begin to read.
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+        return self.membership.running_session
 
-        A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
-        that a broker refuses, and NameserverUnreachable, after which it may be started again.
+    async def start(self) -> None:
+        """Join the group and begin to pull.
+
+        Topics that do not exist yet are waited for. Raises StateError when started twice, UsageError for a condition
+        that a broker refuses, and NameserverUnreachable; after the last two it may be started again.
         """
-        if self._session is not None or self._leaving is not None:
-            raise StateError(
-                "The PushConsumer service state not OK, maybe started once. Make a new PushConsumer to start again."
-            )
+        member = self.membership
+        member.check_startable("PushConsumer")
         if not self.subscriptions:
             raise UsageError("The consumer subscribes nothing: call subscribe(topic) before start().")
         if not self.broadcast:
             retry = names.retry_topic(self.group)
             self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
-        session = self._session = Session.join(self._settings, self.group, self)
-        self.started_at = now_ms()
-        self._prepare(session)
-        assert self._ownership is not None and self._processing is not None
+        session = member.join("PushConsumer")
+        processing = member.processing = self._make_processing(session)
+        rebalance = member.rebalance = self._make_rebalance(session, processing)
         try:
             if self._trace is not None:
                 await self._trace.start()
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
                     await brokers.check_subscription(session, self.group, subscription)
-            await session.add_consumer(self.group, self)
-            await self._ownership.rebalance()
+            await session.add_consumer(self.group, member)
+            await rebalance.rebalance()
         except BaseException:
-            if self._leaving is None:
-                await Leaving(self._leave(), self._processing.runner).wait()
+            if not member.stopping:
+                await self._leave()
             raise
-        if self._leaving is not None:  # stopped meanwhile, perhaps by a listener
-            await session.remove_consumer(self.group)
-            return
-        upkeep = Upkeep(
-            session, self.group, self._ownership, self._processing, self.paces, self._changed, self._intervals
-        )
-        self._tasks = [session.spawn(work) for work in upkeep.tasks(self.subscriptions, compare=not self.broadcast)]
+        await member.run(session, *self._works(session, rebalance, processing))
 
-    def _prepare(self, session: Session) -> None:
-        """Put the parts together."""
-        group, most, hooks = self.group, self._max_reconsume_times, None
+    def _make_processing(self, session: Session) -> Concurrent | Orderly:
+        """What passes messages to the listener."""
+        send_back = None if self.broadcast else SendBack(session, self.group, self._max_reconsume_times)
+        options = ConsumeOptions(
+            group=self.group,
+            batch_max_size=self._batch_max_size,
+            limits=self._thresholds.of_queue(0),
+            stats=self.stats,
+            send_back=send_back,
+            timeout=self._consume_timeout,
+        )
+        make_runner: RunnerFactory = runner_factory(
+            self._listener, concurrency=self.concurrency, hooks=self._consume_hooks(session)
+        )
+        if not self.orderly:
+            return Concurrent(options, make_runner)
+        return Orderly(
+            session,
+            options,
+            make_runner,
+            locks=None if self.broadcast else QueueLocks(session, self.group),
+            suspend_time=self._suspend_time,
+            max_reconsume_times=self._max_reconsume_times,
+            auto_commit=self._auto_commit,
+        )
+
+    def _consume_hooks(self, session: Session) -> ConsumeHooks | None:
+        if not self._hooks.of_consumption:
+            return None
+        return ConsumeHooks(
+            self._hooks,
+            self.group,
+            session.client_id,
+            orderly=self.orderly,
+            broadcast=self.broadcast,
+            timeout=self._consume_timeout,
+        )
+
+    def _make_rebalance(
+        self, session: Session, processing: Concurrent | Orderly
+    ) -> Rebalance[QueuePuller[ProcessQueue]]:
+        options, order = self.membership.options, processing if isinstance(processing, Orderly) else None
+        message_filter: MessageFilter | None = None
         if self._hooks.filter_messages:
-            self._reading = replace(self._reading, sift=partial(filter_messages, self._hooks, group))
-        if self._hooks.of_consumption:
-            hooks = ConsumeHooks(
-                self._hooks,
-                group,
-                session.client_id,
-                orderly=self.orderly,
-                broadcast=self.broadcast,
-                timeout=self._intervals.consume_timeout,
-            )
-        make_runner = runner_maker(self._listener, concurrency=self.concurrency, hooks=hooks)
-        returns = None if self.broadcast else SendBack(session, group, most)
-        handling = Handling(
-            group=group,
-            batch=self._batch,
-            limits=self._reading.limits,
-            paces=self.paces,
-            returns=returns,
-            timeout=self._intervals.consume_timeout,
-        )
-        order: ordered.Orderly | None = None
-        if self.orderly:
-            self._processing = order = ordered.Orderly(
+            message_filter = partial(filter_messages, self._hooks, self.group)
+        kind = Delivery if self._listener is None else ReceivedMessage
+
+        def open_queue(queue: MessageQueue, offset: int) -> QueuePuller[ProcessQueue]:
+            process_queue = ProcessQueue(queue, offset)
+            process_queue.consumed_at = monotonic()
+            return QueuePuller(
                 session,
-                handling,
-                make_runner,
-                locks=None if self.broadcast else QueueLocks(session, group),
-                suspend_time=self._suspend_time,
-                max_reconsume_times=most,
-                auto_commit=self._auto_commit,
+                self.group,
+                process_queue,
+                self.subscriptions[queue.topic],
+                self._limits_of(queue.topic),
+                self.pull_options,
+                deliver=processing.deliver,
+                moved=rebalance.moved,
+                may_pull=None if order is None else order.may_pull,
+                gate=self._gate,
+                filter_messages=message_filter,
+                stats=self.stats[queue.topic],
+                kind=kind,
             )
-        else:
-            self._processing = Concurrent(handling, make_runner)
-        positions: OffsetStore = RemoteBrokerOffsetStore(session, group)
-        if self.broadcast:
-            positions = LocalFileOffsetStore(self._offset_folder, session, group)
-        self._ownership = Rebalance(
-            session, group, self.subscriptions, self._reading, positions, self._processing.deliver, order
+
+        rebalance: Rebalance[QueuePuller[ProcessQueue]] = Rebalance(
+            session,
+            self.group,
+            self.subscriptions,
+            options,
+            options.offset_store(session, self.group),
+            open=open_queue,
+            notify=self._share_thresholds,
+            order=order,
         )
+        return rebalance
+
+    def _limits_of(self, topic: str) -> QueueLimits:
+        """How much of each queue of a topic may wait, by how many of them this member has."""
+        return self._thresholds.of_queue(sum(queue.topic == topic for queue in self.membership.queues))
+
+    def _share_thresholds(self, topic: str, queues: Collection[MessageQueue]) -> None:
+        """Divide the thresholds of a topic anew after a change of its queues."""
+        limits = self._limits_of(topic)
+        for puller in self._pullers():
+            if puller.process_queue.queue.topic == topic:
+                puller.limits = limits
+
+    def _works(
+        self,
+        session: Session,
+        rebalance: Rebalance[QueuePuller[ProcessQueue]],
+        processing: Concurrent | Orderly,
+    ) -> list[Coroutine[Any, Any, None]]:
+        """What runs while the consumer runs (the scheduled tasks of MQClientInstance)."""
+        compare = None
+        if not self.broadcast:
+            compare = Comparison(session, self.group, self.subscriptions, lambda: rebalance.members).look
+        return [
+            rebalance.run(self.membership.options.rebalance_interval, compare),
+            rebalance.find_topics(self.membership.topics),
+            self._store_offsets(rebalance),
+            _renew_locks(session, processing) if isinstance(processing, Orderly) else self._expire(processing),
+        ]
+
+    async def _store_offsets(self, rebalance: Rebalance[QueuePuller[ProcessQueue]]) -> None:
+        """Store all offsets every ``offset_interval``, and those of idle queues soon."""
+        due = monotonic() + self._offset_interval
+        while True:
+            asleep, wait = monotonic(), min(STORE_IDLE_INTERVAL, self._offset_interval)
+            await asyncio.sleep(wait)
+            late = monotonic() - asleep - wait
+            if late > STANDSTILL:
+                log.warning(
+                    "the event loop stood still for %.1f s, and with it pulls, heartbeats and listeners: a coroutine "
+                    "must not block or compute for long; a listener that is a plain function runs in threads",
+                    late,
+                )
+            everything = monotonic() >= due
+            if everything:
+                due = monotonic() + self._offset_interval
+            rebalance.store_positions(only_idle=not everything)
+            self.stats.sample(monotonic())
+
+    async def _expire(self, processing: Concurrent) -> None:
+        """Send back the messages of calls that take too long."""
+        while True:
+            await asyncio.sleep(min(EXPIRY_CHECK_INTERVAL, self._consume_timeout / 10))
+            processing.expire()
 
     async def stop(self) -> None:
-        """Read no more, wait for listeners at work, store the positions, leave the group.
+        """Stop pulling, wait for running calls, store the offsets, leave the group.
 
-        Returns when the brokers have confirmed; in a listener at once, as it is waited for itself. When it is
-        cancelled, listeners are waited for no longer. Calling it twice does no harm.
+        Returns when the brokers have confirmed; called in a listener it returns at once, as that call is waited for. A
+        cancellation ends the wait for running calls only. Further calls wait for the same end.
         """
-        if self._session is not None and self._leaving is None and self._processing is not None:
-            self._leaving = Leaving(self._leave(), self._processing.runner)
-        if self._leaving is not None:
-            await self._leaving.wait()
+        if self.membership.session is not None:
+            self.membership.stopping = True
+        if self.membership.stopping:
+            await self._leave()
 
     async def _leave(self) -> None:
-        session, ownership, processing = self._session, self._ownership, self._processing
-        assert session and ownership and processing
-        ownership.stop_reading()
-        if not await processing.halt(self._stop_timeout):
-            log.warning("listeners of %s still run; their messages come again elsewhere", self.group)
-        await ownership.release()
-        for task in self._tasks:
-            task.cancel()
-        if self._elsewhere is not None:
-            self._elsewhere.close()
-        await session.remove_consumer(self.group)
+        leaving, processing = self.membership.leave(first=self._shut_down, last=self._close), self.membership.processing
+        assert processing is not None
+        if called_by(processing.runner):
+            return
+        try:
+            await asyncio.shield(leaving)
+        except asyncio.CancelledError:
+            processing.runner.stop_waiting()
+            await asyncio.shield(leaving)
+            raise
+
+    async def _shut_down(self) -> None:
+        processing = self.membership.processing
+        if processing is not None and not await processing.shutdown(self._stop_timeout):
+            log.warning("calls of the listener of %s still run; their messages are retried elsewhere", self.group)
+
+    async def _close(self) -> None:
+        if self._executor is not None:
+            self._executor.close()
         if self._trace is not None:
             await self._trace.stop()
-        self._session = None
-        await session.leave()
 
-    # ------------------------------------------------------------------ messages
+    # ------------------------------------------------------------------ while it runs
+
+    def suspend(self) -> None:
+        """Stop pulling until ``resume``. Thread-safe; allowed before start.
+
+        Messages that were pulled are consumed, as are those of pulls in flight, one for each queue.
+        """
+        self._gate.close()
+
+    def resume(self) -> None:
+        """Pull again after ``suspend``. Thread-safe."""
+        self._gate.open()
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is suspended."""
+        return self._gate.closed
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that this member has now."""
+        return self.membership.queues
+
+    @property
+    def under_way(self) -> dict[MessageQueue, ProcessQueue]:
+        """The messages of each queue that were pulled and are not consumed yet. Thread-safe."""
+        rebalance = self.membership.rebalance
+        readers = dict(rebalance.readers) if rebalance is not None else {}
+        return {queue: puller.process_queue for queue, puller in readers.items()}
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The offset to store of each queue of a topic that this member has."""
+        return self.membership.positions(topic)
 
     def messages(self, *, auto_ack: bool = True) -> Messages:
         """The messages for ``async for``, of a consumer without a listener.
 
-        A message counts as consumed when the next one is asked for; with ``auto_ack=False`` only by its ``ack()``.
-        A loop that is left by ``break`` or an error leaves its last message unsettled: it comes again, unless
-        ``ack()`` was called. Several tasks may iterate at once, each over its own ``messages()``.
+        A message counts as consumed when the next one is taken; with ``auto_ack=False`` only by its ``ack()``. A loop
+        that ends by ``break`` or an error leaves its last message unsettled: it is retried, unless ``ack()`` was
+        called. Several tasks may iterate at once, each over its own ``messages()``.
         """
-        runner = self._processing.runner if self._processing is not None else None
-        if not isinstance(runner, MessageStream):
+        processing = self.membership.processing
+        stream = processing.runner if processing is not None else None
+        if not isinstance(stream, MessageStream):
             raise StateError("Messages can be iterated only after start, and of a consumer made without a listener.")
-        return Messages(runner, auto_ack)
+        return Messages(stream, auto_ack)
 
     def __aiter__(self) -> Messages:
         return self.messages()
+
+    def _figures(self) -> dict[str, str]:
+        return {
+            "PROP_CONSUMEORDERLY": str(self.orderly).lower(),
+            "PROP_THREADPOOL_CORE_SIZE": str(self.concurrency),
+            "messagesConsumed": str(self.stats.consumed),
+            "messagesFailed": str(self.stats.failed),
+        }
+
+
+async def _renew_locks(session: Session, processing: Orderly) -> None:
+    """Renew the locks of an orderly member in time."""
+    while True:
+        await asyncio.sleep(session.settings.lock_interval)
+        await processing.renew_locks()
+
+
+def _in_executor(
+    listener: Listener | None, executor: Executor | Callable[[], Executor] | None
+) -> tuple[ListenerInExecutor | None, Listener | None]:
+    """The executor of a listener, if one was given, and the listener that runs in it. Raises UsageError."""
+    if listener is None:
+        return None, None
+    callbacks.check_callable(listener, "The listener")
+    if executor is None:
+        return None, listener
+    in_executor = ListenerInExecutor(executor, listener)
+    return in_executor, in_executor.run
+
+
+def _retries(max_reconsume_times: int | None, orderly: bool) -> int:
+    """``max_reconsume_times`` or its default. Raises BadConfig."""
+    if max_reconsume_times is None:
+        return MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
+    if not isinstance(max_reconsume_times, int) or max_reconsume_times < 0:
+        raise BadConfig(
+            f"max_reconsume_times={max_reconsume_times!r} is not allowed: 0 or more is expected; leave it out for "
+            "RocketMQ's default, which is -1 there"
+        )
+    return max_reconsume_times

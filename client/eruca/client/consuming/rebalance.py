@@ -1,29 +1,32 @@
-"""Which queues this member of a group owns, and from where it reads them.
+"""Rebalance: which queues a member of a group has, and from which offsets it consumes them.
 
-Owns the runs: one at a time of each queue, begun when the queue is assigned, when the group is reset, or when the
-broker says that the offset is outside the queue. Rebalance, reset and stop never overlap. Invariant: an offset is
-stored only as the position of a run that is not dropped, or as the offset of a reset; so neither a listener that ends
-late nor a rebalance can put a stale offset over a new one. Facts: RebalanceImpl and resetOffset in 4.9.7.
+Owns the process queues: one at a time for each queue, opened when the queue is assigned, when the group is reset, or
+when the broker reports that an offset is outside the queue. The consumer hands over how a queue is opened (``open``,
+which returns the reader, whose ``stop`` ends it) and what happens after a change (``notify``). Rebalance, reset and
+stop never overlap. Invariant: an offset is stored only as the position of a process queue that is not dropped, or as
+the offset of a reset; so neither a listener that ends late nor a rebalance can overwrite a new offset with a stale one.
+Facts: RebalanceImpl, RebalanceService and resetOffset in 4.9.7.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import monotonic
+from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from eruca.client.assign import Strategy, sort_clients
-from eruca.client.consuming.consumer_stats import ConsumerStats
-from eruca.client.consuming.listeners import clock
-from eruca.client.consuming.offset_store import OffsetStore
+from eruca.client.assign import Strategy, averagely, everything, sort_clients
+from eruca.client.checks import check_sharing
+from eruca.client.config import check_positive, check_start
+from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
-from eruca.client.consuming.process_queue import Limits, ProcessQueue
-from eruca.client.consuming.queue_puller import PullOptions, QueuePuller, Reads
-from eruca.client.consuming.suspension import Gate
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound, UsageError
 from eruca.client.log import log
-from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.protocol import names
@@ -31,38 +34,76 @@ from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.queues import MessageQueue
 
 HAND_OVER = 0.1
-"""Seconds for which another member may store its last positions before its queues are taken: brokers tell all members
-of a change at once, and a position that comes too late means messages twice."""
-_CONFIRM_TIMES = 3
+"""Seconds for which other members may store their last offsets before this member takes their queues: brokers notify
+all members of a change at once, and an offset that is stored too late means duplicates."""
+RETRY_INTERVAL = 1.0
+"""Seconds until a rebalance that could not complete is retried."""
+TOPIC_POLL_INTERVAL = 2.0
+"""Seconds between two lookups of a subscribed topic that does not exist yet."""
+NO_OFFSET: Final = -1
+"""Passed to ``open`` where no offset was looked up."""
+CONFIRM_ATTEMPTS = 3
+
+
+class QueueReader(Protocol):
+    """What reads one queue: a puller, or a task that calls the user."""
+
+    @property
+    def process_queue(self) -> ProcessQueue:
+        """What was read and is not consumed."""
+
+    last_pull: int
+    """When the last pull was sent, in ms since 1970."""
+    reported: int
+    """The offset that the broker was last given to store."""
+
+    def stop(self) -> None:
+        """Stop reading; what was read is not affected."""
+
+
+R = TypeVar("R", bound=QueueReader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How queues are read: ``start_from`` is first, last, end or a time in ms; the others as in PushConsumer.
+class MemberOptions:
+    """The options that every member of a group has; see PushConsumer.
 
-    ``broadcast``: this member gets everything, whoever else is in the group. QueuePuller tells of ``sift``, ``kind``,
-    ``gate`` and ``manner``; ``paces`` count by topic.
+    ``store_start`` stores the first offset of a group without offsets. Raises BadConfig and UsageError.
     """
 
-    start_from: str | int
-    strategy: Strategy
-    limits: Limits
-    pull_batch: int
+    start_from: Literal["first", "last", "end"] | int | datetime = "last"
+    strategy: Strategy = averagely
     broadcast: bool = False
-    store_start: bool = True
-    """Whether to store where the group begins when it has no offset."""
-    sift: Callable[[MessageQueue, list[ReceivedMessage]], list[ReceivedMessage]] | None = None
-    kind: type[ReceivedMessage] = ReceivedMessage
-    paces: ConsumerStats | None = None
-    gate: Gate | None = None
-    manner: PullOptions = field(default_factory=PullOptions)
+    offset_folder: str | Path | None = None
+    rebalance_interval: float = 20.0
+    store_start: bool = False
+
+    def __post_init__(self) -> None:
+        check_start(self.start_from)
+        check_positive(rebalance_interval=self.rebalance_interval)
+        check_sharing(self.strategy, self.offset_folder, broadcast=self.broadcast)
+
+    @property
+    def allocation(self) -> Strategy:
+        """How queues are shared out; a broadcasting member gets all."""
+        return everything if self.broadcast else self.strategy
+
+    def offset_store(self, session: Session, group: str) -> OffsetStore:
+        """The store of the group's offsets."""
+        if self.broadcast:
+            return LocalFileOffsetStore(self.offset_folder, session, group)
+        return RemoteBrokerOffsetStore(session, group)
 
 
-class Rebalance:
+class Rebalance(Generic[R]):
     """The queues of one member.
 
-    ``deliver`` gets the messages of each run; ``order`` says which queues may be read and let go where the order of
-    messages counts.
+    Args:
+        subscriptions: of the member, by topic; may change.
+        open: begins to read a queue at an offset (NO_OFFSET unless ``locate``).
+        notify: called with a topic and all its queues after this member's share of them changed.
+        locate: look up the offset at which a queue is opened.
+        order: locks queues, and tells which may be released.
     """
 
     def __init__(
@@ -70,42 +111,96 @@ class Rebalance:
         session: Session,
         group: str,
         subscriptions: Mapping[str, SubscriptionData],
-        reading: Reading,
-        positions: OffsetStore,
-        deliver: Callable[[ProcessQueue, list[ReceivedMessage]], None],
+        options: MemberOptions,
+        store: OffsetStore,
+        *,
+        open: Callable[[MessageQueue, int], R],
+        notify: Callable[[str, Collection[MessageQueue]], None] | None = None,
+        locate: bool = True,
         order: Orderly | None = None,
     ) -> None:
-        self.readers: dict[MessageQueue, Reads] = {}
+        self.readers: dict[MessageQueue, R] = {}
         self.members: list[str] = []
         """The client ids of the group, as of the last rebalance."""
+        self.assigned: frozenset[MessageQueue] | None = None
+        """The queues that the user assigned; None if queues are shared out in the group."""
         self.complete = False
-        """Whether the last rebalance could do everything; if not, another one is wanted soon."""
+        """Whether the last rebalance could complete; if not, it is retried soon."""
+        self.stopped = False
+        self.turn = asyncio.Lock()
+        """Held while queues change hands."""
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
-        self._reading = reading
-        self._positions = positions
-        self._deliver = deliver
+        self._allocation = options.allocation
+        self._broadcast = options.broadcast
+        self._start_from = check_start(options.start_from)
+        self._store_start = options.store_start
+        self._offset_store = store
+        self._open = open
+        self._notify = notify
+        self._locate = locate
         self._order = order
-        self._turn = asyncio.Lock()
-        self._stopped = False
+        self._wanted = asyncio.Event()
         self._resets: dict[MessageQueue, int] = {}
-        """Where to go on in queues whose old run has ended and whose new one has not begun."""
-        self._leaving: set[MessageQueue] = set()
-        """Queues that are being given up: their last position is on its way."""
+        """Offsets at which queues continue whose old process queue was dropped and whose new one is not open."""
+        self._releasing: set[MessageQueue] = set()
+        """Queues that are being given up: their last offset is being stored."""
         if order is not None:
             order.catch_up_by(self._catch_up)
 
+    # ------------------------------------------------------------------ when to rebalance
+
+    def wake(self) -> None:
+        """Let ``run`` rebalance now (rebalanceImmediately)."""
+        self._wanted.set()
+
+    async def run(self, interval: float, then: Callable[[float], Awaitable[None]] | None = None) -> None:
+        """Rebalance every ``interval`` seconds and after ``wake``; then call ``then`` with the monotonic time."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(interval if self.complete else RETRY_INTERVAL):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self.rebalance()
+                if then is not None:
+                    await then(monotonic())
+            except Exception:  # such as one of the user's strategy
+                log.exception("the rebalance of %s failed", self._group)
+
+    async def find_topics(self, topics: Callable[[], Collection[str]]) -> None:
+        """Look up topics that do not exist yet, periodically; a route that is found wakes the rebalance."""
+        routes, logged = self._session.directory.routes, set[str]()
+        while True:
+            for topic in sorted(set(topics()) - routes.keys() - logged):
+                if not names.is_retry_topic(topic):
+                    log.warning("no broker has the topic %s yet: %s waits for it", topic, self._group)
+                logged.add(topic)
+            await asyncio.sleep(TOPIC_POLL_INTERVAL)
+            for topic in set(topics()) - routes.keys():
+                self._session.directory.look_again(topic)
+
     # ------------------------------------------------------------------ who owns what
 
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """The queues of this member."""
+        return frozenset(self.readers) if self.assigned is None else self.assigned
+
     async def rebalance(self) -> None:
-        """Give up and take queues as the group's members are now. Raises what the strategy raises."""
+        """Give up and take queues, as the group requires now. Raises what the strategy raises."""
         self.complete, complete = False, True
-        async with self._turn:
-            if not self._stopped:  # what a listener had a part of was kept until now
+        if self.assigned is not None:
+            async with self.turn:
+                missing = [queue for queue in sorted(self.assigned) if queue not in self.readers]
+                self.complete = self.stopped or all(await asyncio.gather(*(self._take(queue) for queue in missing)))
+            return
+        async with self.turn:
+            if not self.stopped:  # queues for which a call ran were kept until now
                 complete = await self._give_up(self._unsubscribed())
             for topic in tuple(self._subscriptions):
-                if self._stopped:
+                if self.stopped:
                     break
                 try:
                     complete &= await self._rebalance_topic(topic)
@@ -122,145 +217,135 @@ class Rebalance:
         route = await session.directory.route(topic)
         owned = [queue for queue in self.readers if queue.topic == topic]
         try:
-            clients = [session.client_id] if self._reading.broadcast else await session.members(self._group, topic)
+            clients = [session.client_id] if self._broadcast else await session.members(self._group, topic)
         except BrokerRefused as error:
             log.warning("the members of %s are not known yet: %s", self._group, error)
-            session.spawn(session.beat())  # perhaps the broker refused the last one
+            session.spawn(session.beat())  # perhaps the broker refused the last heartbeat
             return False
         self.members = clients
-        change = plan_change(session.client_id, clients, route.to_read, owned, self._reading.strategy)
-        self._stay(set(owned).difference(change.give_up))
+        change = plan_change(session.client_id, clients, route.to_read, owned, self._allocation)
+        self._keep(set(owned).difference(change.give_up))
         given_up = await self._give_up(change.give_up)
         if change.take and len(clients) > 1:
             await asyncio.sleep(HAND_OVER)
         taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
         if change.give_up or change.take:
-            self._share_room(topic)
-            await self._shared_out(topic, route.to_read)
+            if self._notify is not None:
+                self._notify(topic, route.to_read)
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
         return given_up and all(taken) and session.client_id in clients
 
-    async def _shared_out(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """The queues of a topic are shared out in another way; all of them are given."""
-
-    def _stay(self, queues: Iterable[MessageQueue]) -> None:
+    def _keep(self, queues: Iterable[MessageQueue]) -> None:
         if self._order is not None:
             for queue in queues:
                 self._order.stay(queue)
 
     async def give_up_unsubscribed(self) -> None:
-        """Give up the queues of topics that are subscribed no more."""
-        async with self._turn:
+        """Give up the queues of topics that are no longer subscribed."""
+        async with self.turn:
             await self._give_up(self._unsubscribed())
 
     def _unsubscribed(self) -> list[MessageQueue]:
         return [queue for queue in self.readers if queue.topic not in self._subscriptions]
 
-    def filter_anew(self) -> None:
-        """Read each topic by the filter that it is subscribed with now; to be called before brokers are told of it.
+    def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Have exactly these queues from now on, whoever else is in the group."""
+        self.assigned = frozenset(queues)
+        ended = [(queue, self._drop(queue)) for queue in tuple(self.readers) if queue not in self.assigned]
+        self._session.spawn(self._assign(ended))
 
-        One that knows it may answer by it at any time, and nothing of that may be left out here.
+    async def _assign(self, ended: list[tuple[MessageQueue, int | None]]) -> None:
+        await self._release_all(ended)
+        await self.rebalance()
+
+    async def _give_up(self, queues: Sequence[MessageQueue], *, at_once: bool = False) -> bool:
+        """Close queues and store their positions, so that the next owner continues there.
+
+        An ordered queue is kept while a call runs for it: returns False then; with ``at_once`` the queue is closed and
+        only its lock is kept.
         """
-        for queue, reader in tuple(self.readers.items()):
-            subscription = self._subscriptions.get(queue.topic)
-            if subscription is not None and isinstance(reader, QueuePuller) and not reader.run.dropped:
-                self._filter(reader, subscription)
-
-    def _filter(self, reader: QueuePuller, subscription: SubscriptionData) -> None:
-        """Go on with another filter."""
-        reader.subscription = subscription
-
-    def pull_anew(self) -> None:
-        """Brokers know the filters of now: pulls that they hold by others wait no longer."""
-        for reader in self.readers.values():
-            if isinstance(reader, QueuePuller):
-                reader.pull_anew()
-
-    async def _give_up(self, queues: Iterable[MessageQueue], *, at_once: bool = False) -> bool:
-        """End the runs, their positions stored, so that the next owner goes on from there.
-
-        A queue whose order counts is kept while a listener has a part of it: then False, and with ``at_once`` its run
-        ends, but not its lock.
-        """
-        queues = list(queues)
         free = set(queues)
         if self._order is not None:
-            # A position is stored only under the lock: try to get back what was lost.
+            # A position is stored only under the lock: try to regain lost locks.
             await asyncio.gather(*(self._order.enter(queue) for queue in queues if not self._order.held(queue)))
             left = await asyncio.gather(*(self._order.leave(queue) for queue in queues))
             free = {queue for queue, idle in zip(queues, left, strict=True) if idle}
-        await self._let_go_all([(queue, self._drop(queue)) for queue in queues if at_once or queue in free])
+        await self._release_all([(queue, self._drop(queue)) for queue in queues if at_once or queue in free])
         if self._order is not None:
             await self._order.left(free)
         return len(free) == len(queues)
 
-    async def _let_go_all(self, ended: Sequence[tuple[MessageQueue, int | None]]) -> None:
-        self._leaving.update(queue for queue, _ in ended)
-        await asyncio.gather(*(self._let_go(queue, position) for queue, position in ended))
+    async def _release_all(self, ended: Sequence[tuple[MessageQueue, int | None]]) -> None:
+        self._releasing.update(queue for queue, _ in ended)
+        await asyncio.gather(*(self._release(queue, position) for queue, position in ended))
 
-    async def _let_go(self, queue: MessageQueue, position: int | None) -> None:
-        """Store the last position; a reset that comes meanwhile goes over it, as the next owner may not see it."""
+    async def _release(self, queue: MessageQueue, position: int | None) -> None:
+        """Store the last offset; a reset that arrives meanwhile overwrites it, as the next owner may not get it."""
         last = self._resets.pop(queue) if queue in self._resets else position if self._may_store(queue) else None
         if last is not None:
-            await self._store(queue, last)
+            await self.store(queue, last)
         if queue in self._resets:
-            await self._store(queue, self._resets.pop(queue))
-        self._leaving.discard(queue)
+            await self.store(queue, self._resets.pop(queue))
+        self._releasing.discard(queue)
 
     def _drop(self, queue: MessageQueue) -> int | None:
-        """End the run of a queue, and let go of it; its last position."""
-        position = self.readers[queue].run.to_store
-        self._end_run(queue)
+        """Close a queue and forget its reader; its last position."""
+        position = self.readers[queue].process_queue.to_store
+        self._close(queue)
         del self.readers[queue]
         return position
 
-    def _end_run(self, queue: MessageQueue) -> None:
+    def _close(self, queue: MessageQueue) -> None:
         reader = self.readers[queue]
-        reader.run.drop()
+        reader.process_queue.drop()
         reader.stop()
 
     async def _take(self, queue: MessageQueue) -> bool:
+        """Open a queue that is this member's now; False if that is impossible at the moment."""
         if self._order is not None and not await self._order.enter(queue):
-            log.info("%s is locked by another member, trying again soon", queue)
+            log.info("%s is locked by another member, retrying soon", queue)
             return False
+        if not self._locate:
+            self._begin(queue, NO_OFFSET)
+            return True
         try:
-            stored = await self._positions.load(queue)
-            if stored == 0 and self._reading.start_from == "end" and not await self._positions.has(queue):
+            stored = await self._offset_store.load(queue)
+            if stored == 0 and self._start_from == "end" and not await self._offset_store.has(queue):
                 stored = None
             start = stored if stored is not None else await self._first_offset(queue)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
             await self._unlock(queue)
             return False
-        if self._stopped:
+        if self.stopped:
             await self._unlock(queue)
         else:
             self._begin(queue, start)
-            if not stored and self._reading.store_start:
-                # A broker says 0 for a young queue without an offset, too. Stored, the group can be reset from now on.
-                await self._store(queue, start)
+            if not stored and self._store_start:
+                # Brokers also return 0 for a young queue without an offset. Once stored, the group can be reset.
+                await self.store(queue, start)
         return True
 
     async def _unlock(self, queue: MessageQueue) -> None:
-        """Leave a queue to others that was locked and not begun."""
+        """Release the lock of a queue that was not opened."""
         if self._order is not None:
             await self._order.left([queue])
 
     async def _catch_up(self, queue: MessageQueue) -> bool:
-        """After a lost lock: go on behind what another member may have consumed meanwhile. False: nobody can say."""
+        """After a lost lock: continue behind what another member may have consumed. False if that is unknown."""
         try:
-            stored = await self._positions.load(queue)
+            stored = await self._offset_store.load(queue)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
             return False
         reader = self.readers.get(queue)
-        if reader is not None and stored is not None and stored > reader.run.position:
+        if reader is not None and stored is not None and stored > reader.process_queue.position:
             self.reset({queue: stored})
         return True
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        """Where a group begins that never stored an offset."""
-        start = self._reading.start_from
+        """Where a group begins that never stored an offset (computePullFromWhere)."""
+        start = self._start_from
         if start == "first" or (names.is_retry_topic(queue.topic) and start in ("last", "end")):
             return await brokers.min_offset(self._session, queue)
         if isinstance(start, int) and not names.is_retry_topic(queue.topic):
@@ -268,64 +353,48 @@ class Rebalance:
         return await brokers.max_offset(self._session, queue)
 
     def _begin(self, queue: MessageQueue, offset: int) -> None:
-        run = ProcessQueue(queue, offset)
-        run.consumed_at = clock()
-        self.readers[queue] = QueuePuller(
-            self._session,
-            self._group,
-            run,
-            self._subscriptions[queue.topic],
-            self._limits_of(queue.topic),
-            self._reading.pull_batch,
-            self._deliver,
-            self._moved,
-            commit=self._positions.with_pulls,
-            may_read=None if self._order is None else self._order.may_read,
-            sift=self._reading.sift,
-            pace=None if self._reading.paces is None else self._reading.paces[queue.topic],
-            kind=self._reading.kind,
-            gate=self._reading.gate,
-            manner=self._reading.manner,
-        )
+        if self.assigned is None or queue in self.assigned:
+            self.readers[queue] = self._open(queue, offset)
 
-    def _limits_of(self, topic: str) -> Limits:
-        """How much may wait of each queue of a topic, by how many this member has."""
-        return self._reading.limits.of_one(sum(1 for queue in self.readers if queue.topic == topic))
+    # ------------------------------------------------------------------ continuing from another offset
 
-    def _share_room(self, topic: str) -> None:
-        """After a change of queues: let each have its part of what may wait of the topic."""
-        limits = self._limits_of(topic)
-        for queue, reader in self.readers.items():
-            if queue.topic == topic and isinstance(reader, QueuePuller):
-                reader.limits = limits
+    def reopen(self, queue: MessageQueue, offset: int) -> R:
+        """Continue a queue of this member at this offset, without storing it; what was read is dropped."""
+        if queue in self.readers:
+            self._close(queue)
+        reader = self.readers[queue] = self._open(queue, offset)
+        return reader
 
-    # ------------------------------------------------------------------ going on from elsewhere
+    def seek(self, queue: MessageQueue, offset: int) -> R:
+        """As ``reopen``; overrides a reset in progress. The caller holds ``turn``."""
+        self._resets.pop(queue, None)
+        return self.reopen(queue, offset)
 
     def reset(self, table: Mapping[MessageQueue, int]) -> None:
-        """Go on from these offsets in those queues that are owned: end their runs now, then begin others.
+        """Continue at these offsets in those queues that are owned: drop their process queues now, then open others.
 
-        From here on nothing that was consumed under the old runs moves an offset.
+        From here on nothing that was consumed of the old process queues moves an offset.
         """
-        ended = {queue: self.readers[queue].run for queue in table if queue in self.readers}
+        ended = {queue: self.readers[queue].process_queue for queue in table if queue in self.readers}
         for queue, offset in table.items():
             if queue in self.readers:
-                self._end_run(queue)
-            if queue in self.readers or queue in self._leaving:
+                self._close(queue)
+            if queue in self.readers or queue in self._releasing:
                 self._resets[queue] = offset
         self._session.spawn(self._reset(table, ended))
 
     async def _reset(self, table: Mapping[MessageQueue, int], ended: Mapping[MessageQueue, ProcessQueue]) -> None:
-        async with self._turn:
-            if self._stopped:
+        async with self.turn:
+            if self.stopped:
                 return
             wanted = self.readers.keys() - self._unsubscribed()
             targets = {
                 queue: self._resets.get(queue, offset)
                 for queue, offset in table.items()
-                if queue in wanted and ended.get(queue) in (None, self.readers[queue].run)
-            }  # a run that was given up and taken again meanwhile began behind the reset
+                if queue in wanted and ended.get(queue) in (None, self.readers[queue].process_queue)
+            }  # a queue that was given up and taken again meanwhile was opened behind the reset
             for queue in targets:
-                self._end_run(queue)
+                self._close(queue)
             await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))
             for queue, offset in targets.items():
                 if self._resets.get(queue, offset) == offset:
@@ -333,75 +402,77 @@ class Rebalance:
                     self._begin(queue, offset)
 
     async def _store_surely(self, queue: MessageQueue, offset: int) -> None:
-        """Store an offset, and look whether it is there: one that was on its way before must not remain."""
-        for _ in range(_CONFIRM_TIMES):
-            if not await self._store(queue, offset):
+        """Store an offset and check it: an offset that was in flight before must not remain."""
+        for _ in range(CONFIRM_ATTEMPTS):
+            if not await self.store(queue, offset):
                 return
             try:
-                if await self._positions.load(queue) == offset:
+                if await self._offset_store.load(queue) == offset:
                     return
             except ClientError as error:
                 log.warning("the reset of %s to %s could not be confirmed: %s", queue, offset, error)
                 return
 
-    def _moved(self, run: ProcessQueue, offset: int) -> None:
-        """The broker says that the run is outside of its queue, or was moved there: begin another at ``offset``."""
-        if not run.dropped:
-            self.reset({run.queue: offset})
+    def moved(self, process_queue: ProcessQueue, offset: int) -> None:
+        """The broker reports that the pull offset is outside the queue: continue at ``offset``."""
+        if not process_queue.dropped:
+            self.reset({process_queue.queue: offset})
 
-    # ------------------------------------------------------------------ positions
+    # ------------------------------------------------------------------ offsets
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
-        """The position in each owned queue of a topic; not of those where nothing is to be stored yet."""
+        """The offset to store of each owned queue of a topic; without queues for which nothing is to be stored yet."""
         positions = {
-            queue: self._resets.get(queue, reader.run.to_store)
+            queue: self._resets.get(queue, reader.process_queue.to_store)
             for queue, reader in self.readers.items()
             if queue.topic == topic
         }
         return {queue: position for queue, position in positions.items() if position is not None}
 
     def _may_store(self, queue: MessageQueue) -> bool:
-        """Whether the position is still this member's to say."""
+        """Whether this member may still store the offset of a queue."""
         return self._order is None or self._order.held(queue)
 
-    async def _store(self, queue: MessageQueue, offset: int) -> bool:
+    async def store(self, queue: MessageQueue, offset: int) -> bool:
+        """Store an offset; False, with a warning in the log, if that failed."""
         try:
-            await self._positions.save(queue, offset)
+            await self._offset_store.save(queue, offset)
         except ClientError as error:
             log.warning("offset %s of %s could not be stored: %s", offset, queue, error)
             return False
         return True
 
-    def store_positions(self, *, only_news: bool = False) -> None:
-        """Store the positions, without waiting for brokers.
+    def store_positions(self, *, only_idle: bool = False) -> None:
+        """Store the positions without waiting for brokers.
 
-        With ``only_news`` those of queues that are consumed to the end of what was pulled, and only once.
+        With ``only_idle`` only those of queues whose pulled messages are all consumed, and each position once.
         """
         for queue, reader in self.readers.items():
-            position = reader.run.to_store
-            if position is None or (only_news and (len(reader.run) or reader.told == position)):
+            process_queue = reader.process_queue
+            position = process_queue.to_store
+            if position is None or (only_idle and (len(process_queue) or reader.reported == position)):
                 continue
-            if self._may_store(queue) and not reader.run.dropped and self._positions.tell(queue, position):
-                reader.told = position
-        self._positions.flush()
+            if self._may_store(queue) and not process_queue.dropped and self._offset_store.report(queue, position):
+                reader.reported = position
+        self._offset_store.flush()
 
     def stop_reading(self) -> None:
-        """Pull no more, begin no more runs."""
-        self._stopped = True
+        """Stop all readers, and open no more queues."""
+        self.stopped = True
         for reader in self.readers.values():
             reader.stop()
 
     async def release(self) -> None:
-        """Give up all queues; returns when the brokers have confirmed the positions."""
-        async with self._turn:
-            self._stopped = True
+        """Give up all queues; returns when the brokers have confirmed the offsets."""
+        async with self.turn:
+            self.stopped = True
             await self._give_up(tuple(self.readers), at_once=True)
             if self._order is not None:
                 await self._order.leave_rest()
 
 
 class Change(NamedTuple):
-    """What to do: both in the order of queues."""
+    """What a rebalance of one topic does; queues in their order."""
 
     give_up: list[MessageQueue]
     take: list[MessageQueue]
@@ -414,9 +485,9 @@ def plan_change(
     owned: Collection[MessageQueue],
     strategy: Strategy,
 ) -> Change:
-    """Compare what ``client`` owns of a topic with what it should own of its ``queues``; others are not its matter.
+    """Compare what ``client`` owns of a topic with its share of ``queues`` (rebalanceByTopic). Pure.
 
-    Raises UsageError for a strategy that returns no queues at all, not even an empty list.
+    Raises UsageError for a strategy that does not return queues, not even an empty list.
     """
     chosen: object = strategy(client, sorted(queues), sort_clients(clients)) if queues else []
     if not isinstance(chosen, Iterable):

@@ -1,10 +1,10 @@
-"""Running a user's listener: coroutines in the event loop, functions in threads.
+"""Runners execute a listener: coroutine functions in the event loop, plain functions in threads.
 
-Owns the messages that wait for a listener, and how many listeners run at once. What one pull brought is a lot, whose
-pieces the listeners share; each piece ends in one call of ``finished`` on the event loop, also when it could not be
-claimed as its run of the queue was dropped, and whatever the listener raises. Knows nothing of offsets and brokers.
-Invariants: no listener begins after ``halt``; while pieces wait and a worker is idle, one is being woken, which wakes
-the next when it finds more than one.
+Owns the batches that wait for a listener, and how many calls run at once. Workers share the calls of a batch; each call
+ends with one call of ``finished`` on the event loop, also when it could not be claimed because its process queue was
+dropped, and whatever the listener raises. Knows nothing of offsets and brokers. Invariants: no call begins after
+``shutdown``; while calls wait and a worker is idle, one worker is being woken, and it wakes the next if it finds more
+than one call. Facts: the consumeExecutor of ConsumeMessageConcurrentlyService in 4.9.7.
 """
 
 from __future__ import annotations
@@ -17,52 +17,53 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any, Protocol
 
 from eruca.client import callbacks
-from eruca.client.consuming.listeners import Lot, Work, clock
+from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
 from eruca.client.errors import UsageError
 from eruca.client.outcomes import Listener
 
 YIELD_AFTER = 0.01
-"""Seconds for which listeners that never wait may keep the event loop in one go."""
+"""Seconds for which calls that never suspend may occupy the event loop without a break."""
 CANCELLED = 1.0
-"""Seconds that a cancelled listener gets for its end."""
-_OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What ends the event loop, and no listener alone."""
+"""Seconds that a cancelled call has to end."""
+_ENDS_PROGRAM = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""Errors that end the event loop, not only a call."""
 
 
 class Runner(Protocol):
-    """Either way of running listeners."""
+    """Executes a listener."""
 
     @property
-    def at_work(self) -> Sequence[Work]:
-        """What listeners are at work on."""
+    def running(self) -> Sequence[ConsumeRequest]:
+        """The calls that run now."""
 
-    def give(self, lot: Lot) -> None:
-        """More to do."""
+    def submit(self, batch: PulledBatch) -> None:
+        """Add calls."""
 
-    async def consume(self, work: Work) -> None:
-        """Run the listener for this piece of work now, before all that wait; the result is in the work."""
+    async def consume(self, request: ConsumeRequest) -> None:
+        """Run this call now, before all that wait; the request holds the result."""
 
-    async def halt(self, timeout: float) -> bool:
-        """Begin nothing more; wait for the listeners at work. False when some still run after ``timeout`` seconds."""
+    async def shutdown(self, timeout: float) -> bool:
+        """Begin no more calls and wait for those that run. False if some still run after ``timeout`` seconds."""
 
-    def hurry(self) -> None:
-        """Let ``halt`` wait for listeners no longer."""
+    def stop_waiting(self) -> None:
+        """Let ``shutdown`` wait for calls no longer."""
 
 
-_place: ContextVar[Callable[[], Runner | None]] = ContextVar("place", default=lambda: None)
-"""Says whose listener is at work here; tasks that a listener begins know it, too, and ask whether it still is."""
+_current: ContextVar[Callable[[], Runner | None]] = ContextVar("current", default=lambda: None)
+"""Returns the runner whose listener runs here, while it runs. Tasks that a listener starts inherit it."""
 
 
 def called_by(runner: Runner) -> bool:
-    """Whether a listener of this runner, which is still at work, is what runs here or began what runs here."""
-    return _place.get()() is runner
+    """Whether the caller is a listener of this runner that still runs, or was started by one."""
+    return _current.get()() is runner
 
 
-def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[Work], None]) -> Runner:
-    """The right runner: in the loop for a coroutine function, in threads for another. Raises UsageError."""
+def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> Runner:
+    """The runner for a listener: in the event loop for a coroutine function, else in threads. Raises UsageError."""
     callbacks.check_callable(listener, "The listener")
     if callbacks.is_coroutine_function(listener):
         return LoopRunner(listener, concurrency, finished)
@@ -70,30 +71,30 @@ def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[Wo
 
 
 class LoopRunner:
-    """Runs a coroutine function: ``concurrency`` workers in the event loop."""
+    """Runs a coroutine function with ``concurrency`` workers in the event loop."""
 
-    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[Work], None]) -> None:
+    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> None:
         self._listener: Any = listener
         self._finished = finished
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Lot] = deque()
+        self._waiting: deque[PulledBatch] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
-        """A worker was woken and has not come yet; it wakes the next one when it finds enough to do."""
-        self._busy: list[Work | None] = [None] * concurrency
-        """What each worker is at work on."""
+        """A worker was woken and has not run yet; it wakes the next one if it finds more than one call."""
+        self._busy: list[ConsumeRequest | None] = [None] * concurrency
+        """The call of each worker."""
         self._workers = [self._loop.create_task(self._work(number)) for number in range(concurrency)]
-        self._halted = False
+        self._ended = False
         self._quiet = asyncio.Event()
 
     @property
-    def at_work(self) -> Sequence[Work]:
-        """What listeners are at work on."""
-        return [work for work in self._busy if work is not None]
+    def running(self) -> Sequence[ConsumeRequest]:
+        """The calls that run now."""
+        return [request for request in self._busy if request is not None]
 
-    def give(self, lot: Lot) -> None:
-        """More to do."""
-        self._waiting.append(lot)
+    def submit(self, batch: PulledBatch) -> None:
+        """Add calls."""
+        self._waiting.append(batch)
         self._wake()
 
     def _wake(self) -> None:
@@ -104,121 +105,131 @@ class LoopRunner:
                 self._waking = True
 
     async def _work(self, number: int) -> None:
-        waiting, listener, finished, busy = self._waiting, self._listener, self._finished, self._busy
-        _place.set(lambda: None if busy[number] is None else self)
-        began = now = clock()
-        while not self._halted:
+        """One worker: take the first batch and run its calls, until the runner is shut down."""
+        waiting, busy = self._waiting, self._busy
+        _current.set(lambda: None if busy[number] is None else self)
+        resumed = monotonic()
+        while not self._ended:
             while not waiting:
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
                 self._waking = False
-                began = now = clock()
-            lot = waiting[0]
-            if len(waiting) > 1 or lot.left > 1:
+                resumed = monotonic()
+            batch = waiting[0]
+            if len(waiting) > 1 or batch.left > 1:
                 self._wake()
-            work = busy[number] = lot.work()
-            run, claims = lot.run, work.claims
             try:
-                for piece in lot.pieces:
-                    work.piece = piece
-                    if run.dropped or (claims and not work.claim()):
-                        finished(work)
-                        continue
-                    work.began = now
-                    try:
-                        outcome = await listener(piece)
-                        if outcome is not None:
-                            work.accept(outcome)
-                    except _OF_THE_PROGRAM:
-                        raise
-                    except asyncio.CancelledError as error:
-                        if self._ending():
-                            raise
-                        work.fail(UsageError(f"The listener was cancelled by itself or what it awaited: {error!r}"))
-                        if self._workers[number].cancelling():  # this worker was meant, and another one takes its place
-                            work.took = clock() - work.began
-                            finished(work)
-                            self._workers[number] = self._loop.create_task(self._work(number))
-                            raise
-                    except BaseException as error:
-                        work.fail(error)
-                    work.took = (now := clock()) - work.began
-                    finished(work)
-                    if work.outcome is not None or work.expired:
-                        work = busy[number] = lot.work()
-                    if now - began > YIELD_AFTER:
-                        busy[number] = None
-                        await asyncio.sleep(0)
-                        busy[number] = work
-                        began = now = clock()
+                resumed = await self._run(number, batch, resumed)
             finally:
                 busy[number] = None
-                if self._halted and not self.at_work:
+                if self._ended and not self.running:
                     self._quiet.set()
-            if waiting and waiting[0] is lot:
+            if waiting and waiting[0] is batch:
                 waiting.popleft()
 
-    def _ending(self) -> bool:
-        """Whether a cancellation is the end of the consumer, or of the whole event loop."""
-        return self._halted or all(task.cancelling() for task in asyncio.all_tasks(self._loop))
+    async def _run(self, number: int, batch: PulledBatch, resumed: float) -> float:
+        """Run the calls of a batch that no other worker takes; the time since which the worker has kept the loop."""
+        listener, finished, busy = self._listener, self._finished, self._busy
+        request = busy[number] = batch.request()
+        process_queue, claims = batch.process_queue, request.claims
+        now = monotonic()
+        for argument in batch.arguments:
+            request.argument = argument
+            if process_queue.dropped or (claims and not request.claim()):
+                finished(request)
+                continue
+            request.began = now
+            try:
+                outcome = await listener(argument)
+                if outcome is not None:
+                    request.accept(outcome)
+            except BaseException as error:
+                if self._is_end(error):
+                    raise
+                request.fail(_failure_of_listener(error))
+                if isinstance(error, asyncio.CancelledError) and self._workers[number].cancelling():
+                    self._replace_worker(number, request)
+                    raise
+            request.took = (now := monotonic()) - request.began
+            finished(request)
+            if request.outcome is not None or request.expired:
+                request = busy[number] = batch.request()
+            if now - resumed > YIELD_AFTER:
+                busy[number] = None
+                await asyncio.sleep(0)
+                busy[number] = request
+                resumed = now = monotonic()
+        return resumed
 
-    async def consume(self, work: Work) -> None:
-        """Run the listener now."""
+    def _is_end(self, error: BaseException) -> bool:
+        """Whether an error ends the program, the event loop or this runner, not only one call of the listener."""
+        if isinstance(error, asyncio.CancelledError):
+            return self._ended or all(task.cancelling() for task in asyncio.all_tasks(self._loop))
+        return isinstance(error, _ENDS_PROGRAM)
+
+    def _replace_worker(self, number: int, request: ConsumeRequest) -> None:
+        """The listener cancelled the task of its worker: finish its call, and start another worker."""
+        request.took = monotonic() - request.began
+        self._finished(request)
+        self._workers[number] = self._loop.create_task(self._work(number))
+
+    async def consume(self, request: ConsumeRequest) -> None:
+        """Run a call now."""
         try:
-            work.accept(await self._listener(work.piece))
-        except _OF_THE_PROGRAM:
+            request.accept(await self._listener(request.argument))
+        except _ENDS_PROGRAM:
             raise
         except BaseException as error:
-            work.fail(error)
+            request.fail(error)
 
-    async def halt(self, timeout: float) -> bool:
-        """Begin nothing more and wait; what still runs after ``timeout`` is cancelled, and then left to itself."""
-        self._halted = True
-        for lot in self._waiting:
-            lot.close()
+    async def shutdown(self, timeout: float) -> bool:
+        """Begin no more calls and wait; calls that still run after ``timeout`` are cancelled and then abandoned."""
+        self._ended = True
+        for batch in self._waiting:
+            batch.close()
         self._waiting.clear()
-        if self.at_work:
+        if self.running:
             await _in_time(self._quiet, timeout)
-        quiet = not self.at_work
+        quiet = not self.running
         for worker in self._workers:
             worker.cancel()
         await asyncio.wait(self._workers, timeout=CANCELLED)
         return quiet
 
-    def hurry(self) -> None:
-        """Wait no longer."""
+    def stop_waiting(self) -> None:
+        """Let ``shutdown`` wait no longer."""
         self._quiet.set()
 
 
 class ThreadRunner:
-    """Runs a plain function: up to ``concurrency`` threads, started as they are needed."""
+    """Runs a plain function in up to ``concurrency`` threads, started on demand."""
 
-    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[Work], None]) -> None:
+    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> None:
         self._listener: Any = listener
         self._concurrency = concurrency
         self._finished = finished
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Lot] = deque()
+        self._waiting: deque[PulledBatch] = deque()
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """True calls a thread that is free to what waits, False ends it."""
-        self._done: deque[Work] = deque()
+        """True makes an idle thread look for calls, False ends it."""
+        self._done: deque[ConsumeRequest] = deque()
         self._draining = False
         self._threads: list[threading.Thread] = []
-        self._busy: dict[int, Work] = {}
-        """What each thread is at work on."""
-        self._halted = False
+        self._busy: dict[int, ConsumeRequest] = {}
+        """The call of each thread."""
+        self._ended = False
         self._quiet = asyncio.Event()
 
     @property
-    def at_work(self) -> Sequence[Work]:
-        """What listeners are at work on."""
+    def running(self) -> Sequence[ConsumeRequest]:
+        """The calls that run now."""
         return list(self._busy.values())
 
-    def give(self, lot: Lot) -> None:
-        """More to do."""
-        left = lot.left
-        self._waiting.append(lot)
+    def submit(self, batch: PulledBatch) -> None:
+        """Add calls."""
+        left = batch.left
+        self._waiting.append(batch)
         self._calls.put(True)
         while len(self._threads) < self._concurrency and len(self._threads) - len(self._busy) < left:
             thread = threading.Thread(target=self._work, name=f"eruca-listener-{len(self._threads)}", daemon=True)
@@ -228,43 +239,43 @@ class ThreadRunner:
     def _work(self) -> None:
         waiting, calls = self._waiting, self._calls
         number = threading.get_ident()
-        _place.set(lambda: self if number in self._busy else None)
+        _current.set(lambda: self if number in self._busy else None)
         while calls.get():
             while waiting:
                 try:
-                    lot = waiting[0]
-                except IndexError:  # another thread was quicker
+                    batch = waiting[0]
+                except IndexError:  # another thread took it
                     break
-                if calls.empty() and (len(waiting) > 1 or lot.left > 1):
+                if calls.empty() and (len(waiting) > 1 or batch.left > 1):
                     calls.put(True)
-                self._empty(lot)
+                self._run_batch(batch)
                 with contextlib.suppress(ValueError):
-                    waiting.remove(lot)
+                    waiting.remove(batch)
         self._drain_soon()
 
-    def _empty(self, lot: Lot) -> None:
-        """Run the listener for what is left of a lot."""
+    def _run_batch(self, batch: PulledBatch) -> None:
+        """Run the calls of a batch that no other thread takes."""
         number, done = threading.get_ident(), self._done
-        for piece in lot.pieces:
-            if self._halted:
+        for argument in batch.arguments:
+            if self._ended:
                 return
-            work = lot.work()
-            work.piece = piece
-            if work.claim():
-                work.began = clock()
-                self._busy[number] = work
-                self._run(work)
-                work.took = clock() - work.began
+            request = batch.request()
+            request.argument = argument
+            if request.claim():
+                request.began = monotonic()
+                self._busy[number] = request
+                self._run(request)
+                request.took = monotonic() - request.began
                 del self._busy[number]
-            done.append(work)
+            done.append(request)
             if not self._draining:
                 self._drain_soon()
 
-    def _run(self, work: Work) -> None:
+    def _run(self, request: ConsumeRequest) -> None:
         try:
-            work.accept(outcome_of(self._listener(work.piece), self._loop))
+            request.accept(outcome_of(self._listener(request.argument), self._loop))
         except BaseException as error:  # sys.exit() would end this thread only
-            work.fail(error)
+            request.fail(error)
 
     def _drain_soon(self) -> None:
         self._draining = True
@@ -276,18 +287,18 @@ class ThreadRunner:
         self._draining = False
         while self._done:
             self._finished(self._done.popleft())
-        if self._halted and not self._busy:
+        if self._ended and not self._busy:
             self._quiet.set()
 
-    async def consume(self, work: Work) -> None:
-        """Run the listener now, in a thread of its own."""
-        await asyncio.to_thread(self._run, work)
+    async def consume(self, request: ConsumeRequest) -> None:
+        """Run a call now, in a thread of its own."""
+        await asyncio.to_thread(self._run, request)
 
-    async def halt(self, timeout: float) -> bool:
-        """Begin nothing more and wait; a listener that still runs after ``timeout`` is left to its daemon thread."""
-        self._halted = True
-        for lot in tuple(self._waiting):
-            lot.close()
+    async def shutdown(self, timeout: float) -> bool:
+        """Begin no more calls and wait; a call that still runs after ``timeout`` is left to its daemon thread."""
+        self._ended = True
+        for batch in tuple(self._waiting):
+            batch.close()
         for _ in self._threads:
             self._calls.put(False)
         if self._busy:
@@ -296,8 +307,8 @@ class ThreadRunner:
         self._drain()
         return quiet
 
-    def hurry(self) -> None:
-        """Wait no longer."""
+    def stop_waiting(self) -> None:
+        """Let ``shutdown`` wait no longer."""
         self._quiet.set()
 
 
@@ -309,14 +320,14 @@ async def _in_time(event: asyncio.Event, timeout: float) -> None:
 
 
 def outcome_of(result: Any, loop: asyncio.AbstractEventLoop) -> Any:
-    """What a plain function returned, or what that gives in the loop: a lambda may call a coroutine function."""
+    """What a plain function returned; an awaitable, as of a lambda that calls a coroutine function, is awaited."""
     if result is not None and inspect.isawaitable(result):
         return asyncio.run_coroutine_threadsafe(_await(result), loop).result()
     return result
 
 
-def awaiting(listener: Listener) -> Listener:
-    """A listener of the same kind that returns outcomes only; a plain function is to be called in a thread."""
+def resolving(listener: Listener) -> Listener:
+    """A listener of the same kind that returns no awaitables besides its own; call a plain one in a thread."""
     if callbacks.is_coroutine_function(listener):
         return listener
     given: Any = listener
@@ -326,3 +337,10 @@ def awaiting(listener: Listener) -> Listener:
 
 async def _await(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
+
+
+def _failure_of_listener(error: BaseException) -> BaseException:
+    """What failed a call; a cancellation is an error of the listener."""
+    if isinstance(error, asyncio.CancelledError):
+        return UsageError(f"The listener was cancelled by itself or what it awaited: {error!r}")
+    return error

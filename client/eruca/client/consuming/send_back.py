@@ -1,7 +1,7 @@
-"""Messages that a listener did not consume: given back to the broker, to come again later.
+"""SendBack: returns messages that a listener did not consume to the broker, for a later retry.
 
-Owns the three ways, each tried when the one before failed: the broker puts the message back (36); it is sent anew to
-the group's retry topic; it is kept here and given to the listener again after a while. Facts: sendMessageBack and
+Tries three ways in turn: the broker puts the message back (36); the message is sent to the retry topic of the group;
+it stays here and goes to the listener again after a pause. Facts: sendMessageBack and
 ConsumeMessageConcurrentlyService in 4.9.7.
 """
 
@@ -16,6 +16,7 @@ from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
+from eruca.client.selectors import RoundRobin
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import encode_properties
@@ -23,49 +24,48 @@ from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
 INNER_GROUP = "CLIENT_INNER_PRODUCER"
-"""The producer group of what clients send on their own."""
-TRY_AGAIN_AFTER = 5.0
-"""Seconds after which a message that could not be given back is consumed here again."""
+"""The producer group of messages that the client itself sends."""
+RETRY_AFTER = 5.0
+"""Seconds after which a message that could not be sent back is consumed here again."""
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
-Again = Callable[[ProcessQueue, ReceivedMessage], None]
+SEND_ATTEMPTS = 3
+"""How often a message is sent to the retry topic, each time to another broker if there is one."""
+SEND_TIMEOUT = 5.0
 
 
 class SendBack:
-    """The way back for the messages of one group; ``again`` is to give one to the listener once more."""
+    """Sends back messages of one group. ``consume_again`` passes a message to the listener once more."""
 
     def __init__(self, session: Session, group: str, max_reconsume_times: int) -> None:
-        self.again: Again | None = None
+        self.consume_again: Callable[[ProcessQueue, ReceivedMessage], None] | None = None
         self._session = session
         self._group = group
         self._max = max_reconsume_times
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._round_robin = RoundRobin()
+        self._in_flight: set[asyncio.Task[None]] = set()
 
-    def start(self, run: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
-        """Give messages back; each is done for its run as soon as it is safe elsewhere."""
-        task = self._session.spawn(self._return_all(run, messages, delay_level))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+    def start(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
+        """Send messages back; each is removed from its process queue once it is safe elsewhere."""
+        task = self._session.spawn(self._return_all(process_queue, messages, delay_level))
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
 
     async def finish(self, timeout: float) -> None:
-        """Wait for what is under way."""
-        if self._under_way:
-            await asyncio.wait(tuple(self._under_way), timeout=timeout)
+        """Wait for messages on their way back, at most ``timeout`` seconds."""
+        if self._in_flight:
+            await asyncio.wait(tuple(self._in_flight), timeout=timeout)
 
-    async def _return_all(self, run: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
+    async def _return_all(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
         for message in messages:
-            if run.dropped:
+            if process_queue.dropped:
                 return
             if await self._return(message, delay_level):
-                run.done(message.queue_offset)
-                if run.made_room is not None:
-                    run.made_room()
-            else:
-                record = message.record
-                again = record._replace(reconsume_times=record.reconsume_times + 1)
-                kept = type(message)(again, message.queue)
-                if self.again is not None:
-                    self._session.loop.call_later(TRY_AGAIN_AFTER, self.again, run, kept)
+                process_queue.done(message.queue_offset)
+                if process_queue.made_room is not None:
+                    process_queue.made_room()
+            elif self.consume_again is not None:
+                self._session.loop.call_later(RETRY_AFTER, self.consume_again, process_queue, reconsumed(message))
 
     async def _return(self, message: ReceivedMessage, delay_level: int) -> bool:
         try:
@@ -78,45 +78,57 @@ class SendBack:
                 max_reconsume_times=self._max,
             )
         except ClientError as error:
-            log.warning("%s could not be sent back, sending it anew: %s", message, error)
+            log.warning("%s could not be sent back, sending it to the retry topic: %s", message, error)
         else:
             return True
         try:
-            await self._send_anew(
-                retry_header(self._group, message.record, delay_level, self._max), message.record.body
-            )
+            await self._send(retry_header(self._group, message.record, delay_level, self._max), message.record.body)
         except ClientError as error:
-            log.warning("%s could not be sent anew, keeping it for %s s: %s", message, TRY_AGAIN_AFTER, error)
+            log.warning(
+                "%s could not be sent to the retry topic, retrying here in %s s: %s", message, RETRY_AFTER, error
+            )
             return False
         return True
 
-    async def bury(self, record: Record) -> None:
-        """Send a message that came as often as it may to the retry topic; the broker makes it a dead letter.
+    async def send_dead_letter(self, record: Record) -> None:
+        """Send a message that exhausted its retries to the retry topic; the broker turns it into a dead letter.
 
         Raises ClientError.
         """
-        await self._send_anew(
-            retry_header(self._group, record, 0, self._max, times=record.reconsume_times), record.body
-        )
+        header = retry_header(self._group, record, 0, self._max, times=record.reconsume_times)
+        await self._send(header, record.body)
 
-    async def _send_anew(self, header: SendMessageV2, body: bytes) -> None:
-        """Send a message to the retry topic as a new one."""
-        topic = header.topic
+    async def _send(self, header: SendMessageV2, body: bytes) -> None:
+        """Send a message to the retry topic; after a failure another broker is tried."""
+        topic, failed = header.topic, None
         route = await self._session.directory.route_to_send(topic, 1)
-        for queue in route.to_send:
-            header.queue_id = queue.queue_id
-            address = await self._session.directory.master(queue.broker_name, topic)
-            await self._session.call(address, api.SEND_MESSAGE_V2, header, body, timeout=5.0)
-            return
-        raise ClientError(f"{topic} has no queue that can be written")
+        if not route.to_send:
+            raise ClientError(f"{topic} has no queue that can be written")
+        for _ in range(SEND_ATTEMPTS):
+            queue = self._round_robin.choose_of(route, failed)
+            header.queue_id, failed = queue.queue_id, queue.broker_name
+            try:
+                address = await self._session.directory.master(queue.broker_name, topic)
+                await self._session.call(address, api.SEND_MESSAGE_V2, header, body, timeout=SEND_TIMEOUT)
+            except ClientError as error:
+                cause = error
+            else:
+                return
+        raise cause
+
+
+def reconsumed(message: ReceivedMessage) -> ReceivedMessage:
+    """The message with its ``reconsume_times`` incremented."""
+    record = message.record
+    return type(message)(record._replace(reconsume_times=record.reconsume_times + 1), message.queue)
 
 
 def retry_header(
     group: str, record: Record, delay_level: int, max_reconsume_times: int, *, times: int | None = None
 ) -> SendMessageV2:
-    """How a message is sent to the retry topic: its old properties, and what the broker needs to count its returns.
+    """The header that sends a message to the retry topic, with the properties by which the broker counts retries.
 
-    ``times`` is how often it came again, by default once more than it says.
+    ``times`` is the new ``reconsume_times``, by default one more than that of the record.
     """
     times = record.reconsume_times + 1 if times is None else times
     properties: dict[str, str | None] = {

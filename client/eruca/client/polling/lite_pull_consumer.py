@@ -1,8 +1,8 @@
-"""Consuming by polling: the library pulls ahead, the caller asks for what has come.
+"""LitePullConsumer: the library pulls ahead, the caller polls what arrived.
 
-Owns a consumer's settings and its life. Which queues it wants (subscribed in a group, or assigned by hand) is the
-matter of ``lite_queues``, which it has that of ``assigned``, what waits to be polled that of ``polled``.
-Facts: DefaultLitePullConsumer in 4.9.7; beyond it a reset by mqadmin is felt, and commits are confirmed by the broker.
+Owns the options of the consumer, what it subscribes or assigns, and its start and stop. ``assignment`` has the queues,
+``message_cache`` the messages that wait to be polled. Facts: DefaultLitePullConsumer in 4.9.7; beyond it a reset by
+mqadmin takes effect, and brokers confirm commits.
 """
 
 from __future__ import annotations
@@ -11,53 +11,59 @@ import asyncio
 import contextlib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from eruca.client.assign import Strategy, averagely, everything
+from eruca.client import callbacks
+from eruca.client.admin_calls import Client
+from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
 from eruca.client.checks import (
+    check_kind,
     check_least,
     check_offset,
     check_offsets,
     check_queue,
     check_queues,
     check_seconds,
-    check_sharing,
     check_wait,
 )
 from eruca.client.config import (
     ClientSettings,
     check_group,
     check_positive,
-    check_start,
     check_suspend,
+    check_text,
+    check_topic,
     find_nameservers,
 )
-from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
-from eruca.client.consuming.process_queue import Limits
-from eruca.client.consuming.queue_puller import PullOptions
-from eruca.client.consuming.rebalance import Reading
+from eruca.client.consuming.membership import GroupMember, subscription_of
+from eruca.client.consuming.process_queue import PullThresholds
+from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
+from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
-from eruca.client.polling.assigned import Assigned
-from eruca.client.polling.lite_queues import LiteQueues
-from eruca.client.polling.polled import Cache, Iteration, Watched
+from eruca.client.polling.assignment import Assignment, PollOptions
+from eruca.client.polling.message_cache import Iteration, MessageCache, PolledQueue, PollHooks
+from eruca.client.polling.queue_share import MessageQueueListener, QueueListeners, pull_figures
+from eruca.client.polling.topic_watch import TopicMessageQueueChangeListener, TopicWatch
 from eruca.client.trace import MessageTrace
+from eruca.protocol.bodies import ConsumeType, SubscriptionData
 from eruca.protocol.queues import MessageQueue
+from eruca.protocol.subscription import ALL, TAG
+from eruca.remoting.clock import now_ms
 
 LEAST_COMMIT_INTERVAL = 1.0
 PERSIST_INTERVAL = 5.0
-"""Seconds between two storings of what was committed without being stored at once (persistConsumerOffsetInterval)."""
+"""Seconds between two stores of offsets that were committed without being stored (persistConsumerOffsetInterval)."""
 
 
-class LitePullConsumer(LiteQueues):
+class LitePullConsumer(Client):
     """A member of a group that polls, or a reader of queues that the caller assigns.
 
     Use it with ``async with``, or call ``start`` and ``stop``; times are in seconds. All methods raise ClientError.
@@ -68,24 +74,24 @@ class LitePullConsumer(LiteQueues):
         start_from: where queues without a stored offset begin; as of PushConsumer (consumeFromWhere and
             consumeTimestamp).
         strategy: how queues are shared out; all members must use the same (see ``assign``).
-        auto_commit: asking for more (poll, iteration) says that what was handed out before is consumed. False leaves
-            that to ``commit_sync`` and ``commit``.
-        auto_commit_interval: between two storings of what is consumed; at least 1.
-        poll_timeout: for which ``poll`` waits unless it is told otherwise.
-        pull_batch_size: messages to ask for in one pull, and so the most that one poll gives.
-        pull_threshold_for_all: how much may wait here, counted in pulls times pull_batch_size.
-        pull_threshold_for_queue: messages of one queue that may wait here.
-        pull_threshold_size_for_queue: MiB of one queue that may wait here.
-        consume_max_span: offsets from the first to the last of one queue that may wait here.
-        broker_suspend_max_time: for which a broker may hold a pull when there is nothing.
+        auto_commit: polling more, also by iteration, commits what was polled before. False leaves that to
+            ``commit_sync`` and ``commit``.
+        auto_commit_interval: between two stores of the offsets; at least 1.
+        poll_timeout: how long ``poll`` waits by default.
+        pull_batch_size: messages to ask for in one pull, and so the most that one poll returns.
+        pull_threshold_for_all: how much may wait in memory, counted in pulls times pull_batch_size.
+        pull_threshold_for_queue: messages of one queue that may wait in memory.
+        pull_threshold_size_for_queue: MiB of one queue that may wait in memory.
+        consume_max_span: offsets from the first to the last waiting message of one queue.
+        broker_suspend_max_time: how long a broker may hold a pull if there is no message.
         consumer_timeout_when_suspend: until such a pull counts as failed; more than broker_suspend_max_time.
         pull_time_delay_when_exception: until the next pull after a failed one.
-        topic_metadata_check_interval: between two looks for changed queues of a topic with a listener.
-        broadcast: every member gets all messages; its offsets are in a local file, as of PushConsumer.
-        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
-        hooks: what sees what is handed out, until more is asked for or it is committed (see Hook).
+        topic_metadata_check_interval: between two lookups of the queues of a topic with a change listener.
+        broadcast: every member gets all messages; its offsets are stored in a local file, as of PushConsumer.
+        offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
+        hooks: see what is polled, until the next poll or a commit (see Hook).
         trace: write message traces, to RMQ_SYS_TRACE_TOPIC or to the topic that is named.
-        rebalance_interval: between two looks at who is in the group (brokers tell of changes at once).
+        rebalance_interval: between two lookups of the members of the group (brokers also notify at once).
         settings: what all clients share.
 
     Raises BadName, BadConfig, UsageError and NoNameserver.
@@ -119,165 +125,287 @@ class LitePullConsumer(LiteQueues):
     ) -> None:
         check_group(group, "consumer")
         check_seconds(LEAST_COMMIT_INTERVAL, auto_commit_interval=auto_commit_interval)
-        check_least(
-            1,
-            pull_batch_size=pull_batch_size,
-            pull_threshold_for_all=pull_threshold_for_all,
+        check_least(1, pull_batch_size=pull_batch_size, pull_threshold_for_all=pull_threshold_for_all)
+        check_positive(
+            pull_time_delay_when_exception=pull_time_delay_when_exception,
+            topic_metadata_check_interval=topic_metadata_check_interval,
+        )
+        check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
+        self.group = group
+        self.broadcast = broadcast
+        self._thresholds = PullThresholds(
             pull_threshold_for_queue=pull_threshold_for_queue,
             pull_threshold_size_for_queue=pull_threshold_size_for_queue,
             consume_max_span=consume_max_span,
         )
-        check_positive(
-            pull_time_delay_when_exception=pull_time_delay_when_exception,
-            topic_metadata_check_interval=topic_metadata_check_interval,
-            rebalance_interval=rebalance_interval,
-        )
-        check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
-        check_sharing(strategy, offset_folder, broadcast=broadcast)
-        reading = Reading(
-            start_from=check_start(start_from),
-            strategy=everything if broadcast else strategy,
-            limits=Limits(
-                count=pull_threshold_for_queue, size=pull_threshold_size_for_queue << 20, span=consume_max_span
+        self._options = PollOptions(
+            auto_commit=auto_commit,
+            pull=PullOptions(
+                batch_size=pull_batch_size,
+                hold=broker_suspend_max_time,
+                timeout=consumer_timeout_when_suspend,
+                after_error=pull_time_delay_when_exception,
+                lite=True,
+                commit=False,
             ),
-            pull_batch=pull_batch_size,
+            limits=self._thresholds.of_queue(),
+            threshold=pull_threshold_for_all,
+        )
+        options = MemberOptions(
+            start_from=start_from,
+            strategy=strategy,
             broadcast=broadcast,
+            offset_folder=offset_folder,
+            rebalance_interval=rebalance_interval,
             store_start=auto_commit,
         )
-        chosen = ClientSettings.choose(settings, nameserver)
-        super().__init__(group, reading, rebalance_interval, topic_metadata_check_interval, chosen)
-        self._auto_commit = auto_commit
+        settings = ClientSettings.choose(settings, nameserver)
+        self.membership: GroupMember[QueuePuller[PolledQueue]] = GroupMember(
+            group, settings, options, ConsumeType.CONSUME_ACTIVELY, figures=self._figures
+        )
+        """Its membership in the group, which answers the brokers."""
+        self.subscriptions = self.membership.subscriptions
         self._commit_interval = auto_commit_interval
         self._poll_timeout = check_wait("poll_timeout", poll_timeout)
-        self._threshold = pull_threshold_for_all
-        self._manner = PullOptions(
-            hold=broker_suspend_max_time,
-            timeout=consumer_timeout_when_suspend,
-            after_error=pull_time_delay_when_exception,
-            lite=True,
-        )
-        self._offset_folder = offset_folder
-        self._cache = Cache(reading.limits)
-        self._trace = MessageTrace(group, "CONSUME", trace, chosen) if trace else None
+        self._trace = MessageTrace(group, "CONSUME", trace, settings) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
+        self._mode: Literal["subscribe", "assign"] | None = None
+        self._assigned: frozenset[MessageQueue] = frozenset()
+        self._filters: dict[str, SubscriptionData] = {}
+        """Of the topics of assigned queues; heartbeats do not carry them."""
+        self._listeners: dict[str, MessageQueueListener] = {}
+        self._watch = TopicWatch(topic_metadata_check_interval)
+        self._cache = MessageCache(self._options.limits)
+        self._assignment: Assignment | None = None
+        """Set while it runs."""
 
     def add_hook(self, hook: Hook) -> None:
-        """One more that sees what is handed out, after those that are there; before start. Raises StateError."""
-        if self._session is not None:
+        """Add a hook after those that exist; before start. Raises StateError."""
+        if self.membership.session is not None:
             raise StateError("A consumer takes hooks only before start().")
         self._hooks = Hooks((*self._hooks.all, hook))
 
+    # ------------------------------------------------------------------ subscribing and assigning
+
+    def _set_mode(self, mode: Literal["subscribe", "assign"]) -> None:
+        if self._mode not in (None, mode):
+            raise StateError("Subscribe and assign are mutually exclusive.")
+        self._mode = mode
+
+    def subscribe(
+        self,
+        topic: str,
+        expression: str = ALL,
+        *,
+        expression_type: str = TAG,
+        listener: MessageQueueListener | None = None,
+    ) -> Self:
+        """Take a share of a topic: messages with one of the tags of ``TagA || TagB``, or all with ``*``.
+
+        With ``expression_type="SQL92"`` the expression is a condition on properties. ``listener(topic, queues, mine)``
+        is called when the queues were shared out. May be called before and after start; returns the consumer. Raises
+        BadName, UsageError, and StateError after ``assign``.
+        """
+        self.membership.check_here()
+        if not topic:
+            raise UsageError("Topic can not be null or empty.")
+        check_topic(topic)
+        if listener is not None:
+            callbacks.check_callable(listener, "The listener")
+        subscription = subscription_of(topic, expression, expression_type, now_ms())
+        self._set_mode("subscribe")
+        self.subscriptions[topic] = subscription
+        self._listeners.pop(topic, None)
+        if listener is not None:
+            self._listeners[topic] = listener
+        self._subscriptions_changed()
+        return self
+
+    def unsubscribe(self, topic: str) -> None:
+        """End the subscription of a topic; messages that were polled can no longer be committed."""
+        self.membership.check_here()
+        check_text(topic, "topic")
+        self._listeners.pop(topic, None)
+        if self.subscriptions.pop(topic, None) is not None:
+            self._subscriptions_changed()
+
+    def _subscriptions_changed(self) -> None:
+        if self._assignment is not None:
+            self._assignment.subscriptions_changed()
+        self.membership.announce()
+
+    def assign(self, queues: Collection[MessageQueue]) -> None:
+        """Read these queues and no others, whoever else is in the group. May be called before and after start.
+
+        Each continues at the group's stored offset, unless ``seek`` changes it; a queue that was assigned before just
+        continues. Raises UsageError, and StateError after ``subscribe``.
+        """
+        self.membership.check_here()
+        chosen = frozenset(check_queues(queues)) if queues is not None else None
+        if not chosen:
+            raise UsageError("Message queues can not be null or empty.")
+        self._set_mode("assign")
+        self._assigned = chosen
+        self.membership.assigned_topics = frozenset(queue.topic for queue in chosen)
+        for topic in self.membership.assigned_topics - self._filters.keys():
+            self._filters[topic] = subscription_of(topic, ALL, TAG, 0)
+        if self._assignment is not None:
+            self._assignment.assign(chosen)
+
+    def set_sub_expression_for_assign(self, topic: str, expression: str) -> None:
+        """Read only messages with these tags from the assigned queues of a topic; before start.
+
+        Raises UsageError and StateError.
+        """
+        check_topic(topic)
+        check_kind("expression", expression, str | None, "a text")
+        if not expression or expression.isspace():
+            raise UsageError("subExpression can not be null or empty.")
+        if self.membership.session is not None or self.membership.stopping:
+            raise StateError("setAssignTag only can be called before start.")
+        subscription = subscription_of(topic, expression, TAG, 0)
+        self._set_mode("assign")
+        self._filters[topic] = subscription
+
+    def assignment(self) -> frozenset[MessageQueue]:
+        """The queues that this consumer has now."""
+        return self._assigned if self._assignment is None else self._assignment.queues
+
+    @bounded
+    async def register_topic_message_queue_change_listener(
+        self, topic: str, listener: TopicMessageQueueChangeListener, *, timeout: float | None = None
+    ) -> None:
+        """Call ``listener(topic, queues)`` whenever the queues of a topic change.
+
+        May be called before and after start; a second listener of a topic replaces the first. Raises UsageError.
+        """
+        self.membership.check_here()
+        check_topic(topic)
+        session = self.membership.session
+        await self._watch.add(None if session is None else session.directory, topic, listener)
+
     # ------------------------------------------------------------------ starting and stopping
+
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+        return self.membership.running_session
 
     async def start(self) -> None:
         """Join the group, if something is subscribed, and begin to pull.
 
-        A topic that is not there yet is waited for. Raises StateError when started twice; UsageError for a condition
-        that a broker refuses, and NameserverUnreachable, after which it may be started again.
+        Topics that do not exist yet are waited for. Raises StateError when started twice, UsageError for a condition
+        that a broker refuses, and NameserverUnreachable; after the last two it may be started again.
         """
-        session = self._join()
-        self._look_on(session)
-        positions: OffsetStore = RemoteBrokerOffsetStore(session, self.group)
-        if self.broadcast:
-            positions = LocalFileOffsetStore(self._offset_folder, session, self.group)
-        owned = self._ownership = Assigned(
-            session,
-            self.group,
-            ChainMap(self.subscriptions, self._filters),
-            self._reading,
-            positions,
-            self._cache,
-            auto=self._auto_commit,
-            threshold=self._threshold,
-            manner=self._manner,
-            listeners=self._listeners,
-        )
+        member = self.membership
+        session = member.join("LitePullConsumer")
+        assignment = self._assignment = self._make_assignment(session)
+        rebalance = member.rebalance = assignment.rebalance
         try:
             if self._trace is not None:
                 await self._trace.start()
             for subscription in tuple(self.subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
                     await brokers.check_subscription(session, self.group, subscription)
-            await session.add_consumer(self.group, self)
+            await session.add_consumer(self.group, member)
             if self._mode == "assign":
-                owned.named = self._assignment
-            await owned.rebalance()
+                rebalance.assigned = self._assigned
+            await rebalance.rebalance()
         except BaseException:
             await self._leave()
             raise
-        await self._repeat(session, self._keep_stored(), self._watch.keep(session.directory))
+        await member.run(
+            session,
+            rebalance.run(member.options.rebalance_interval),
+            rebalance.find_topics(member.topics),
+            self._store_offsets(assignment),
+            self._watch.run(session.directory),
+        )
+
+    def _make_assignment(self, session: Session) -> Assignment:
+        message_filter: MessageFilter | None = None
+        if self._hooks.filter_messages:
+            message_filter = partial(filter_messages, self._hooks, self.group)
+        if self._hooks.of_consumption:
+            hooks = ConsumeHooks(
+                self._hooks,
+                self.group,
+                session.client_id,
+                orderly=False,
+                broadcast=self.broadcast,
+                timeout=float("inf"),
+            )
+            self._cache.hooks = PollHooks(hooks)
+        return Assignment(
+            session,
+            self.group,
+            ChainMap(self.subscriptions, self._filters),
+            self.membership.options,
+            self._options,
+            self._cache,
+            QueueListeners(session, self._listeners),
+            message_filter,
+        )
 
     async def stop(self) -> None:
-        """Pull no more, store what counts as consumed, leave the group; returns when the brokers have confirmed.
+        """Stop pulling, store what counts as consumed, leave the group; returns when the brokers have confirmed.
 
-        What was handed out last comes again elsewhere unless it was committed. Calling it twice does no harm.
+        What was polled last is retried elsewhere unless it was committed. Further calls wait for the same end.
         """
-        if self._session is not None and not self._ended:
-            self._ended = True
-            self._cache.halt()
-            self._end_tasks()
-        if self._ended:
+        if self.membership.session is not None and not self.membership.stopping:
+            self.membership.stopping = True
+            self._cache.end()
+            self.membership.stop_reading()
+        if self.membership.stopping:
             await self._leave()
 
-    async def _end(self) -> None:
-        await super()._end()
+    async def _leave(self) -> None:
+        await asyncio.shield(self.membership.leave(last=self._close))
+
+    async def _close(self) -> None:
+        self._assignment = None
         if self._trace is not None:
             await self._trace.stop()
 
-    def _look_on(self, session: Session) -> None:
-        """Let the hooks see what they want to."""
-        if self._hooks.filter_messages:
-            self._reading = replace(self._reading, sift=partial(filter_messages, self._hooks, self.group))
-        if self._hooks.of_consumption:
-            self._cache.watched = Watched(
-                ConsumeHooks(
-                    self._hooks,
-                    self.group,
-                    session.client_id,
-                    orderly=False,
-                    broadcast=self.broadcast,
-                    timeout=float("inf"),
-                )
-            )
-
     @property
     def auto_commit(self) -> bool:
-        """Whether asking for more says that what came before is consumed."""
-        return self._auto_commit
+        """Whether polling more commits what was polled before."""
+        return self._options.auto_commit
 
     @property
     def is_running(self) -> bool:
         """Whether it is started and not stopped."""
-        return self._ownership is not None and not self._ended
+        return self._assignment is not None and not self.membership.stopping
 
-    async def _keep_stored(self) -> None:
-        while self._ownership is not None:
-            await asyncio.sleep(self._commit_interval if self._auto_commit else PERSIST_INTERVAL)
-            self._ownership.store_positions()
+    async def _store_offsets(self, assignment: Assignment) -> None:
+        while True:
+            await asyncio.sleep(self._commit_interval if self.auto_commit else PERSIST_INTERVAL)
+            assignment.rebalance.store_positions()
 
     async def update_nameserver_address(self, nameserver: str | Sequence[str]) -> None:
-        """Ask other nameservers from now on, as all clients with equal settings then do. Raises BadConfig."""
+        """Use other nameservers from now on; so do all clients with equal settings. Raises BadConfig."""
         self._running()
         await self.session.nameservers.replace(find_nameservers(nameserver))
 
-    def _running(self) -> Assigned:
-        owned = self._in_any_thread()
+    def _running(self) -> Assignment:
+        assignment = self._running_in_any_thread()
         self.session.check_here()
-        return owned
+        return assignment
 
-    def _in_any_thread(self) -> Assigned:
+    def _running_in_any_thread(self) -> Assignment:
         """For calls that a listener may make in its thread."""
-        if self._session is None or self._ownership is None or self._ended:
+        session = self.membership.session
+        if session is None or self._assignment is None or self.membership.stopping:
             raise StateError("The consumer not running, please start it first.")
-        self._session.check_fork()
-        return self._ownership
+        session.check_fork()
+        return self._assignment
 
     # ------------------------------------------------------------------ messages
 
     async def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The messages of one pull of one queue; empty when none came in ``timeout`` seconds (default poll_timeout).
+        """The messages of one pull of one queue; empty if none arrived in ``timeout`` seconds (default poll_timeout).
 
-        With auto-commit this says that all that was handed out before is consumed.
+        With auto-commit this commits what was polled before.
         """
         self._running()
         timeout = check_wait("timeout", self._poll_timeout if timeout is None else timeout)
@@ -285,12 +413,12 @@ class LitePullConsumer(LiteQueues):
         return await self._cache.batch(timeout)
 
     def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
-        """The messages for ``async for``, as ``poll`` gives them, without end; it ends when the consumer stops."""
+        """The messages for ``async for``, in batches as of ``poll``; ends when the consumer stops."""
         self._running()
         return Iteration(self._cache, partial(self._cache.batch, None))
 
     def messages(self) -> AsyncIterator[ReceivedMessage]:
-        """The messages for ``async for``, one by one; with auto-commit each counts when the next is asked for."""
+        """The messages for ``async for``, one by one; with auto-commit taking the next one commits the last."""
         self._running()
         return Iteration(self._cache, self._cache.one)
 
@@ -298,39 +426,39 @@ class LitePullConsumer(LiteQueues):
         return self.messages()
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Pull no more from these queues; what was pulled before still comes."""
-        self._in_any_thread().pause(check_queues(queues))
+        """Stop pulling these queues; what was pulled can still be polled."""
+        self._running_in_any_thread().pause(check_queues(queues))
 
     def resume(self, queues: Collection[MessageQueue]) -> None:
-        """Pull from these queues again."""
-        self._in_any_thread().resume(check_queues(queues))
+        """Pull these queues again."""
+        self._running_in_any_thread().resume(check_queues(queues))
 
-    # ------------------------------------------------------------------ where to go on
+    # ------------------------------------------------------------------ seeking
 
     @bounded
     async def seek(self, queue: MessageQueue, offset: int, *, timeout: float | None = None) -> None:
-        """Go on from this offset: what was pulled of the queue and not handed out is forgotten.
+        """Continue at this offset: what was pulled of the queue and not polled is forgotten.
 
         Raises UsageError for an offset outside the queue, StateError for a queue that this consumer does not have.
         """
-        owned = self._running()
+        assignment = self._running()
         self._check_mine(queue)
         offset = check_offset(offset)
         least, most = await asyncio.gather(self.min_offset(queue), self.max_offset(queue))
         if not least <= offset <= most:
             raise UsageError(f"Seek offset illegal, seek offset = {offset}, min offset = {least}, max offset = {most}")
-        if not await owned.seek(queue, offset):
+        if not await assignment.seek(queue, offset):
             self._check_mine(queue)
 
     @bounded
     async def seek_to_begin(self, queue: MessageQueue, *, timeout: float | None = None) -> None:
-        """Go on from the oldest message that is there."""
+        """Continue at the oldest message that exists."""
         self._running()
         await self.seek(queue, await self.min_offset(queue))
 
     @bounded
     async def seek_to_end(self, queue: MessageQueue, *, timeout: float | None = None) -> None:
-        """Go on with the next message that is sent."""
+        """Continue with the next message that is sent."""
         self._running()
         await self.seek(queue, await self.max_offset(queue))
 
@@ -348,9 +476,9 @@ class LitePullConsumer(LiteQueues):
     async def commit_sync(
         self, offsets: Mapping[MessageQueue, int] | None = None, *, persist: bool = True, timeout: float | None = None
     ) -> None:
-        """Everything that was handed out is consumed, or of each given queue all before its offset.
+        """Commit everything that was polled, or of each given queue everything before its offset.
 
-        Returns when the broker has confirmed. With ``persist=False`` it is stored a little later, by itself. Raises
+        Returns when the broker has confirmed. With ``persist=False`` the offsets are stored a little later. Raises
         StateError for a queue that this consumer does not have.
         """
         self._running()
@@ -362,7 +490,7 @@ class LitePullConsumer(LiteQueues):
     async def commit(
         self, queues: Collection[MessageQueue], *, persist: bool = True, timeout: float | None = None
     ) -> None:
-        """As ``commit_sync``, of these queues only."""
+        """As ``commit_sync``, for these queues only."""
         self._running()
         chosen = check_queues(queues)
         self._check_mine(*chosen)
@@ -371,29 +499,40 @@ class LitePullConsumer(LiteQueues):
     async def _commit(
         self, queues: Collection[MessageQueue], offsets: Mapping[MessageQueue, int], persist: bool
     ) -> None:
-        if self._cache.watched is not None:
-            self._cache.watched.end()
+        if self._cache.hooks is not None:
+            self._cache.hooks.end()
         await self._running().commit(queues, offsets, persist=persist)
 
     @bounded
     async def committed(self, queue: MessageQueue, *, timeout: float | None = None) -> int | None:
-        """Where the group goes on in a queue; None where it has no offset."""
-        owned = self._running()
+        """The offset of the group in a queue; None if it has none."""
+        assignment = self._running()
         check_queue(queue)
-        run = owned.runs().get(queue)
-        return await owned.stored(queue) if run is None or run.to_store is None else run.to_store
+        return await assignment.committed(queue)
+
+    def positions(self, topic: str) -> dict[MessageQueue, int]:
+        """The offset to store of each queue of a topic that this member has."""
+        return self.membership.positions(topic)
+
+    def _check_mine(self, *queues: MessageQueue) -> None:
+        for queue in queues:
+            check_queue(queue)
+            if queue not in self.assignment():
+                rebalancing = "may be rebalancing, " if self._mode == "subscribe" else ""
+                raise StateError(f"The message queue is not in assigned list, {rebalancing}message queue: {queue}")
 
     def _figures(self) -> dict[str, str]:
-        limits, manner = self._reading.limits, self._manner
+        pull, thresholds = self._options.pull, self._thresholds
         return {
-            "autoCommit": str(self._auto_commit).lower(),
+            **pull_figures(self.group, self.membership.options),
+            "autoCommit": str(self.auto_commit).lower(),
             "autoCommitIntervalMillis": str(round(self._commit_interval * 1000)),
-            "brokerSuspendMaxTimeMillis": str(round(manner.hold * 1000)),
-            "consumerTimeoutMillisWhenSuspend": str(round(manner.timeout * 1000)),
-            "consumeMaxSpan": str(limits.span),
+            "brokerSuspendMaxTimeMillis": str(round(pull.hold * 1000)),
+            "consumerTimeoutMillisWhenSuspend": str(round(pull.timeout * 1000)),
+            "consumeMaxSpan": str(thresholds.consume_max_span),
             "pollTimeoutMillis": str(round(self._poll_timeout * 1000)),
-            "pullBatchSize": str(self._reading.pull_batch),
-            "pullThresholdForAll": str(self._threshold),
-            "pullThresholdForQueue": str(limits.count),
-            "pullThresholdSizeForQueue": str(limits.size >> 20),
+            "pullBatchSize": str(pull.batch_size),
+            "pullThresholdForAll": str(self._options.threshold),
+            "pullThresholdForQueue": str(thresholds.pull_threshold_for_queue),
+            "pullThresholdSizeForQueue": str(thresholds.pull_threshold_size_for_queue),
         }

@@ -1,9 +1,8 @@
-"""Pulling by hand: the caller chooses queue, offset and count, and keeps its own position.
+"""PullConsumer: the caller chooses queue, offset and count of each pull, and keeps its own position.
 
-Owns nothing but a seat in the session: no heartbeat is sent, so a group that only pulls is never seen as online, unless
-a listener for a share of the queues is registered; no offset moves unless ``update_offset`` says so. Any number of
-calls may be under way at once; those to one broker share a connection. Hooks see what a pull found before the caller
-does. Facts: DefaultMQPullConsumer in 4.9.7.
+Sends no heartbeats, so a group that only pulls is never seen online unless a listener for a share of the queues is
+registered; no offset moves except by ``update_offset``. Any number of calls may be in flight at once; those to one
+broker share a connection. Hooks see what a pull found before the caller does. Facts: DefaultMQPullConsumer in 4.9.7.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from pathlib import Path
 from typing import Protocol
 
 from eruca.client import callbacks, checks
-from eruca.client.admin_calls import AdminCalls
-from eruca.client.assign import Strategy, averagely, everything
+from eruca.client.admin_calls import Client
+from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
 from eruca.client.config import (
     ClientSettings,
     check_group,
-    check_positive,
     check_suspend,
     check_text,
     check_topic,
 )
-from eruca.client.consuming.expressions import subscription_of
-from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from eruca.client.consuming.membership import subscription_of
+from eruca.client.consuming.offset_store import OffsetStore
+from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
@@ -35,8 +34,7 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
-from eruca.client.polling.assigned import MessageQueueListener
-from eruca.client.polling.queue_share import QueueShare
+from eruca.client.polling.queue_share import MessageQueueListener, QueueShare
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -53,11 +51,11 @@ class PullStatus(enum.Enum):
     """How a pull ended."""
 
     FOUND = 0
-    """There are messages."""
+    """Messages were found."""
     NO_NEW_MESSAGE = 19
     """The queue ends here."""
     NO_MATCHED_MESSAGE = 20
-    """Messages were passed over by the filter; go on at ``next_offset``."""
+    """The filter skipped messages; continue at ``next_offset``."""
     OFFSET_MOVED = 21
     """The offset is outside the queue; ``next_offset`` is the nearest one inside."""
 
@@ -66,11 +64,11 @@ _STATUS = {each.value: each for each in PullStatus}
 
 
 class PullResult:
-    """What one pull brought.
+    """The result of one pull.
 
-    ``next_offset`` is where to go on (never assume offset plus count: filters leave gaps), ``min_offset`` and
+    ``next_offset`` is the offset of the next pull (not offset plus count: filters leave gaps), ``min_offset`` and
     ``max_offset`` bound the queue, ``broker_id`` is the one suggested for the next pull, and ``body`` holds the stored
-    records as they came, one after the other.
+    records, one after the other.
     """
 
     def __init__(self, answer: Answer[pull.PullReply], queue: MessageQueue, wanted: SubscriptionData) -> None:
@@ -86,7 +84,7 @@ class PullResult:
 
     @cached_property
     def records(self) -> list[Record]:
-        """The messages, those whose tag only has the wanted tag's hash left out. Raises BadAnswer."""
+        """The messages, without those whose tag merely has the hash of a wanted tag. Raises BadAnswer."""
         try:
             records = decode_records(self.body)
         except ProtocolError as error:
@@ -100,32 +98,32 @@ class PullResult:
 
 
 class Balanced(Protocol):
-    """A member of a group."""
+    """Something that has a share of queues."""
 
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that it has now."""
 
 
-class PullConsumer(AdminCalls):
-    """Pulls messages and asks for offsets.
+class PullConsumer(Client):
+    """Pulls messages, and reads and stores offsets.
 
     Use it with ``async with``, or call ``start`` and ``stop``. All methods raise ClientError.
 
     Args:
-        group: in whose name is pulled, and whose offsets are read and stored. Default: TOOLS_CONSUMER, which exists
+        group: the group of the pulls and of the offsets. Default: TOOLS_CONSUMER, which exists
             on every broker.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         broker_suspend_max_time: seconds for which ``pull_block_if_not_found`` lets the broker wait for a message.
         consumer_timeout_when_suspend: seconds until such a pull counts as failed; more than broker_suspend_max_time.
-        max_reconsume_times: returns after which ``send_message_back`` makes a message a dead letter.
-        hooks: what sees the messages that a pull found, and may leave some out, before ``pull`` returns (see Hook).
+        max_reconsume_times: retries after which ``send_message_back`` makes a message a dead letter.
+        hooks: see the messages that a pull found, and may remove some, before ``pull`` returns (see Hook).
             They count as consumed then, as with Java's synchronous pull.
         strategy: how the queues of registered topics are shared out in the group (see ``assign``).
-        rebalance_interval: seconds between two looks at who is in the group then (brokers tell of changes at once).
-        broadcast: a share of a registered topic is all of it, and the group's offsets are this member's own, in a local
-            file, as of PushConsumer.
-        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
+        rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
+        broadcast: this member gets all queues of a registered topic, and has its own offsets in a local file, as of
+            PushConsumer.
+        offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic.
         settings: everything else that clients share.
     """
@@ -148,13 +146,16 @@ class PullConsumer(AdminCalls):
     ) -> None:
         check_group(group, "consumer")
         check_suspend(broker_suspend_max_time, consumer_timeout_when_suspend)
-        check_positive(rebalance_interval=rebalance_interval)
         checks.check_least(0, max_reconsume_times=max_reconsume_times)
-        checks.check_sharing(strategy, offset_folder, broadcast=broadcast)
         self.group = group
         self.broadcast = broadcast
-        self._offset_folder = offset_folder
-        self._positions: OffsetStore | None = None
+        self._member_options = MemberOptions(
+            strategy=strategy,
+            broadcast=broadcast,
+            offset_folder=offset_folder,
+            rebalance_interval=rebalance_interval,
+        )
+        self._offset_store: OffsetStore | None = None
         self._suspend = broker_suspend_max_time
         self._suspend_timeout = consumer_timeout_when_suspend
         self._max_reconsume_times = max_reconsume_times
@@ -163,22 +164,19 @@ class PullConsumer(AdminCalls):
         self._hooks = Hooks.given(hooks, self._trace)
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
-        self._strategy = everything if broadcast else strategy
-        self._rebalance_interval = rebalance_interval
         self._listeners: dict[str, MessageQueueListener] = {}
-        self._registered: QueueShare | None = None
+        self.share: QueueShare | None = None
+        """Its membership in the group, once a listener is registered."""
         self.shared_out_by: Balanced | None = None
-        """Who takes a share of queues in its place: the schedule service that it belongs to."""
+        """What has the share of queues instead: the schedule service that this consumer belongs to."""
 
     async def start(self) -> None:
-        """Take a seat in the session; nothing is sent yet, unless topics are registered."""
+        """Join the session; nothing is sent yet unless listeners are registered."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
         session = self._session = Session.join(self._settings)
-        self._positions = RemoteBrokerOffsetStore(session, self.group)
-        if self.broadcast:
-            self._positions = LocalFileOffsetStore(self._offset_folder, session, self.group)
-        self._look_on(session)
+        self._offset_store = self._member_options.offset_store(session, self.group)
+        self._apply_hooks(session)
         try:
             if self._trace is not None:
                 await self._trace.start()
@@ -192,11 +190,11 @@ class PullConsumer(AdminCalls):
     async def register_message_queue_listener(
         self, topic: str, listener: MessageQueueListener, *, timeout: float | None = None
     ) -> None:
-        """Take a share of a topic's queues, and call ``listener(topic, queues, mine)`` whenever it is another one.
+        """Take a share of a topic's queues; call ``listener(topic, queues, mine)`` whenever the share changes.
 
-        The consumer is a member of its group then, which shares queues out as groups of push consumers do; what is
-        pulled stays the caller's matter. A function that is no coroutine function runs in a thread. May be called
-        before and after start; another listener of a topic takes the place of the first. Raises BadName, UsageError.
+        The consumer becomes a member of its group, which shares queues out as groups of push consumers do; pulling is
+        up to the caller. A plain function runs in a thread. May be called before and after start; a second listener of
+        a topic replaces the first. Raises BadName and UsageError.
         """
         check_topic(topic)
         callbacks.check_callable(listener, "The listener")
@@ -209,94 +207,96 @@ class PullConsumer(AdminCalls):
         if self._session is not None:
             self._session.check_here()
         self._listeners[topic] = listener
-        if self._registered is not None:
-            self._registered.register(topic)
+        if self.share is not None:
+            self.share.register(topic)
         elif self._session is not None:
             await self._take_share()
 
     async def _take_share(self) -> None:
-        registered = self._registered = QueueShare(
-            self.group,
-            self._strategy,
-            self._rebalance_interval,
-            self._settings,
-            self._listeners,
-            self._kept_offsets,
-            broadcast=self.broadcast,
+        share = self.share = QueueShare(
+            self.group, self._settings, self._member_options, self._listeners, self.offset_store
         )
         try:
-            await registered.start()
+            await share.start()
         except BaseException:
-            self._registered = None
+            self.share = None
             raise
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues of registered topics that are this member's now (fetchMessageQueuesInBalance)."""
-        seat = self.shared_out_by or self._registered
-        return [] if seat is None else seat.queues
+        """The queues of registered topics that this member has now (fetchMessageQueuesInBalance)."""
+        share = self.shared_out_by or self.share
+        return [] if share is None else share.queues
 
     def add_hook(self, hook: Hook) -> None:
-        """One more that sees what is pulled from now on, after those that are there. Raises UsageError."""
+        """Add a hook after those that exist; it sees what is pulled from now on. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
         if self._session is not None:
-            self._look_on(self._session)
+            self._apply_hooks(self._session)
 
-    def _look_on(self, session: Session) -> None:
-        """Let the hooks see what they want to."""
+    def _apply_hooks(self, session: Session) -> None:
+        """Prepare the calls of the hooks."""
         if self._hooks.of_consumption:
             self._consumption = ConsumeHooks(
                 self._hooks, self.group, session.client_id, orderly=False, broadcast=False, timeout=float("inf")
             )
 
     async def stop(self) -> None:
-        """Leave; connections that nobody else uses are closed. Calling it twice does no harm."""
+        """Leave the session; unused connections are closed. Further calls have no effect."""
         session, self._session = self._session, None
         if session is not None:
-            registered, self._registered = self._registered, None
+            share, self.share = self.share, None
             try:
-                if registered is not None:
-                    await registered.stop()
+                if share is not None:
+                    await share.stop()
                 if self._trace is not None:
                     await self._trace.stop()
             finally:
                 await session.leave()
 
     @property
-    def _kept_offsets(self) -> OffsetStore:
-        """Where its group's offsets are kept. Raises StateError before start, after stop and in another event loop."""
-        session, positions = self.session, self._positions
-        assert positions is not None, session
-        return positions
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+        if self._session is None:
+            raise StateError("The consumer not running, please start it first.")
+        self._session.check_here()
+        return self._session
+
+    @property
+    def offset_store(self) -> OffsetStore:
+        """The store of the group's offsets. Raises StateError as ``session`` does."""
+        session, store = self.session, self._offset_store
+        assert store is not None, session
+        return store
 
     @bounded
     async def query_offset(
         self, queue: MessageQueue, *, group: str | None = None, timeout: float | None = None
     ) -> int | None:
-        """Where the group (this consumer's by default) goes on; None where it has no offset."""
+        """The offset of the group (by default this consumer's); None if it has none."""
         checks.check_queue(queue)
         check_text(group, "group")
         if group in (None, self.group):
-            return await self._kept_offsets.load(queue)
+            return await self.offset_store.load(queue)
         return await brokers.group_offset(self.session, group or self.group, queue)
 
     @bounded
     async def update_offset(
         self, queue: MessageQueue, offset: int, *, group: str | None = None, timeout: float | None = None
     ) -> None:
-        """Store where the group goes on; returns when the broker has confirmed it."""
+        """Store the offset of the group; returns when the broker has confirmed."""
         checks.check_queue(queue)
         check_text(group, "group")
         offset = checks.check_offset(offset)
         if group in (None, self.group):
-            return await self._kept_offsets.save(queue, offset)
+            return await self.offset_store.save(queue, offset)
         await brokers.store_group_offset(self.session, group or self.group, queue, offset)
 
     async def pull(
         self,
         queue: MessageQueue,
         offset: int,
-        max_messages: int = 32,
+        pull_batch_size: int = 32,
         *,
         expression: str = ALL,
         expression_type: str = TAG,
@@ -304,17 +304,21 @@ class PullConsumer(AdminCalls):
         timeout: float = 10.0,
         broker_id: int = 0,
     ) -> PullResult:
-        """Pull messages of a queue from an offset on.
+        """Pull messages of a queue, beginning at an offset.
 
         Args:
-            max_messages: at most so many; brokers grant fewer (Apache: 32 from memory, 8 from disk, and 256 KiB).
-            expression: which tags (``TagA || TagB``, ``*`` for all), or an SQL92 condition with expression_type.
-            suspend: seconds for which the broker may wait for a message when there is none. 0: answer at once.
-            timeout: seconds to wait for the answer, beside ``suspend``.
-            broker_id: from which replica, as the last result suggested.
+            pull_batch_size: how many messages to ask for; brokers return fewer (Apache: 32 from memory, 8 from disk,
+                and 256 KiB).
+            expression: tags (``TagA || TagB``, ``*`` for all), or a condition if expression_type is SQL92.
+            suspend: seconds for which the broker may hold the pull if there is no message; 0: none.
+            timeout: seconds to wait for the answer, in addition to ``suspend``.
+            broker_id: the replica to pull from, as the last result suggested.
         """
         checks.check_queue(queue)
-        offset, max_messages = checks.check_offset(offset), checks.check_number("max_messages", max_messages, 1)
+        offset, pull_batch_size = (
+            checks.check_offset(offset),
+            checks.check_number("pull_batch_size", pull_batch_size, 1),
+        )
         checks.check_seconds(0, suspend=suspend, timeout=timeout)
         checks.check_number("broker_id", broker_id, 0)
         subscription = subscription_of(queue.topic, expression, expression_type, 0)
@@ -323,10 +327,10 @@ class PullConsumer(AdminCalls):
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=offset,
-            max_msg_nums=max_messages,
+            max_msg_nums=pull_batch_size,
             sys_flag=pull.SUBSCRIPTION | (pull.SUSPEND if suspend > 0 else 0),
             commit_offset=0,
-            suspend_timeout_millis=int(min(suspend * 1000, 2**31 - 1)),  # also where it is endless
+            suspend_timeout_millis=int(min(suspend * 1000, 2**31 - 1)),  # infinity included
             subscription=expression,
             sub_version=0,
             expression_type=expression_type,
@@ -338,7 +342,7 @@ class PullConsumer(AdminCalls):
         return result
 
     def _show(self, result: PullResult) -> None:
-        """Let the hooks have the messages; what they take out is gone."""
+        """Pass the messages to the hooks, which may remove some."""
         if self._hooks.filter_messages and result.records:
             messages = [ReceivedMessage(each, result.queue) for each in result.records]
             left = filter_messages(self._hooks, self.group, result.queue, messages)
@@ -352,18 +356,18 @@ class PullConsumer(AdminCalls):
         self,
         queue: MessageQueue,
         offset: int,
-        max_messages: int = 32,
+        pull_batch_size: int = 32,
         *,
         expression: str = ALL,
         expression_type: str = TAG,
         broker_id: int = 0,
         timeout: float | None = None,
     ) -> PullResult:
-        """As ``pull``, and where there is nothing wait for a message for up to broker_suspend_max_time."""
+        """As ``pull``; if there is no message, wait for one for up to broker_suspend_max_time."""
         return await self.pull(
             queue,
             offset,
-            max_messages,
+            pull_batch_size,
             expression=expression,
             expression_type=expression_type,
             suspend=self._suspend,
@@ -375,9 +379,9 @@ class PullConsumer(AdminCalls):
     async def send_message_back(
         self, message: ReceivedMessage, delay_level: int = 0, *, group: str | None = None, timeout: float | None = None
     ) -> None:
-        """Let the group's push consumers get a message, after the delay of ``delay_level`` (0: one that grows).
+        """Let the group's push consumers retry a message, after the delay of ``delay_level`` (0: one that grows).
 
-        Returns when the broker that has the message has taken it back.
+        Returns when the broker of the message has confirmed.
         """
         expected = "a ReceivedMessage, such as ReceivedMessage(record, queue),"
         checks.check_kind("message", message, ReceivedMessage, expected)

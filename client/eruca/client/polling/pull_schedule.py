@@ -1,9 +1,9 @@
-"""Pulling on schedule: a callback a queue, called again and again for the queues that this member has.
+"""PullScheduleService: a callback pulls each queue that this member has, again and again.
 
-Owns when a callback runs: for one queue never twice at once, ``pull_thread_nums`` at once in all, and none is begun for
-a queue that was given up, or by a service that stops, also where it waited for its turn. What it pulls and which offset
-it stores is its own matter. Facts: MQPullConsumerScheduleService in 4.9.7; beyond it a reset by mqadmin is felt: the
-callback at work ends, the new offset is stored, then the next one begins.
+Owns when a callback runs: never twice at once for one queue, ``pull_thread_nums`` at once in all, and not for a queue
+that was given up or by a service that stops, even if the call waited for its turn. What it pulls and which offset it
+stores is up to the callback. Facts: MQPullConsumerScheduleService in 4.9.7; beyond it a reset by mqadmin takes effect:
+the running callback ends, the new offset is stored, then the next one begins.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from eruca.client import callbacks
-from eruca.client.assign import Strategy, averagely, everything
-from eruca.client.checks import check_kind, check_least, check_seconds, check_sharing
-from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
-from eruca.client.consuming.offset_store import OffsetStore
-from eruca.client.consuming.process_queue import Limits, ProcessQueue
-from eruca.client.consuming.rebalance import Reading, Rebalance
+from eruca.client.admin_calls import Client
+from eruca.client.assign import Strategy, averagely
+from eruca.client.checks import check_kind, check_least, check_seconds
+from eruca.client.config import ClientSettings, check_group, check_topic
+from eruca.client.consuming.membership import GroupMember
+from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.rebalance import NO_OFFSET, MemberOptions, Rebalance
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log
-from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
-from eruca.client.polling.active_member import ActiveMember
-from eruca.client.polling.polled import PolledQueue
+from eruca.client.polling.message_cache import PolledQueue
 from eruca.client.polling.pull_consumer import PullConsumer
-from eruca.protocol.bodies import SubscriptionData
+from eruca.client.polling.queue_share import pull_figures
+from eruca.protocol.bodies import ConsumeType
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, build_subscription
 from eruca.remoting.clock import now_ms
@@ -46,7 +46,7 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class PullTaskContext(Generic[C]):
-    """What a callback gets beside its queue, and where it says when it is to be called again.
+    """What a callback gets besides its queue; it sets here when it is called next.
 
     ``pull_consumer`` pulls and stores offsets; ``pull_next_delay_time`` is in seconds.
     """
@@ -62,7 +62,7 @@ PullTaskCallback = Callable[[MessageQueue, PullTaskContext[PullConsumer]], Await
 class PullTask:
     """The calls for one queue; begins when ``previous``, the task that had the queue before, has ended.
 
-    ``restore`` stores the offset that a reset wants once more, should the previous one have been at work.
+    ``restore`` stores the offset of a reset again if the previous task was running.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class PullTask:
         previous: PullTask | None,
         restore: Callable[[], Awaitable[object]],
     ) -> None:
-        self.run: ProcessQueue = PolledQueue(queue, 0, auto=False)
+        self.process_queue: ProcessQueue = PolledQueue(queue, 0, auto_commit=False)
         self.last_pull = 0
-        self.told = -1
+        self.reported = -1
         self._call = call
         self._stopped = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._work(previous, restore))
 
     def stop(self) -> None:
-        """Begin no further call; one at work is not disturbed."""
+        """Begin no further call; a running one is not affected."""
         self._stopped.set()
 
     @property
@@ -89,7 +89,7 @@ class PullTask:
         return self._stopped.is_set()
 
     async def _work(self, previous: PullTask | None, restore: Callable[[], Awaitable[object]]) -> None:
-        _at_work.set(True)
+        _in_callback.set(True)
         if previous is not None and not previous.task.done():
             await asyncio.wait([previous.task])
             if not self.stopped:
@@ -102,49 +102,12 @@ class PullTask:
                     await self._stopped.wait()
 
 
-_at_work: ContextVar[bool] = ContextVar("at_work", default=False)
-"""Whether it is a callback that calls."""
+_in_callback: ContextVar[bool] = ContextVar("in_callback", default=False)
+"""Whether a callback runs here."""
 
 
-class _Scheduled(Rebalance):
-    """The queues of a service: each gets a task in place of a reader."""
-
-    def __init__(
-        self,
-        session: Session,
-        group: str,
-        subscriptions: dict[str, SubscriptionData],
-        reading: Reading,
-        positions: OffsetStore,
-        call: Callable[[PullTask], Awaitable[float]],
-    ) -> None:
-        super().__init__(session, group, subscriptions, reading, positions, _nothing)
-        self.last: dict[MessageQueue, PullTask] = {}
-        """The task that was begun last for each queue."""
-        self._call = call
-
-    async def _take(self, queue: MessageQueue) -> bool:
-        self._schedule(queue, None)
-        return True
-
-    def _begin(self, queue: MessageQueue, offset: int) -> None:
-        self._schedule(queue, offset)
-
-    def _schedule(self, queue: MessageQueue, offset: int | None) -> None:
-        async def restore() -> None:
-            if offset is not None:
-                await self._store(queue, offset)
-
-        if not self._stopped:
-            self.readers[queue] = self.last[queue] = PullTask(queue, self._call, self.last.get(queue), restore)
-
-
-def _nothing(run: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-    """Nobody reads here but the callbacks."""
-
-
-class PullScheduleService(ActiveMember):
-    """Shares queues out in a group, and lets a callback pull each of them.
+class PullScheduleService(Client):
+    """Takes a share of the queues in a group, and lets a callback pull each of them.
 
     Use it with ``async with``, or call ``start`` and ``stop``.
 
@@ -152,11 +115,11 @@ class PullScheduleService(ActiveMember):
         group: the consumer group.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         strategy: how queues are shared out; all members must use the same (see ``assign``).
-        broadcast: every member gets all queues, and keeps its own offsets in a local file, as of PushConsumer.
-        offset_folder: where that file is kept; default ``~/.rocketmq_offsets``.
-        pull_thread_nums: callbacks at work at once.
-        rebalance_interval: seconds between two looks at who is in the group (brokers tell of changes at once).
-        stop_timeout: seconds for which ``stop`` waits for callbacks at work.
+        broadcast: every member gets all queues, and has its own offsets in a local file, as of PushConsumer.
+        offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
+        pull_thread_nums: callbacks that run at once.
+        rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
+        stop_timeout: seconds for which ``stop`` waits for running callbacks.
         hooks: as of PullConsumer.
         trace: as of PullConsumer.
         settings: what all clients share.
@@ -181,42 +144,48 @@ class PullScheduleService(ActiveMember):
     ) -> None:
         check_group(group, "consumer")
         check_least(1, pull_thread_nums=pull_thread_nums)
-        check_positive(rebalance_interval=rebalance_interval)
         check_seconds(0, stop_timeout=stop_timeout)
-        check_sharing(strategy, offset_folder, broadcast=broadcast)
-        reading = Reading(
-            start_from="last",
-            strategy=everything if broadcast else strategy,
-            limits=Limits(),
-            pull_batch=1,
+        settings = ClientSettings.choose(settings, nameserver)
+        options = MemberOptions(
+            strategy=strategy,
             broadcast=broadcast,
-            store_start=False,
+            offset_folder=offset_folder,
+            rebalance_interval=rebalance_interval,
         )
-        chosen = ClientSettings.choose(settings, nameserver)
-        super().__init__(group, reading, rebalance_interval, chosen)
+        self.group = group
+        self.membership: GroupMember[PullTask] = GroupMember(
+            group,
+            settings,
+            options,
+            ConsumeType.CONSUME_ACTIVELY,
+            figures=lambda: pull_figures(group, options),
+        )
+        """Its membership in the group, which answers the brokers."""
+        self.membership.reads_queues = False
         self.pull_consumer = PullConsumer(
-            group, broadcast=broadcast, offset_folder=offset_folder, hooks=hooks, trace=trace, settings=chosen
+            group, broadcast=broadcast, offset_folder=offset_folder, hooks=hooks, trace=trace, settings=settings
         )
         """What callbacks pull with."""
         self.pull_consumer.shared_out_by = self
         self._callbacks: dict[str, PullTaskCallback] = {}
         self._free = asyncio.Semaphore(pull_thread_nums)
         self._stop_timeout = stop_timeout
-        self._scheduled: _Scheduled | None = None
+        self._tasks: dict[MessageQueue, PullTask] = {}
+        """The last task of each queue."""
         self._warnings = Warnings()
 
     def register_pull_task_callback(self, topic: str, callback: PullTaskCallback) -> Self:
         """Call ``callback(queue, context)`` again and again for each queue of a topic that this member has.
 
-        When it raises, the log tells, and it is called again after a second. May be called before and after start;
+        If it raises, the error is logged and it is called again after a second. May be called before and after start;
         returns the service. Raises BadName and UsageError.
         """
-        self._check_here()
+        self.membership.check_here()
         check_topic(topic)
         callbacks.check_callable(callback, "The callback")
         self._callbacks[topic] = callback
-        self.subscriptions[topic] = build_subscription(topic, ALL, version=0)
-        self._announce_soon()
+        self.membership.subscriptions[topic] = build_subscription(topic, ALL, version=0)
+        self.membership.announce()
         return self
 
     def add_hook(self, hook: Hook) -> None:
@@ -226,54 +195,75 @@ class PullScheduleService(ActiveMember):
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that this member has now (fetchMessageQueuesInBalance)."""
-        return sorted(self._scheduled.readers) if self._scheduled is not None else []
+        return self.membership.queues
+
+    @property
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+        return self.membership.running_session
 
     async def start(self) -> None:
         """Join the group and begin to call. Raises StateError when started twice, and NameserverUnreachable."""
         if not self._callbacks:
             raise UsageError("Nothing is scheduled: call register_pull_task_callback(topic, callback) before start().")
-        session = self._join()
+        member = self.membership
+        session = member.join("PullScheduleService")
         try:
             await self.pull_consumer.start()
-            positions = self.pull_consumer._kept_offsets
-            owned = _Scheduled(session, self.group, self.subscriptions, self._reading, positions, self._call)
-            self._ownership = self._scheduled = owned
-            await session.add_consumer(self.group, self)
-            await owned.rebalance()
+            rebalance = member.rebalance = self._make_rebalance(session)
+            await session.add_consumer(self.group, member)
+            await rebalance.rebalance()
         except BaseException:
             await self._leave()
             raise
-        await self._repeat(session)
+        interval = member.options.rebalance_interval
+        await member.run(session, rebalance.run(interval), rebalance.find_topics(member.topics))
+
+    def _make_rebalance(self, session: Session) -> Rebalance[PullTask]:
+        def schedule(queue: MessageQueue, offset: int) -> PullTask:
+            async def restore() -> None:
+                if offset != NO_OFFSET:
+                    await rebalance.store(queue, offset)
+
+            task = self._tasks[queue] = PullTask(queue, self._call, self._tasks.get(queue), restore)
+            if rebalance.stopped:
+                task.stop()
+            return task
+
+        member, store = self.membership, self.pull_consumer.offset_store
+        rebalance: Rebalance[PullTask] = Rebalance(
+            session, self.group, member.subscriptions, member.options, store, open=schedule, locate=False
+        )
+        return rebalance
 
     async def stop(self) -> None:
-        """Begin no further call, wait for those at work, leave the group. Calling it twice does no harm.
+        """Begin no further call, wait for running ones, leave the group. Further calls wait for the same end.
 
-        In a callback it returns at once, as the end waits for that one, too.
+        Called in a callback it returns at once, as that call is waited for.
         """
-        if self._session is not None and not self._ended:
-            self._ended = True
-            self._end_tasks()
-        if self._ended:
-            await self._leave(wait=not _at_work.get())
+        if self.membership.session is not None:
+            self.membership.stopping = True
+            self.membership.stop_reading()
+        if self.membership.stopping:
+            await self._leave()
 
-    async def _end(self) -> None:
-        if self._scheduled is not None:
-            self._scheduled.stop_reading()
-            await self._wait_for([each.task for each in self._scheduled.last.values()])
-        await super()._end()
-        await self.pull_consumer.stop()
+    async def _leave(self) -> None:
+        leaving = self.membership.leave(first=self._end_calls, last=self.pull_consumer.stop)
+        if not _in_callback.get():
+            await asyncio.shield(leaving)
 
-    async def _wait_for(self, working: list[asyncio.Task[None]]) -> None:
-        """Wait for the callbacks at work."""
-        if working:
-            _, pending = await asyncio.wait(working, timeout=self._stop_timeout)
+    async def _end_calls(self) -> None:
+        """Wait for the running callbacks."""
+        running = [each.task for each in self._tasks.values()]
+        if running:
+            _, pending = await asyncio.wait(running, timeout=self._stop_timeout)
             for task in pending:
-                log.warning("a callback of %s still runs and is left", self.group)
+                log.warning("a callback of %s still runs and is abandoned", self.group)
                 task.cancel()
 
     async def _call(self, task: PullTask) -> float:
-        """Call the callback of a queue once, if it is still to be called; the seconds until the next time."""
-        queue = task.run.queue
+        """Call the callback of a queue once, unless its task was stopped; the seconds until the next call."""
+        queue = task.process_queue.queue
         callback = self._callbacks[queue.topic]
         context = PullTaskContext(self.pull_consumer)
         async with self._free:
@@ -283,12 +273,12 @@ class PullScheduleService(ActiveMember):
                 await callbacks.call(callback, queue, context)
                 delay = context.pull_next_delay_time
                 check_kind("pull_next_delay_time", delay, int | float, "a number of seconds")
-            except ClientError as error:  # such as a broker that is away: no fault of the callback
-                text = f"the callback for {queue} failed, calling it again every {AFTER_ERROR} s: {error}"
+            except ClientError as error:  # such as an unreachable broker: no fault of the callback
+                text = f"the callback for {queue} failed, retrying every {AFTER_ERROR} s: {error}"
                 self._warnings.tell(queue, text)
                 return AFTER_ERROR
             except Exception:
-                log.exception("the callback for %s failed, calling it again in %s s", queue, AFTER_ERROR)
+                log.exception("the callback for %s failed, retrying in %s s", queue, AFTER_ERROR)
                 return AFTER_ERROR
             self._warnings.forget(queue)
         return delay

@@ -1,7 +1,7 @@
-"""Telling a user that a topic has other queues than before.
+"""TopicWatch: calls a listener when the queues of a topic change.
 
-Owns the queues that each watched topic had at the last look. A listener is told of each change once; what it raises
-goes to the log. Facts: fetchTopicMessageQueuesAndCompare in 4.9.7.
+Owns the queues that each watched topic had at the last lookup. A listener is called once per change; errors go to the
+log. Facts: TopicMessageQueueChangeListener and fetchTopicMessageQueuesAndCompare in 4.9.7.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from eruca.client.network.directory import Directory
 from eruca.protocol.queues import MessageQueue
 
 FIRST_LOOK = 10.0
-"""Seconds after the start in which topics are looked at for the first time, unless the interval is shorter."""
+"""Seconds from the start to the first lookup, unless the interval is shorter."""
 
 TopicMessageQueueChangeListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
-"""Told of a topic and its queues."""
+"""Called with a topic and its queues."""
 
 
 class TopicWatch:
-    """Looks at topics every ``interval`` seconds."""
+    """Looks up topics every ``interval`` seconds."""
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
@@ -31,7 +31,7 @@ class TopicWatch:
         self._known: dict[str, list[MessageQueue]] = {}
 
     async def add(self, directory: Directory | None, topic: str, listener: TopicMessageQueueChangeListener) -> None:
-        """Watch a topic, also one that is not there yet; another listener takes the place of the first.
+        """Watch a topic, even if it does not exist yet; a second listener replaces the first.
 
         Raises UsageError and NameserverUnreachable.
         """
@@ -40,24 +40,24 @@ class TopicWatch:
         if directory is not None:
             self._known[topic] = await _queues(directory, topic)
 
-    async def keep(self, directory: Directory) -> None:
-        """Look again and again."""
+    async def run(self, directory: Directory) -> None:
+        """Look up the topics periodically."""
         for topic in tuple(self._listeners):
-            await self._look(directory, topic, tell=topic in self._known)
+            await self._look_up(directory, topic, notify=topic in self._known)
         await asyncio.sleep(min(FIRST_LOOK, self._interval))
         while True:
             for topic in tuple(self._listeners):
-                await self._look(directory, topic)
+                await self._look_up(directory, topic)
             await asyncio.sleep(self._interval)
 
-    async def _look(self, directory: Directory, topic: str, *, tell: bool = True) -> None:
+    async def _look_up(self, directory: Directory, topic: str, *, notify: bool = True) -> None:
         try:
             queues = await _queues(directory, topic)
         except ClientError as error:
             log.warning("the queues of %s are not known now: %s", topic, error)
             return
         before, self._known[topic] = self._known.get(topic), queues
-        if tell and queues != before:
+        if notify and queues != before:
             try:
                 await callbacks.call(self._listeners[topic], topic, queues)
             except Exception:

@@ -14,7 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from threading import get_ident
 
-from eruca.client.admin_calls import AdminCalls
+from eruca.client.admin_calls import Client
 from eruca.client.bounds import within
 from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM, compressor
@@ -40,7 +40,7 @@ from eruca.remoting.loop import fork_count
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
-class Producer(AdminCalls):
+class Producer(Client):
     """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
 
     Args:
