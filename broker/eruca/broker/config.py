@@ -8,18 +8,16 @@ and no socket.
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
 from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
-from eruca.broker.store.config import DEFAULT_DELAY_LEVELS, StoreConfig
+from eruca.broker.store.config import StoreConfig, StoreRules
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.remoting.addresses import local_address
 from eruca.remoting.settings import setting
-
-_HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
 
 
 class BrokerRole(StrEnum):
@@ -81,41 +79,13 @@ class ClientSettings:
 
 
 @dataclass(kw_only=True)
-class StoreSettings:
+class StoreSettings(StoreRules):
     """Messages on disk (MessageStoreConfig)."""
 
     store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
     store_path_commit_log: str | None = setting(None, path=True)
-    mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096)
-    mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20)
-    max_hash_slot_num: int = setting(5_000_000, at_least=1)
-    max_index_num: int = setting(20_000_000, at_least=2)
-    message_index_enable: bool = True
-    max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
-    sync_flush_timeout: int = setting(5000, at_least=1)
-    flush_interval_commit_log: int = setting(500, at_least=1)
-    flush_commit_log_thorough_interval: int = setting(10_000, at_least=1)
-    flush_commit_log_least_pages: int = setting(4, at_least=0)
-    flush_interval_consume_queue: int = setting(1000, at_least=1)
-    flush_consume_queue_thorough_interval: int = setting(60_000, at_least=1)
-    max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, live=True)
-    max_transfer_count_on_message_in_memory: int = setting(1024, at_least=1, live=True)
-    max_transfer_bytes_on_message_in_disk: int = setting(262_144, at_least=1, live=True)
-    max_transfer_count_on_message_in_disk: int = setting(1024, at_least=1, live=True)
-    access_message_in_memory_max_ratio: int = setting(40, at_least=0, at_most=100, live=True)
-    max_msgs_num_batch: int = setting(64, at_least=1, live=True)
     default_query_max_num: int = setting(32, at_least=1, live=True)
-    file_reserved_time: int = setting(72, at_least=0, live=True)
-    """Hours."""
-    delete_when: str = setting("04", live=True, pattern=_HOURS, words="hours from 00 to 23 joined by ;")
-    disk_max_used_space_ratio: int = setting(75, at_least=10, at_most=95, live=True)
-    disk_space_clean_forcibly_ratio: float = setting(0.85, at_least=0, at_most=1)
-    disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
-    clean_file_forcibly_enable: bool = setting(True, live=True)
-    clean_resource_interval: int = setting(10_000, at_least=1)
-    message_delay_level: str = DEFAULT_DELAY_LEVELS
-    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
@@ -308,35 +278,7 @@ def complete(config: BrokerConfig) -> BrokerConfig:
     return config
 
 
-_STORE_FIELDS = (
-    "mapped_file_size_commit_log",
-    "mapped_file_size_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
-    "message_index_enable",
-    "max_message_size",
-    "sync_flush_timeout",
-    "flush_interval_commit_log",
-    "flush_commit_log_thorough_interval",
-    "flush_commit_log_least_pages",
-    "flush_interval_consume_queue",
-    "flush_consume_queue_thorough_interval",
-    "max_transfer_bytes_on_message_in_memory",
-    "max_transfer_count_on_message_in_memory",
-    "max_transfer_bytes_on_message_in_disk",
-    "max_transfer_count_on_message_in_disk",
-    "access_message_in_memory_max_ratio",
-    "max_msgs_num_batch",
-    "file_reserved_time",
-    "delete_when",
-    "disk_max_used_space_ratio",
-    "disk_space_clean_forcibly_ratio",
-    "disk_space_warning_level_ratio",
-    "clean_file_forcibly_enable",
-    "clean_resource_interval",
-    "message_delay_level",
-    "check_crc_on_recover",
-)
+_STORE_FIELDS = tuple(rule.name for rule in fields(StoreRules))
 
 
 def store_config(settings: StoreSettings) -> StoreConfig:

@@ -104,6 +104,27 @@ async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> Non
     store.close()
 
 
+async def test_a_queues_last_file_goes_too_when_later_units_are_only_in_memory(tmp_path: Path) -> None:
+    clock = Clock()
+    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200), clock)
+    store.open()
+    for number in range(10):  # the queue's first file is full
+        put(store, "T", 0, b"%d" % number)
+    store.drain()
+    store.persist()
+    for number in range(10, 20):
+        put(store, "T", 0, b"%d" % number + bytes(3000))
+    store.drain()
+    for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+        os.utime(path, (clock.now / 1000 - 80 * 3600,) * 2)
+    assert await store.clean(by_hand=True) > 2
+    low = store.min_offset("T", 0)
+    assert low > 10 and len(bodies(store, "T", 0)) == 20 - low
+    store.persist()
+    assert [int(path.name) // 20 for path in (tmp_path / "consumequeue/T/0").iterdir()] == [10]
+    store.close()
+
+
 def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path))
     store.open()

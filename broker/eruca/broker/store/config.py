@@ -1,6 +1,6 @@
-"""What an operator may set of the store: a part of RocketMQ's MessageStoreConfig.
+"""The store's settings: a part of RocketMQ's MessageStoreConfig.
 
-Knows names, units and defaults (those of 4.9.7); reads no file and no environment.
+Owns names, bounds, units and defaults (those of 4.9.7). Reads no file and no environment.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eruca.remoting.settings import setting
+
 CONSUME_QUEUE_UNIT = 20
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -29,45 +32,52 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     return tuple(levels)
 
 
-@dataclass(slots=True)
-class StoreConfig:
-    """The store's settings; sizes in bytes, times in milliseconds unless a name says otherwise."""
+@dataclass(kw_only=True)
+class StoreRules:
+    """The settings that an operator gives and the store takes as they are, with their bounds; names and defaults are
+    those of MessageStoreConfig in 4.9.7. Sizes in bytes, times in milliseconds unless a name says otherwise."""
+
+    mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096)
+    mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20)
+    max_hash_slot_num: int = setting(5_000_000, at_least=1)
+    max_index_num: int = setting(20_000_000, at_least=2)
+    message_index_enable: bool = True
+    max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
+    sync_flush_timeout: int = setting(5000, at_least=1)
+    flush_interval_commit_log: int = setting(500, at_least=1)
+    flush_commit_log_thorough_interval: int = setting(10_000, at_least=1)
+    flush_commit_log_least_pages: int = setting(4, at_least=0)
+    flush_interval_consume_queue: int = setting(1000, at_least=1)
+    flush_consume_queue_thorough_interval: int = setting(60_000, at_least=1)
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, live=True)
+    max_transfer_count_on_message_in_memory: int = setting(1024, at_least=1, live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(262_144, at_least=1, live=True)
+    max_transfer_count_on_message_in_disk: int = setting(1024, at_least=1, live=True)
+    access_message_in_memory_max_ratio: int = setting(40, at_least=0, at_most=100, live=True)
+    """Percent of the machine's memory within which data counts as being in memory."""
+    max_msgs_num_batch: int = setting(64, at_least=1, live=True)
+    file_reserved_time: int = setting(72, at_least=0, live=True)
+    """Hours."""
+    delete_when: str = setting("04", live=True, pattern=_HOURS, words="hours from 00 to 23 joined by ;")
+    """Hours of the day, several joined by ``;``."""
+    disk_max_used_space_ratio: int = setting(75, at_least=10, at_most=95, live=True)
+    disk_space_clean_forcibly_ratio: float = setting(0.85, at_least=0, at_most=1)
+    disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
+    clean_file_forcibly_enable: bool = setting(True, live=True)
+    clean_resource_interval: int = setting(10_000, at_least=1)
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
+
+
+@dataclass(kw_only=True)
+class StoreConfig(StoreRules):
+    """The configuration of one store."""
 
     store_path_root_dir: Path = field(default_factory=lambda: Path.home() / "store")
     store_path_commit_log: Path | None = None
     """None: ``commitlog`` under the root."""
-    mapped_file_size_commit_log: int = 1 << 30
-    mapped_file_size_consume_queue: int = 300_000 * CONSUME_QUEUE_UNIT
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 20_000_000
-    message_index_enable: bool = True
-    max_message_size: int = 4 << 20
     flush_disk_type: str = "ASYNC_FLUSH"
     """``ASYNC_FLUSH`` or ``SYNC_FLUSH``."""
-    sync_flush_timeout: int = 5000
-    flush_interval_commit_log: int = 500
-    flush_commit_log_thorough_interval: int = 10_000
-    flush_commit_log_least_pages: int = 4
-    flush_interval_consume_queue: int = 1000
-    flush_consume_queue_thorough_interval: int = 60_000
-    max_transfer_bytes_on_message_in_memory: int = 262_144
-    max_transfer_count_on_message_in_memory: int = 1024
-    max_transfer_bytes_on_message_in_disk: int = 262_144
-    max_transfer_count_on_message_in_disk: int = 1024
-    access_message_in_memory_max_ratio: int = 40
-    """Percent of the machine's memory within which data counts as being in memory."""
-    max_msgs_num_batch: int = 64
-    file_reserved_time: int = 72
-    """Hours."""
-    delete_when: str = "04"
-    """Hours of the day, several joined by ``;``."""
-    disk_max_used_space_ratio: int = 75
-    disk_space_clean_forcibly_ratio: float = 0.85
-    disk_space_warning_level_ratio: float = 0.90
-    clean_file_forcibly_enable: bool = True
-    clean_resource_interval: int = 10_000
-    message_delay_level: str = DEFAULT_DELAY_LEVELS
-    check_crc_on_recover: bool = True
     recover_check_bytes: int = 4 << 20
     """How much of the log's end is checked again after a clean stop."""
     hot_bytes: int = 256 << 20

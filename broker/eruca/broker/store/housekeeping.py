@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 
 import structlog
@@ -198,6 +199,9 @@ class Housekeeping:
         """Let a queue begin at a message; its older files go."""
         if self._queues.queues.get((queue.topic, queue.queue_id)) is queue and first <= queue.max_offset:
             queue.min_offset = max(first, queue.min_offset)
+            if queue.written <= queue.min_offset:  # else the last file there is would stay, though all of it is gone
+                with suppress(OSError):  # a full disk: the file stays for now
+                    self._queues.write_out(queue)
             self._queues.drop_files_below(queue, queue.min_offset)
 
     def drop_topic(self, topic: str) -> int:
