@@ -10,12 +10,12 @@ import pytest
 from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
-from tests.support.programme import LONG, chance, rounds
+from tests.support.programme import ENOUGH, LONG, chance, rounds
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_killed_under_load(tmp_path: Path, mode: str) -> None:
     random = chance(f"killed/{mode}")

@@ -12,9 +12,9 @@ import pytest
 from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
-from tests.support.programme import LONG, chance, rounds
+from tests.support.programme import ENOUGH, LONG, chance, rounds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.processes, ENOUGH]
 
 
 def needs_no_recovery(broker: LoneBroker) -> bool:

@@ -19,9 +19,9 @@ from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.processes import NotReady
-from tests.support.programme import amount, chance, rounds
+from tests.support.programme import ENOUGH, amount, chance, rounds
 
-pytestmark = [needs_lossy_disk, pytest.mark.timeout(3600)]
+pytestmark = [needs_lossy_disk, ENOUGH]
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 CREATE_TOPIC, SERVICE_NOT_AVAILABLE = 17, 14
 

@@ -13,9 +13,9 @@ from tests.support.disks import SmallDisk
 from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
-from tests.support.programme import amount, chance, rounds
+from tests.support.programme import ENOUGH, amount, chance, rounds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.processes, ENOUGH]
 SERVICE_NOT_AVAILABLE = 14
 SIZE = amount(16, 64) << 20
 KEEP_ALL = {"diskMaxUsedSpaceRatio": "95", "cleanFileForciblyEnable": "false", "cleanResourceInterval": "100"}

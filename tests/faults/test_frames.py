@@ -13,7 +13,7 @@ import pytest
 from tests.support.desk import Desk
 from tests.support.history import History, judge
 from tests.support.load import QUEUES, Load, read
-from tests.support.programme import MEBIBYTE, chance, rounds
+from tests.support.programme import ENOUGH, MEBIBYTE, chance, rounds
 from tests.support.raw import frame, send_header
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 async def test_bad_frames_beside_a_good_client(tmp_path: Path) -> None:
     random = chance("frames")
     history = History()

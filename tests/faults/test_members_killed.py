@@ -16,7 +16,7 @@ from eruca.client import Message, MessageQueue, Producer
 from tests.support.eruca import ErucaCluster
 from tests.support.peers import Peer
 from tests.support.processes import Process
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 
 pytestmark = pytest.mark.processes
 
@@ -41,7 +41,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 async def test_members_killed_while_rebalancing(tmp_path: Path) -> None:
     random = chance("members")
     sent: set[bytes] = set()

@@ -29,7 +29,7 @@ from tests.client.conftest import small_broker
 from tests.support.order import Event, Fates, events_in, first_of, judge, pieces_of, seen
 from tests.support.ordered_members import CONVERGED, MEMBER, TOPIC
 from tests.support.processes import Process
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 
 pytestmark = pytest.mark.processes
 
@@ -200,7 +200,7 @@ async def suffer(group: Group, sender: Sender, random: Random, number: int) -> s
     return kind
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 @pytest.mark.parametrize("queues", [1, 8])
 async def test_each_queue_keeps_its_order(tmp_path: Path, queues: int) -> None:
     random = chance(f"ordered members {queues}")

@@ -17,9 +17,9 @@ from tests.support.history import History, Told, holes, judge
 from tests.support.load import QUEUES, TOPIC, Load, read
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 
-pytestmark = [needs_lossy_disk, pytest.mark.timeout(3600)]
+pytestmark = [needs_lossy_disk, ENOUGH]
 CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_OFFSET = (
     17,
     21,

@@ -14,7 +14,7 @@ from tests.support.history import History, judge
 from tests.support.load import Load, read, send
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 from tests.support.proxy import Proxy
 
 pytestmark = pytest.mark.processes
@@ -71,7 +71,7 @@ async def suffer(proxy: Proxy, random: Random) -> str:
     return kind
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 async def test_what_a_sync_master_acknowledged_is_on_its_slave(tmp_path: Path) -> None:
     random = chance("replication")
     history = History()

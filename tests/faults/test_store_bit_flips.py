@@ -11,7 +11,7 @@ import pytest
 from eruca.broker.store import Store, StoreDamaged
 from eruca.broker.store.scan import Scan
 from eruca.protocol.record import Record, decode_record, decode_records
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 from tests.support.stores import Clock, put, small_config
 
 COUNT = 150
@@ -83,7 +83,7 @@ def check(root: Path, where: str) -> None:
     shutil.rmtree(root)
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 @pytest.mark.parametrize("stopped", ["in order", "killed"])
 @pytest.mark.parametrize("kind", ["commitlog", "consumequeue", "index", "checkpoint", "eruca.mark", "lock"])
 def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> None:

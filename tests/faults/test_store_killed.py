@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Store, verify
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 from tests.support.stores import bodies, small_config
 
 pytestmark = pytest.mark.processes
@@ -90,7 +90,7 @@ def kill_again_and_again(root: Path, mode: str, times: Iterable[int], writer_tex
     assert min(acknowledged) > 0
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_killed_again_and_again(tmp_path: Path, mode: str) -> None:
     kill_again_and_again(tmp_path / "store", mode, rounds(8, 100, seconds=15))

@@ -18,7 +18,7 @@ import pytest
 from eruca.client import ClientSettings, Message, Producer, PushConsumer, ReceivedMessage, SendStatus
 from eruca.client.errors import ClientError
 from tests.support.pairs import BROKERS, MASTERS, Pairs, eventually
-from tests.support.programme import chance, rounds
+from tests.support.programme import ENOUGH, chance, rounds
 
 pytestmark = pytest.mark.slow
 
@@ -179,7 +179,7 @@ class Story:
 STORY = ("stop_a_master", "kill_a_master", "restart_the_slaves", "restart_the_nameservers", "restart_all_brokers")
 
 
-@pytest.mark.timeout(3600)
+@ENOUGH
 async def test_any_part_may_go_and_come_back(tmp_path: Path) -> None:
     random = chance("two masters")
     async with Pairs(tmp_path) as pairs:

@@ -12,9 +12,13 @@ import random
 import time
 from collections.abc import Iterator
 
+import pytest
+
 LONG = bool(os.environ.get("ERUCA_TORTURE"))
 WHY = "takes minutes: set ERUCA_TORTURE=1"
 """Of a test that is left out in the short form."""
+ENOUGH = pytest.mark.timeout(3600 if LONG else 300)
+"""The time-out of a test with rounds: the short form takes seconds, the long one up to an hour."""
 TIMES = float(os.environ.get("ERUCA_TIMES", "10")) if LONG else 1.0
 """How many times the time of the short form."""
 MEBIBYTE = 1 << 20

@@ -196,9 +196,9 @@ def test_many_queues_are_sampled_at_little_cost(run: Run) -> None:
     for queue in range(10_000):
         run.put(f"T{queue % 100}", queue, 1, 1)
     run.seconds(9)
-    started = time.perf_counter()
+    used = time.thread_time()
     run.seconds(1)
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - used < 0.5
 
 
 def test_pulls_that_waited_for_the_disk_have_a_latency(run: Run) -> None:

@@ -38,9 +38,7 @@ async def test_an_interval_is_consumed_again_exactly(lab: Lab, seen: Seen) -> No
         table = await reset(lab, "g", middle)
         promised = sum(10 - offset for offset in table.values())
         assert 20 <= promised <= 24  # the broker takes the nearer neighbour of the moment, in each queue
-        began = time.monotonic()
-        await seen.reaches(40 + promised)
-        assert time.monotonic() - began < 0.3 or promised == 0
+        await seen.reaches(40 + promised, within=5.0)  # at once: a pull that waits would be answered after 15 s
     assert len(seen.messages) == 40 + promised
     expected = {(queue.queue_id, offset) for queue, start in table.items() for offset in range(start, 10)}
     assert {(each.queue.queue_id, each.queue_offset) for each in seen.messages[40:]} == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from eruca.client import Message, MessageQueue, Producer
@@ -94,18 +92,16 @@ async def test_a_silent_broker_costs_one_timeout() -> None:
     async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
         names.knows("T", a, b, queues=2)
         a.answers.extend([SILENT] * 100)
-        async with Producer("g", nameserver=names.address, fault_tolerance=True, send_timeout=0.2) as producer:
+        async with Producer("g", nameserver=names.address, fault_tolerance=True, send_timeout=1.0) as producer:
             failures = 0
             for _ in range(20):
                 try:
                     await producer.send(Message("T", b"x"))
                 except CallTimeout:
                     failures += 1
-            began = time.monotonic()
             for _ in range(20):
                 await producer.send(Message("T", b"x"))
-            assert time.monotonic() - began < 0.2
-        assert failures <= 1 and len(a.sends) == 1
+        assert failures <= 1 and len(a.sends) == 1, "nobody waits for it again"
         assert len(b.sends) >= 39
 
 
