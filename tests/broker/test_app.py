@@ -8,20 +8,23 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from eruca.broker.config import FlushDiskType
+from eruca.broker.config import BrokerRole, FlushDiskType
+from eruca.broker.services import registration
 from eruca.broker.services.ports import PortTaken, take_ports
-from eruca.broker.services.registration import Registration
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from tests.support.desk import START, Desk
+from tests.support.pairs import eventually
 from tests.support.peers import Peer
 
 ROUTE, CLUSTER, PUT_KV, SEND_V2, CREATE = 105, 106, 100, 310, 17
@@ -140,55 +143,45 @@ async def test_a_broker_that_stops_is_forgotten_at_once(registered: Desk, names:
 async def test_a_nameserver_that_was_away_gets_to_know_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eruca.broker.services.registration.RETRY_AFTER", 0.05)
-    told = asyncio.Event()
-    tell = Registration._tell
-
-    async def noted(self: Registration, nameserver: str, body: bytes) -> bool:
-        done = await tell(self, nameserver, body)
-        if done:
-            told.set()
-        return done
-
-    monkeypatch.setattr(Registration, "_tell", noted)
+    monkeypatch.setattr(registration, "RETRY_AFTER", 0.05)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     desk = Desk(tmp_path)
     desk.config.namesrv_addr = f"127.0.0.1:{port}"
     await desk.start()  # does not wait for it
-    assert not told.is_set()
+    assert not desk.broker.registration.registered
     for _ in range(2):  # it comes, goes and comes again
         names = await Names(tmp_path, port).start()
-        async with asyncio.timeout(5):
-            await told.wait()
+        await eventually(lambda: bool(desk.broker.registration.registered))
         assert await names.brokers() == {"broker-a": {0: desk.app.address}}
-        told.clear()
         await names.stop()
+        await eventually(lambda: not desk.broker.registration.registered)
     await desk.stop()
+
+
+def _counted(calls: Counter[str], name: str, method: Callable[..., object], *given: object) -> object:
+    calls[name] += 1
+    return method(*given)
 
 
 async def test_without_force_register_a_nameserver_is_told_what_it_does_not_know(
     tmp_path: Path, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    tell = Registration._tell
-
-    async def noted(self: Registration, nameserver: str, body: bytes) -> bool:
-        told.append(nameserver)
-        return await tell(self, nameserver, body)
-
-    monkeypatch.setattr(Registration, "_tell", noted)
-    address = names.server.address
+    """A slave without a master asks often, so this need not wait for registerNameServerPeriod."""
+    monkeypatch.setattr(registration, "RETRY_AFTER", 0.01)
+    table, calls = names.server.table, Counter[str]()
+    for name in ("register", "is_changed"):
+        monkeypatch.setattr(table, name, partial(_counted, calls, name, getattr(table, name)))
     desk = Desk(tmp_path)
-    desk.config.namesrv_addr = address
+    desk.config.namesrv_addr = names.server.address
+    desk.config.force_register = False
+    desk.config.store.broker_role, desk.config.broker_id = BrokerRole.SLAVE, 1
     await desk.start()
-    assert told == [address]
-    assert await desk.broker.registration._refresh(address, forced=False)
-    assert told == [address], "the version that it has is the newest"
+    await eventually(lambda: calls["is_changed"] >= 3)
+    assert calls["register"] == 1, "the version that it has is the newest"
     desk.broker.topics.renew()
-    assert await desk.broker.registration._refresh(address, forced=False)
-    assert told == [address] * 2
+    await eventually(lambda: calls["register"] == 2)
     await desk.stop()
 
 
@@ -284,12 +277,10 @@ async def test_a_stop_during_a_flood_keeps_what_was_answered(tmp_path: Path) -> 
     flooded = asyncio.Event()
     senders = [asyncio.create_task(flood()) for _ in range(8)]
     await flooded.wait()
-    await desk.app.stop()
+    await desk.stop_app()
     for sender in senders:
         sender.cancel()
     await asyncio.gather(*senders, return_exceptions=True)
-    await desk.operator.close()
-    desk._peers.clear()
     kept = answered
     await desk.start()
     assert desk.broker.store.recovery.clean

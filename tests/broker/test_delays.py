@@ -161,12 +161,12 @@ async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:
     assert len(desk.records()) == 1
 
 
-async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
+    desk.fill_disk()
     assert desk.deliver(1000) == START + 1000 + delay_levels.AGAIN_AFTER
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
+    desk.fill_disk(full=False)
     desk.deliver(2000)
     assert [record.body for record in desk.records()] == [b"x"]
 

@@ -159,12 +159,12 @@ async def test_a_turn_delivers_a_part(desk: Desk, monkeypatch: pytest.MonkeyPatc
     assert sorted(bodies(desk)) == [b"%d" % number for number in range(7)]
 
 
-async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk) -> None:
     desk.topic("T")
     await send(desk, 1000)
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
+    desk.fill_disk()
     assert desk.deliver(1000) == START + 1000 + delay_levels.AGAIN_AFTER
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
+    desk.fill_disk(full=False)
     desk.deliver(2000)
     desk.deliver(2001)
     assert bodies(desk) == [b"x"]
@@ -179,13 +179,16 @@ async def test_slots_without_a_time_or_a_goal_are_passed_over(desk: Desk) -> Non
     assert bodies(desk) == [b"x"] and desk.broker.delays.timers.settled.first == 3
 
 
-async def test_slots_that_rocketmq_wrote_come_at_their_time_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slots_that_rocketmq_wrote_come_at_their_time_too(desk: Desk) -> None:
     """Its slots hold the hash of the tag instead of the time."""
     desk.topic("T")
-    monkeypatch.setattr("eruca.broker.store.dispatch._TIMED", ())
-    monkeypatch.setattr("eruca.broker.store.dispatch.TIMER_TOPIC", "")
     await send(desk, 70_000)
-    desk.broker.store.drain()
+    await desk.stop()
+    (path,) = (desk.folder / "store" / "consumequeue" / TIMER / "0").iterdir()
+    with path.open("r+b") as file:
+        file.seek(12)
+        file.write(ord("t").to_bytes(8, "big"))
+    await desk.start()
     unit = desk.broker.store.unit(TIMER, 0, 0)
     assert unit is not None and unit[2] == ord("t")
     for now in (0, 69_999):
@@ -254,9 +257,10 @@ async def clean(desk: Desk) -> int:
     """One round of retention, whatever the hour, the files as old as their newest records are by the test's clock."""
     store = desk.broker.store
     times = [(each.offset, each.store_timestamp) for each in store.records_since(store.figures().min_offset)]
-    for segment in store._log.segments:
-        newest = max((time for offset, time in times if offset < segment.end), default=0)
-        os.utime(segment.path, ns=(newest * 1_000_000, newest * 1_000_000))
+    for path in (desk.folder / "store" / "commitlog").iterdir():
+        end = int(path.name) + desk.config.store.mapped_file_size_commit_log
+        newest = max((time for offset, time in times if offset < end), default=0)
+        os.utime(path, ns=(newest * 1_000_000, newest * 1_000_000))
     return await store.clean(by_hand=True)
 
 

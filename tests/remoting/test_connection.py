@@ -392,8 +392,9 @@ async def test_half_a_frame_may_lie_behind_what_waits() -> None:
     request = frame.encode(frame.JSON, 43, 999, 0, None, 0)
     limits = ConnectionLimits(half_frame=0.0, sweep_every=0.01)
     async with serving(limits=limits) as (desk, server, _), greedy(desk, server, request * 2) as peer:
-        sweep = server._sweep
-        await eventually(lambda: server._sweep is not sweep)  # the server has looked for half frames meanwhile
+        with socket.create_connection(peer.getpeername()) as other:
+            other.sendall(request[:20])
+            assert await asyncio.to_thread(other.recv, 1) == b""  # the server has looked for half frames meanwhile
         assert await asyncio.to_thread(opaques, peer, MANY + 2) == [*range(MANY), 999, 999]
     async with serving() as (desk, server, _), greedy(desk, server, request[:20]) as peer:
         reading = asyncio.ensure_future(asyncio.to_thread(opaques, peer, MANY + 1))

@@ -46,6 +46,13 @@ class Desk:
         self._peers.clear()
         await self.app.stop()
 
+    async def stop_app(self) -> None:
+        """Stop the broker first, and then close what its clients have left."""
+        await self.app.stop()
+        for peer in self._peers:
+            await peer.close()
+        self._peers.clear()
+
     async def restart(self) -> None:
         """Stop the broker and start another one on the same disk."""
         await self.stop()
@@ -117,6 +124,11 @@ class Desk:
             self.broker.store.drain()
         assert put is not None and not put.status
         return put
+
+    def fill_disk(self, *, full: bool = True) -> None:
+        """Let the store find its disk full, or not full any more."""
+        self.broker.store.config.disk_space_warning_level_ratio = -1.0 if full else 1.0
+        self.broker.store.check_disk()
 
     def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
         """Everything that was stored in a queue."""

@@ -155,7 +155,7 @@ async def test_two_operators_at_once_both_have_their_change_kept(
         return to_thread(work, *arguments)
 
     monkeypatch.setattr(os, "replace", slow)
-    monkeypatch.setattr("eruca.broker.services.configuration.asyncio.to_thread", counted)
+    monkeypatch.setattr(asyncio, "to_thread", counted)
     first = asyncio.ensure_future(desk.ask(CHANGE, body=b"fileReservedTime=48", within=20))
     assert await to_thread(reached.wait, 20)
     second = asyncio.ensure_future((await desk.peer()).ask(CHANGE, body=b"traceOn=false", within=20))

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from eruca.broker.handlers import replies
 from eruca.protocol.bodies import HeartbeatData, ProducerData
 from tests.support.desk import START, Desk
 from tests.support.peers import Answering, Peer
@@ -92,7 +93,7 @@ async def test_an_answer_that_the_client_does_not_take_is_refused(desk: Desk) ->
 
 
 async def test_a_silent_client_is_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.broker.handlers.replies.PUSHED_WITHIN", 0.2)
+    monkeypatch.setattr(replies, "PUSHED_WITHIN", 0.2)
     client = await asker(desk, answering=None)
 
     waiting = asyncio.ensure_future(desk.ask(REPLY_V2, answer(), b"x"))

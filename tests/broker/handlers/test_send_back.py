@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eruca.broker.config import FlushDiskType
+from eruca.broker.services.runtime import moment
 from eruca.broker.store.results import Durability, Put
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.record import Record
@@ -172,8 +173,10 @@ async def test_returns_are_counted_for_the_topic_they_came_from(desk: Desk) -> N
     await desk.ask(SEND_BACK, back(put, 1))
     desk.deliver(1000)
     await desk.ask(SEND_BACK, back(only(desk.records("%RETRY%g")), 1))
-    (counter,) = [each for key, each in desk.broker.statistics._sent_back.items() if key == ("T", "g")]
-    assert counter.messages == 2
+    for second in range(11):
+        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.now + 1000 * second))
+    spans = desk.broker.statistics.spans("SNDBCK_PUT_NUMS", "T@g")
+    assert spans is not None and spans[0].sum == 2
 
 
 # ---------------------------------------------------------------------- refusals
@@ -205,10 +208,10 @@ async def test_properties_that_grew_too_long(desk: Desk) -> None:
 
 async def test_a_store_that_takes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     put = sent(desk)
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", "full")
+    desk.fill_disk()
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
-    monkeypatch.setattr(desk.broker.store._appender, "refusal", None)
+    desk.fill_disk(full=False)
     monkeypatch.setattr(desk.broker, "accepting", False)
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")

@@ -1,7 +1,9 @@
 """What goes through, counted and sampled: the clock is ours, a second at a time."""
 
 import time
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
@@ -214,19 +216,31 @@ def test_pulls_that_waited_for_the_disk_have_a_latency(run: Run) -> None:
 
 
 def test_counters_that_stand_still_cost_no_memory() -> None:
-    statistics = Statistics("C", 0)
-    for queue in range(100):
-        statistics.put("T", queue, 1, 10)
-        statistics.got("g", "T", queue, 1, 10)
-    for second in range(1, 31):
-        statistics.sample(Moment(second * 1000, 0, 0, 0, 0))
-    *_, before, last = statistics._minute
-    assert all(last.tables[table] is before.tables[table] for table in ("PUT", "GET"))
-    statistics.put("T", 7, 1, 10)
-    for second in range(31, 41):
-        statistics.sample(Moment(second * 1000, 0, 0, 0, 0))
-    changed = statistics._minute[-1].tables["PUT"]
-    assert [key for key, tally in changed.items() if tally is not last.tables["PUT"][key]] == [("T", 7)]
-    assert statistics.spans("TOPIC_PUT_NUMS", "T") is not None
-    statistics.forget_topic("T")
-    assert statistics.spans("TOPIC_PUT_NUMS", "T") is None and not changed
+    queues = 10_000
+    with measured() as memory:
+        statistics = Statistics("C", 0)
+        for queue in range(queues):
+            statistics.put("T", queue, 1, 10)
+            statistics.got("g", "T", queue, 1, 10)
+        statistics.sample(Moment(10_000, 0, 0, 0, 0))
+        before = memory()
+        statistics.sample(Moment(20_000, 0, 0, 0, 0))
+        assert memory() - before < queues, "less than a byte a queue"
+        statistics.put("T", 7, 1, 10)
+        statistics.sample(Moment(30_000, 0, 0, 0, 0))
+        assert memory() - before < 60 * queues, "one new table, whose values are the old ones but for one"
+        assert statistics.spans("TOPIC_PUT_NUMS", "T") is not None
+        statistics.forget_topic("T")
+        assert statistics.spans("TOPIC_PUT_NUMS", "T") is None
+        assert memory() < before // 2, "counters and samples of a topic that was deleted go"
+
+
+@contextmanager
+def measured() -> Iterator[Callable[[], int]]:
+    """How many bytes more than at the start are in use."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        yield lambda: tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()

@@ -76,6 +76,11 @@ def filled(desk: Desk, count: int, *, first: int = 0, topic: str = "T", queues: 
         )
 
 
+def make_cold(desk: Desk) -> None:
+    """Let the log count as not in memory."""
+    desk.broker.store._log.hot_bytes = 0
+
+
 class HandSlave:
     """A slave by hand: it reports what the test says, and keeps what comes."""
 
@@ -83,6 +88,16 @@ class HandSlave:
         host, _, port = ha_address.rpartition(":")
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
         return self
+
+    def pause_reading(self) -> None:
+        self._transport().pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport().resume_reading()
+
+    def _transport(self) -> asyncio.Transport:
+        assert isinstance(self.writer.transport, asyncio.Transport)
+        return self.writer.transport
 
     def report(self, offset: int) -> None:
         self.writer.write(struct.pack(">q", offset))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from eruca.broker.config import FlushDiskType
 from eruca.broker.services.replication import ha_server
 from eruca.broker.store import segment
 from eruca.broker.store.segment import NotInMemory
-from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, master_of, until
+from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, make_cold, master_of, until
 from tests.support.desk import Desk
 
 
@@ -67,7 +68,7 @@ async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(
         return read_at(fd, position, size, wait=True)
 
     monkeypatch.setattr(segment, "read_at", cold)
-    master.broker.store._log.hot_bytes = 0
+    make_cold(master)
     begin, got = end(master) - end(master) % FILE + 100, b""
     slave.report(begin)
     while begin + len(got) < end(master):
@@ -89,7 +90,7 @@ async def test_a_slave_hears_no_more_when_the_log_cannot_be_read(
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(segment, "read_at", broken)
-    master.broker.store._log.hot_bytes = 0
+    make_cold(master)
     with capture_logs() as said:
         slave.report(100)
         with pytest.raises(asyncio.IncompleteReadError):
@@ -140,7 +141,9 @@ async def test_a_slave_that_reports_more_than_there_is_is_closed(master: Desk, s
 
 async def test_a_slave_that_asks_for_what_was_deleted_is_closed(master: Desk, slave: HandSlave) -> None:
     filled(master, 200)
-    master.broker.store._log.forget_oldest(1)
+    for path in (master.folder / "store" / "commitlog").iterdir():
+        os.utime(path, (0, 0))
+    assert await master.broker.store.clean(by_hand=True)
     assert master.broker.store.replicator.begin_offset > 0
     slave.report(100)
     assert await slave.closed()
@@ -150,21 +153,20 @@ async def test_a_slave_that_does_not_read_costs_little_memory(master: Desk, slav
     slave.report(0)
     await until(lambda: master.broker.slaves.in_reach)
     body = bytes(10_000)
-    slave.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    slave.pause_reading()
     for _ in range(2000):
         master.store("T", 0, 1, body=body)
     (connection,) = master.broker.slaves.connected
-    await until(lambda: connection._paused)
-    assert connection._transport is not None
-    assert connection._transport.get_write_buffer_size() < ha_server._UNSENT + ha_server.FRAMES_A_TURN * 4200
-    slave.reader._transport.resume_reading()  # type: ignore[attr-defined]
+    await until(lambda: connection.paused)
+    assert connection.unsent < ha_server.UNSENT + ha_server.FRAMES_A_TURN * 4200
+    slave.resume_reading()
     await slave.log_to(end(master))
 
 
 async def test_what_is_no_longer_in_memory_goes_out_too(master: Desk, slave: HandSlave) -> None:
     filled(master, 60)
     assert end(master) < 2 * FILE
-    master.broker.store._log.hot_bytes = 0
+    make_cold(master)
     slave.report(1)
     taken = await slave.log_to(end(master))
     files = b"".join(log_bytes(master).values())

@@ -23,7 +23,7 @@ FRAMES_A_TURN = 16
 """Frames that are sent before the event loop runs others."""
 COLD_READ = 1 << 20
 """Bytes of one read from the disk."""
-_UNSENT = 1 << 20
+UNSENT = 1 << 20
 """Bytes that may be buffered for a slave that does not read."""
 
 log = structlog.get_logger("eruca.broker")
@@ -60,7 +60,7 @@ class HAConnection(asyncio.Protocol):
         self.next = -1
         """The offset to send next; -1 before the slave's first report."""
         self.rate = TransferRate()
-        self._paused = False
+        self.paused = False
         """Whether the slave reads more slowly than the master sends."""
         self._turn_over = False
         """Whether the next iteration of the loop continues to send."""
@@ -73,7 +73,7 @@ class HAConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the slave, which reports first."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=_UNSENT)
+        self._transport.set_write_buffer_limits(high=UNSENT)
         peer = transport.get_extra_info("peername")
         self.remote = f"{peer[0]}:{peer[1]}" if peer else ""
         self._received_at = self._sent_at = asyncio.get_running_loop().time()
@@ -108,7 +108,7 @@ class HAConnection(asyncio.Protocol):
         self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._tick)
         if now - self._received_at > self._silence:
             self._give_up("it has not reported for longer than haHousekeepingInterval")
-        elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self._paused and not self._is_closing():
+        elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self.paused and not self._is_closing():
             self._send(b"")
 
     # ------------------------------------------------------------------ reports
@@ -147,19 +147,24 @@ class HAConnection(asyncio.Protocol):
 
     # ------------------------------------------------------------------ sending
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that are buffered for the slave."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def pause_writing(self) -> None:
         """Called by the event loop: the slave does not read."""
-        self._paused = True
+        self.paused = True
 
     def resume_writing(self) -> None:
         """Called by the event loop: the slave reads again."""
-        self._paused = False
+        self.paused = False
         self.pump()
 
     def pump(self) -> None:
         """Send what is available."""
         for _ in range(FRAMES_A_TURN):
-            if self.next < 0 or self._paused or self._turn_over or self._reading is not None or self._is_closing():
+            if self.next < 0 or self.paused or self._turn_over or self._reading is not None or self._is_closing():
                 return
             try:
                 data = self._replicator.take(self.next, self._batch)
