@@ -68,7 +68,7 @@ def described(page: str) -> set[str]:
 
 
 def test_every_option_and_column_is_described() -> None:
-    source, _, sink = PAGE.partition("## Writing")
+    source, _, sink = PAGE.partition("## Sink")
 
     assert described(source) - {"column", "option"} == set(READERS) | set(COLUMNS)
     assert described(sink) - {"column", "option", "of", "the", "sink"} == set(SINK_READERS) | set(SINK_COLUMNS)

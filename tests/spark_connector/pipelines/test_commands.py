@@ -82,7 +82,7 @@ def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest
         text = text.replace("localhost:9876", topic.name_server).replace("/tmp/lake", str(tmp_path / "lake"))
         return re.sub(r"\blines(-again)?\b(?=[\" ]|$)", rf"{topic.name}\1", text)
 
-    worked = PAGE.partition("## The worked example")[2].partition("\n## ")[0]
+    worked = PAGE.partition("## Example")[2].partition("\n## ")[0]
     for kind, example in re.findall(r"```(python|)\n(.*?)```", worked, re.DOTALL):
         if kind == "python":
             exec(here(example.replace("for line in", "for entry in").replace("line.", "entry.")), names)
@@ -101,7 +101,7 @@ def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest
 def test_every_option_is_described() -> None:
     group = main.get_command(click.Context(main), "pipeline")
     assert isinstance(group, click.Group)
-    shared = set(re.findall(r"`(--?[a-z-]+)", PAGE.partition("## Options of all commands")[2].partition("\n## ")[0]))
+    shared = set(re.findall(r"`(--?[a-z-]+)", PAGE.partition("## Common options")[2].partition("\n## ")[0]))
     for name, command in group.commands.items():
         section = PAGE.partition(f"## {name.capitalize()}\n")[2].partition("\n## ")[0]
         table = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
