@@ -7,14 +7,13 @@ from eruca.client.consuming.message_stream import Delivery
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.hooks import Hook
 from eruca.client.message import Message, ReceivedMessage
-from eruca.client.outcomes import Decision, Later, Suspend
+from eruca.client.outcomes import Decision, Later, SendResult, SendStatus, Suspend, TransactionState
 from eruca.client.polling.lite_pull_consumer import LitePullConsumer
 from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullStatus
 from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskContext
 from eruca.client.producing.batch import split_batch
 from eruca.client.producing.producer import Producer
-from eruca.client.producing.send import SendResult, SendStatus
-from eruca.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
+from eruca.client.producing.transactions import TransactionProducer, TransactionResult
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.signature import Credentials

@@ -11,18 +11,14 @@ import enum
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eruca.client import callbacks
 from eruca.client.errors import UsageError
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
-from eruca.client.outcomes import Decision, Later, Listener, Outcome, Suspend
+from eruca.client.outcomes import Decision, Later, Listener, Outcome, SendResult, Suspend, TransactionState
 from eruca.protocol.queues import MessageQueue
-
-if TYPE_CHECKING:
-    from eruca.client.producing.send import SendResult
-    from eruca.client.producing.transactions import TransactionState
 
 DEFAULT_REGION = "DefaultRegion"
 

@@ -25,9 +25,10 @@ from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_messa
 from eruca.client.network.identity import unique_keys
 from eruca.client.network.requests import reply_to
 from eruca.client.network.session import Session
+from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.send import BATCH, PLAIN, Send, SendEndpoint, SendKind, SendResult, choice_of_user
+from eruca.client.producing.send import BATCH, PLAIN, Send, SendEndpoint, SendKind, choice_of_user
 from eruca.client.producing.send_hooks import CallsOfHooks, Rewrite, rewrite_batch, rewrite_one
 from eruca.client.producing.sender import Sender
 from eruca.client.producing.topic_queues import TopicQueues

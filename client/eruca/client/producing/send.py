@@ -7,7 +7,6 @@ MQClientAPIImpl.processSendResponse in 4.9.7.
 
 from __future__ import annotations
 
-import enum
 from asyncio import Future
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
@@ -28,6 +27,7 @@ from eruca.client.errors import (
 )
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
+from eruca.client.outcomes import SendResult
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
 from eruca.protocol import api
@@ -38,33 +38,6 @@ from eruca.remoting import Answer
 SendEndpoint = api.Endpoint[SendMessageV2, SendReply]
 Choice = Callable[[Route], MessageQueue]
 """The queue that the user wants, given the route. May raise anything."""
-
-
-class SendStatus(enum.Enum):
-    """How a message was stored. It is stored in each case."""
-
-    SEND_OK = 0
-    FLUSH_DISK_TIMEOUT = 10
-    """The master stored it, but not on its disk in time (SYNC_FLUSH)."""
-    SLAVE_NOT_AVAILABLE = 11
-    """The master stored it, but has no slave (SYNC_MASTER)."""
-    FLUSH_SLAVE_TIMEOUT = 12
-    """The master stored it, but its slave not in time (SYNC_MASTER)."""
-
-
-class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where a message is.
-
-    ``message_id`` is the id that travels with it (UNIQ_KEY), ``offset_message_id`` names its place in the broker's
-    log; for a batch both are lists joined by commas, and ``offset`` is that of the first message.
-    """
-
-    status: SendStatus
-    message_id: str
-    offset_message_id: str
-    queue: MessageQueue
-    offset: int
-    transaction_id: str | None = None
 
 
 class SendKind(NamedTuple):

@@ -14,8 +14,9 @@ from contextvars import Context
 from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
 from eruca.client.network.session import Session
+from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import encode_messages
-from eruca.client.producing.send import Send, SendKind, SendResult
+from eruca.client.producing.send import Send, SendKind
 from eruca.protocol.headers.send import SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue

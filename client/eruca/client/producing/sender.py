@@ -20,10 +20,11 @@ from eruca.client.errors import BrokerRefused, CallTimeout, ClientError, SendFai
 from eruca.client.message import AFTER_ID, BEFORE_ID
 from eruca.client.network import identity
 from eruca.client.network.session import Session
+from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
 from eruca.client.producing.encoder import Encode, Encoder, encoder_of
 from eruca.client.producing.latency_faults import LatencyFaults
-from eruca.client.producing.send import PLAIN, Send, SendKind, SendResult, SendStatus, should_retry
+from eruca.client.producing.send import PLAIN, Send, SendKind, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError

@@ -9,7 +9,6 @@ checkTransactionState in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -21,16 +20,13 @@ from eruca.client.hooks import EndTransactionContext, Hook, Hooks, run_calls
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.network.session import Session
+from eruca.client.outcomes import SendResult, SendStatus, TransactionState
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
-from eruca.client.producing.send import SendResult, SendStatus
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
 from eruca.protocol.message import (
-    TRANSACTION_COMMIT,
-    TRANSACTION_NONE,
     TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     parse_offset_message_id,
 )
 from eruca.protocol.queues import MessageQueue
@@ -39,17 +35,6 @@ from eruca.remoting import Connection
 
 MAX_WAITING_CHECKS = 2000
 """Questions that may wait for an answer (checkRequestHoldMax); brokers ask again about what is left out."""
-
-
-class TransactionState(enum.Enum):
-    """What became of a local transaction; the values are those of the wire."""
-
-    COMMIT = TRANSACTION_COMMIT
-    """Consumers get the message."""
-    ROLLBACK = TRANSACTION_ROLLBACK
-    """Nobody gets it."""
-    UNKNOWN = TRANSACTION_NONE
-    """Not decided yet: the broker asks later."""
 
 
 LocalTransaction = Callable[[Message, str], TransactionState | Awaitable[TransactionState | None] | None]

@@ -21,7 +21,8 @@ from eruca.client.compression import compressor
 from eruca.client.errors import ClientError, TopicNotFound
 from eruca.client.network.identity import unique_keys
 from eruca.client.network.routes import Route
-from eruca.client.producing.send import SendEndpoint, SendStatus
+from eruca.client.outcomes import SendStatus
+from eruca.client.producing.send import SendEndpoint
 from eruca.client.selectors import RoundRobin, by_hash
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import SendMessageV2, SendReply
