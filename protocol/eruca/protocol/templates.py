@@ -390,7 +390,9 @@ class RepeatedFields(Generic[H]):
 
     def __init__(self, kind: type[H], *varying: Varying) -> None:
         self._kind = kind
-        self._varying = tuple((_beginning(each), each.attribute, each.digits) for each in varying)
+        self._varying = tuple(
+            (_beginning(each), 6 + len(each.wire.encode()), each.attribute, each.digits) for each in varying
+        )
         self._names = frozenset(each.wire for each in varying)
         self._known: Memo[tuple[bytes, ...], H] = Memo(_LIMIT)
 
@@ -399,24 +401,26 @@ class RepeatedFields(Generic[H]):
         at = 0
         parts: list[bytes] = []
         values: dict[str, int | str | None] = {}
-        for marker, attribute, digits in self._varying:
-            start = fields.find(marker, at)
-            value_at = start + len(marker) + (1 if digits else 2)
-            end = value_at + int.from_bytes(fields[value_at - 4 : value_at], "big")
-            if start < 0 or value_at > len(fields) or end > len(fields):
-                return None
-            value = fields[value_at:end]
-            if digits:
-                if not value.isdigit() or len(value) > digits:
+        try:
+            for marker, size, attribute, digits in self._varying:
+                start = fields.find(marker, at)
+                if start < 0:
                     return None
-                values[attribute] = int(value)
-            else:
-                try:
-                    values[attribute] = value.decode() or None
-                except UnicodeDecodeError:
-                    return None
-            parts.append(fields[at:start])
-            at = end
+                parts.append(fields[at:start])
+                value_at = start + size
+                if digits:
+                    at = value_at + fields[value_at - 1]
+                    number = fields[value_at:at]
+                    if not number.isdigit() or len(number) > digits:
+                        return None
+                    values[attribute] = int(number)
+                else:
+                    at = value_at + (fields[value_at - 2] << 8 | fields[value_at - 1])
+                    values[attribute] = fields[value_at:at].decode() or None
+        except (IndexError, UnicodeDecodeError):
+            return None
+        if at > len(fields):
+            return None
         parts.append(fields[at:])
         key = tuple(parts)
         known = self._known.get(key) or self._remember(fields, key)

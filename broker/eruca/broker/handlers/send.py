@@ -22,7 +22,7 @@ from eruca.broker.services.half_records import prepared, sent_of
 from eruca.broker.services.halves import HALF
 from eruca.broker.store import native
 from eruca.broker.store.results import Durability, PutStatus
-from eruca.protocol import api, names
+from eruca.protocol import api, frame, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendRefused, SendReply
@@ -102,9 +102,11 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
     connection = call.connection
     if not (broker.waits or broker.topics.dirty or connection.negotiating):
-        template = template_of_replies(broker, call.serialization, to.queue_id)
+        template = admission.reply_templates.get((call.serialization, to.queue_id)) or template_of_replies(
+            broker, call.serialization, to.queue_id
+        )
         if template is not None:
-            if not call.oneway:
+            if not call.head.flag & frame.ONEWAY_FLAG:
                 offset = b"%d" % put.queue_offset
                 connection.send(template.fill(call.head.opaque, b"%016X" % put.physical_offset, offset, 0))
             return None
