@@ -2,8 +2,8 @@
 
 Owns the frame layout of the remoting protocol (RemotingCommand, RocketMQSerializable and NettyDecoder in 4.9.7) and
 Eruca's own third serialization (msgpack), which is only ever sent to a peer that asked for it. Pure: bytes to values
-and back. Reading raises ``ProtocolError`` for whatever is no frame; a header that is readable but wrong is told by the
-``Refused`` in ``Head.ext``'s place, since it can be answered.
+and back. Reading raises ``ProtocolError`` for whatever is no frame. For a header that is readable but wrong
+``Head.ext`` is a ``Refused``, since the request can be answered.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RequestReader:
     ) -> None:
         self._asks = dict(asks)
         self._binary_readers = dict(binary_readers or {})
-        # The three bytes after `{"code":` tell nearly every request apart before it is parsed.
+        # The three bytes after `{"code":` identify nearly every request before it is parsed.
         self._json = {
             (b"%d," % code)[:3]: (code, msgspec.json.Decoder(Head[kind | None], strict=False))  # type: ignore[valid-type]
             for code, kind in asks.items()

@@ -1,9 +1,8 @@
 """One TCP connection, the same at both ends: requests and answers go both ways.
 
 Owns what comes: every complete frame of a read is handled in one go, and what is to be sent (``sending``) leaves in one
-write at the end of it. Calls are matched by opaque. A peer that does not read is not read either: what more came from
-it waits, and is handled in its order when the peer reads again. Malformed bytes end this connection and disturb nothing
-else.
+write at the end of it. Calls are matched by opaque. A peer that does not read is not read from: its further
+requests wait, and are handled in their order when the peer reads again. Malformed bytes end this connection only.
 """
 
 from __future__ import annotations
@@ -313,7 +312,7 @@ class Connection(Sending):
         return at
 
     def _hold_up(self) -> bool:
-        """Whether what more is asked waits now, since the peer does not read; ``pause_writing`` tells when not."""
+        """Let further requests wait, since the peer does not read; returns whether they do."""
         if self._transport is not None and not self.calls and not self.ending:
             self._held_up = True
             self._transport.pause_reading()

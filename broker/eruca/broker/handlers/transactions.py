@@ -1,7 +1,7 @@
 """Ends of transactions (37), and checking one again that was given up (323).
 
-Owns the checks of an end and the words of its refusals (EndTransactionProcessor in 4.9.7); what an end writes is the
-business of ``services.halves``.
+Owns the checks of an end and the texts of its refusals (EndTransactionProcessor in 4.9.7). ``services.halves`` writes
+what an end stores, ``services.commits`` the commits that come together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Asking producers what became of their transactions (request 39), and giving up those that nobody decides.
+"""Checks producers for the state of their transactions (request 39), and gives up those that nobody decides.
 
 Owns when and whom to ask (TransactionalMessageCheckService and ProducerManager.getAvailableChannel in 4.9.7);
-what that writes is the business of ``halves``. Sends one-way requests and waits for nothing. Unlike in 4.9.7 a check
-counts only when somebody is there to be asked, every half message is due by its own age, whatever the one before it,
-and a time of immunity uses up no checks.
+``halves`` writes the results. Sends one-way requests and waits for nothing. Unlike in 4.9.7 a check counts only
+when a producer is connected, every half message is due by its own age, whatever the one before it, and immunity uses
+up no checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eruca.protocol.record import Record, encode_record
 from eruca.remoting import Connection
 
 AT_ONCE = 64
-"""How many half messages are looked after before others get their turn."""
+"""Half messages that are checked before other tasks get their turn."""
 _HOUR = 3_600_000
 
 log = structlog.get_logger("eruca.broker")
@@ -55,20 +55,20 @@ class CheckBacks:
             await self.round()
 
     async def round(self) -> None:
-        """Look after every half message that is due; what is put back meanwhile is not."""
+        """Check every half message that is due; one that is put back meanwhile is not."""
         begun = self._clock()
         undecided = self._halves.undecided
         absent: set[str] = set()
-        looked_after = 0
+        checked = 0
         for offset, half in undecided.items():
             if not self._due(half, begun) or undecided.get(offset) is not half:
                 continue
-            looked_after += 1
-            if looked_after % AT_ONCE == 0:
+            checked += 1
+            if checked % AT_ONCE == 0:
                 await asyncio.sleep(0)
                 if undecided.get(offset) is not half:
                     continue
-            if not self._look_after(offset, half, begun, absent):
+            if not self._check(offset, half, begun, absent):
                 log.error("check_backs_postponed", reason="the store does not take messages")
                 break
         if absent:
@@ -78,8 +78,8 @@ class CheckBacks:
         patience = half.immunity if half.immunity is not None else self._config.transaction_time_out
         return half.stored < now and now - half.begun >= patience
 
-    def _look_after(self, offset: int, half: Half, now: int, absent: set[str]) -> bool:
-        """Ask about one half message or give it up; False when nothing can be stored."""
+    def _check(self, offset: int, half: Half, now: int, absent: set[str]) -> bool:
+        """Check one half message or give it up; False when nothing can be stored."""
         too_old = now - half.begun > self._config.store.file_reserved_time * _HOUR
         producer = self._producer(half.group)
         if producer is None and not too_old:
@@ -101,7 +101,7 @@ class CheckBacks:
         return True
 
     def _producer(self, group: str) -> Connection | None:
-        """A member of a producer group that can be asked, each in its turn."""
+        """A connected member of a producer group, each in its turn."""
         members = self._clients.producers.get(group)
         reachable = [each for each in members or () if not each.closed and not each.congested]
         if not reachable:

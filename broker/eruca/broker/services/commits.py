@@ -1,10 +1,9 @@
-"""Commits of transactions that come together: messages one by one, their op messages in one go at the end of a turn.
+"""The fast path of commits: messages are written one by one, their op messages together at the end of a turn.
 
-Owns the short way of a commit whose half message is undecided, at the place that is named, and in memory; every other
-end takes the way of ``halves``, before which what is under way here is settled. Knows no requests: whoever wants to be
-told of the end gives a function. Invariants: what is stored is, byte for byte, what ``halves`` would have stored, but
-for the order of the records of a turn; a real message comes before its op message, and nobody is told before that is
-in the log.
+Owns the commit of a half message that is undecided, at the named offsets, and in memory. ``halves`` does every other
+end of a transaction, after it has settled what is under way here. Knows no requests: a caller passes a callback.
+Invariants: what is stored is, byte for byte, what ``halves`` would have stored, except for the order of the records of
+a turn; a real message comes before its op message, and no callback is called before that one is in the log.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from eruca.protocol.message import decode_properties
 from eruca.protocol.record import Record, decode_record, encode_batch
 
 TOGETHER = 1024
-"""How many op messages are written at once at most."""
+"""The most op messages that are written in one batch."""
 _PLACES = 4096
 _REAL_TOPIC = b"\x02%b\x01" % names.REAL_TOPIC.encode()
 _AT_THE_END = re.compile(_REAL_TOPIC + b"[^\x01\x02]+\x02%b\x01[^\x01\x02]+" % names.REAL_QUEUE_ID.encode())
 
 
 class Commits:
-    """The commits of one broker that are under way in this turn of the loop."""
+    """The commits of one broker in this turn of the loop."""
 
     def __init__(self, halves: Halves, store: Store) -> None:
         self._halves = halves
@@ -39,9 +38,12 @@ class Commits:
         self._places: Memo[bytes, tuple[str, int]] = Memo(_PLACES)
         halves.settle = self.settle
 
-    def commit(self, offset: int, physical_offset: int, group: str, told: Callable[[], None] | None) -> bool:
-        """Commit the half message at this offset of the half queue and this one of the log, sent by a member of
-        ``group``; ``told`` is called once its op message is there, too. False for what has to take the other way."""
+    def commit(self, offset: int, physical_offset: int, group: str, on_done: Callable[[], None] | None) -> bool:
+        """Commit a half message of the producer group ``group``, by its offsets in the half queue and in the log.
+
+        ``on_done`` is called as soon as the op message is stored, too. Returns False, with nothing done, for a commit
+        that ``Halves.decide`` has to do.
+        """
         half = self._halves.undecided.get(offset)
         if half is None or half.physical_offset != physical_offset or half.group != group or not group:
             return False
@@ -52,26 +54,26 @@ class Commits:
         self._halves.decided(half.identity)
         if not self._done:
             asyncio.get_running_loop().call_soon(self.settle)
-        self._done[offset] = told
+        self._done[offset] = on_done
         return True
 
     def settle(self) -> None:
-        """Write the op messages of what was committed, and tell."""
+        """Write the op messages of this turn's commits, then call back."""
         if not self._done:
             return
         done, self._done = self._done, {}
         offsets = list(done)
         for first in range(0, len(offsets), TOGETHER):
             self._write_ops(offsets[first : first + TOGETHER])
-        for told in done.values():
-            if told is not None:
-                told()
+        for on_done in done.values():
+            if on_done is not None:
+                on_done()
 
     def _write_ops(self, offsets: list[int]) -> None:
         put = self._store.put_batch(
             OP, 0, encode_batch([(0, b"%d" % offset, OP_PROPERTIES) for offset in offsets]), **self._halves.op_fields()
         )
-        if put.status:  # perhaps there is room for some of them
+        if put.status:  # there may be room for some of them
             for offset in offsets:
                 self._halves.close(offset)
             return
@@ -87,10 +89,10 @@ class Commits:
         return record if record is not None and record.topic == HALF else None
 
     def _place(self, text: bytes) -> tuple[str, int] | None:
-        """Topic and queue id that a half message with these properties is meant for; None where it may have to wait."""
+        """The real topic and queue id in a half message's properties; None where the message may have to wait."""
         if b"TIMER_D" in text:
             return None
-        end = text[text.rfind(_REAL_TOPIC) :]  # as this broker writes them: both stand there, and nothing after them
+        end = text[text.rfind(_REAL_TOPIC) :]  # this broker writes both at the end
         found = self._places.get(end)
         if found is None and _AT_THE_END.fullmatch(end):
             values = decode_properties(end)

@@ -1,7 +1,7 @@
-"""What half messages and op messages say of themselves.
+"""What half messages and op messages contain.
 
-Owns which properties and bytes of a record make a half message what it is in memory, and which offsets an op message
-closes. Pure; facts of TransactionalMessageUtil and TransactionalMessageServiceImpl in 4.9.7, and of 5.x's op messages.
+Owns which properties and bytes of a record a half message has in memory, and which offsets an op message closes. Pure;
+facts of TransactionalMessageUtil and TransactionalMessageServiceImpl in 4.9.7, and of 5.x's op messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BROKERS = frozenset(
         *(names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET),
     )
 )
-"""Properties in which more is to be seen to than that they are kept."""
+"""Properties that the broker reads or writes itself."""
 
 
 def sent_of(put: Put, values: Mapping[str, str], born: int, body: bytes) -> HalfSent:
@@ -51,7 +51,7 @@ def half_sent(sent: HalfSent) -> Half:
 
 
 def half_of(record: Record) -> Half:
-    """A half message as it is kept in memory; the sender's clock counts only for one that was put back."""
+    """A stored half message, as it is in memory; the sender's clock counts only for one that was put back."""
     stored, properties = record.store_timestamp, record.properties
     copied = names.TRANSACTION_CHECK_TIMES in properties
     return Half(

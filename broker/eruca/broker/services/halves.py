@@ -1,8 +1,8 @@
-"""Half messages on disk: stored, decided, put back, given up, and found again at the start.
+"""Half messages on disk: stored, decided, put back, given up, and recovered at the start.
 
 Owns what is written to RocketMQ's half and op queues and to its topic of half messages that were given up
-(TransactionalMessageBridge, TransactionalMessageServiceImpl in 4.9.7); what is undecided is kept in memory
-(``state.undecided``) and read again from the two queues at the start. Knows no requests and no connections.
+(TransactionalMessageBridge, TransactionalMessageServiceImpl in 4.9.7). Undecided half messages are in memory
+(``state.undecided``) and are read again from the two queues at the start. Knows no requests and no connections.
 Invariants: a half message whose op message is in the log is not decided again; a real message comes before the op
 message that closes its half; progress is published only when all it rests on is on disk.
 """
@@ -36,7 +36,7 @@ from eruca.protocol.record import Record, decode_record
 
 HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC
 LAG = 20_000
-"""How many half messages the next start may have to look at; an undecided one further back is put back."""
+"""The most half messages that the next start may have to read; an undecided one further back is put back."""
 _LAGGARDS_AT_ONCE = 256
 OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
 _DONE = Put(PutStatus.OK)
@@ -59,7 +59,7 @@ class OpFields(TypedDict):
 
 
 class Halves:
-    """The half messages of one broker; ``undecided`` is what of them waits for a decision."""
+    """The half messages of one broker; ``undecided`` has those without a decision."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class Halves:
         self._postponed = postponed
         self._given_up: set[Identity] | None = None
         self.settle: Callable[[], object] = bool
-        """Called before a half message is looked at: what was committed in this turn gets its op messages."""
+        """Called before a half message is read: it writes the op messages of this turn's commits."""
         self._next_progress: tuple[int, int, int] | None = None
 
-    # ------------------------------------------------------------------ coming
+    # ------------------------------------------------------------------ sent
 
     def prepare(self, values: dict[str, str], topic: str, queue_id: int) -> bytes:
-        """Make the properties of a message those of a half message on its way to ``topic``; how they are stored.
+        """Make the properties of a message those of a half message for ``topic``; returns their stored text.
 
-        What the broker itself writes there is not the sender's, and a half message has no delay level: RocketMQ loses
-        one that has, its Java client takes the level away. A delay of its own counts from the commit (as in 5.3.3).
+        Properties that the broker writes are not taken from the sender, and a half message has no delay level: RocketMQ
+        loses one that has, and its Java client removes the level. A delay in ms counts from the commit (as in 5.3.3).
         Raises ProtocolError when they are too long, Refused(13) for a delay that cannot be.
         """
         for name in (names.DELAY, names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET):
@@ -113,7 +113,7 @@ class Halves:
             self._topics.create_if_absent(topic, 1)
             self._registration.announce()
 
-    # ------------------------------------------------------------------ being decided
+    # ------------------------------------------------------------------ decided
 
     def find(self, physical_offset: int) -> Record | None:
         """The half message at an offset of the commit log, None where there is none."""
@@ -169,7 +169,7 @@ class Halves:
         return self.deliver(half, to.topic, to.queue_id, text)
 
     def deliver(self, half: Record, topic: str, queue_id: int, text: bytes) -> Put:
-        """Store the message that a half message is, with this text of properties."""
+        """Store the real message of a half message, with this text of properties."""
         put = self._copy(
             half,
             topic,
@@ -210,7 +210,7 @@ class Halves:
             "store_host": host,
         }
 
-    # ------------------------------------------------------------------ staying undecided
+    # ------------------------------------------------------------------ undecided
 
     def read(self, offset: int) -> Record | None:
         """An undecided half message; one that is not in the log any more is forgotten."""
@@ -223,7 +223,7 @@ class Halves:
         return record
 
     def put_back(self, offset: int, record: Record, checks: int) -> Record | None:
-        """Store an undecided half message anew at the end of the half queue; None when nothing can be stored.
+        """Store an undecided half message again at the end of the half queue; None when nothing can be stored.
 
         ``checks`` is how often it was checked. Unlike in 4.9.7 the copy keeps the sender's flag, and an op message
         closes the former place.
@@ -337,7 +337,7 @@ class Halves:
         store = self._store
         store.drain()
         begin, op_begin = (self._progress(topic) for topic in (HALF, OP))
-        if begin is None or op_begin is None:  # one queue was cut or made anew: neither offset means anything
+        if begin is None or op_begin is None:  # one queue was truncated or made again: neither offset means anything
             begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
         done: set[int] = set()
         for op_offset, record in self._records(OP, op_begin):
