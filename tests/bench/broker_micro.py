@@ -99,7 +99,8 @@ class Load:
         replies = []
         for first in range(0, len(requests), AT_ONCE):
             self.connection.data_received(b"".join(requests[first : first + AT_ONCE]))
-            await asyncio.sleep(0)
+            for _ in range(3):  # op messages follow at the end of the turn, their replies after it
+                await asyncio.sleep(0)
             self.broker.store.drain()
             replies.append(self.sink.take())
         return replies
