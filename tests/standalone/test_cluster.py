@@ -39,9 +39,13 @@ async def test_a_taken_port_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 async def test_eruca_standalone_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    options = ["--store", str(tmp_path), "--port", "0", "--broker-port", "0"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "eruca.standalone.cli", "standalone"),
-        *("--store", str(tmp_path), "--port", "0", "--broker-port", "0"),
+        sys.executable,
+        "-m",
+        "eruca.standalone.cli",
+        "standalone",
+        *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )

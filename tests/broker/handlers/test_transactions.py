@@ -526,7 +526,10 @@ async def test_copies_that_rocketmq_put_back_in_immunity_are_one_transaction(des
     (first,) = desk.records(HALF)
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
     desk.broker.store.put(
-        *(HALF, 0, first.body, copied),
+        HALF,
+        0,
+        first.body,
+        copied,
         born_timestamp=first.born_timestamp,
         born_host=first.born_host,
         store_host=first.store_host,
@@ -548,7 +551,10 @@ async def test_an_end_that_rocketmq_took_closes_the_copies_it_had_put_back(desk:
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
     for topic, body, text in ((HALF, first.body, copied), (OP, b"0", b"WAIT\x01true\x02TAGS\x01d")):
         desk.broker.store.put(
-            *(topic, 0, body, text),
+            topic,
+            0,
+            body,
+            text,
             born_timestamp=first.born_timestamp,
             born_host=first.born_host,
             store_host=first.store_host,

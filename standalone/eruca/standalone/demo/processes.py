@@ -95,7 +95,8 @@ async def outcome(*arguments: str) -> tuple[int, str, str]:
     A cancelled wait ends the program and all processes of its session, and waits for them.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *arguments),
+        sys.executable,
+        *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,

@@ -63,10 +63,8 @@ class Demonstration:
         start = time.perf_counter()
         nameserver = await start_cluster(stack, folder)
         self._done("start a nameserver and a broker", "2 processes", start)
-        made = await mqadmin(
-            *("updateTopic", "-n", nameserver, "-c", "DefaultCluster", "-t", TOPIC),
-            *("-r", str(QUEUES), "-w", str(QUEUES)),
-        )
+        line = ["updateTopic", "-n", nameserver, "-c", "DefaultCluster", "-t", TOPIC]
+        made = await mqadmin(*line, "-r", str(QUEUES), "-w", str(QUEUES))
         self._row("mqadmin updateTopic", f"{TOPIC}, {QUEUES} queues", made.seconds)
         middle, end = await self._send(nameserver, lines)
         await self._consume(stack, folder, nameserver)
@@ -151,9 +149,7 @@ class Demonstration:
         """Reset the group to a time while its consumer is online, and wait for the expected messages."""
         before = self._tally.total
         start = time.perf_counter()
-        reset = await mqadmin(
-            *("resetOffsetByTime", "-n", nameserver, "-g", GROUP, "-t", TOPIC, "-s", str(to)),
-        )
+        reset = await mqadmin("resetOffsetByTime", "-n", nameserver, "-g", GROUP, "-t", TOPIC, "-s", str(to))
         offsets = {
             int(queue): int(offset) for queue, offset in re.findall(r"^\S+ +(\d+) +(\d+) *$", reset.output, re.M)
         }
