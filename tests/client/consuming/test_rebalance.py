@@ -163,9 +163,9 @@ async def test_otherwise_it_is_sent_anew(server: Scripted, case: Case) -> None:
 
 async def test_a_send_to_the_retry_topic_is_retried(server: Scripted, case: Case) -> None:
     server.refused_codes.add(36)
-    server.answers += [1] * (send_back.SEND_ATTEMPTS - 1)
+    server.answers += [1] * 2
     await case.go(Later())
-    assert len(server.sends) == send_back.SEND_ATTEMPTS
+    assert len(server.sends) == 3
     assert case.run.position == 6 and not case.again
 
 
@@ -174,7 +174,7 @@ async def test_otherwise_it_is_kept_and_its_offset_waits(
 ) -> None:
     monkeypatch.setattr(send_back, "RETRY_AFTER", 0.0)
     server.refused_codes.add(36)
-    server.answers += [1] * send_back.SEND_ATTEMPTS
+    server.answers += [1] * 3
     await case.go(Later())
     await eventually(lambda: len(case.again) == 1)
     assert case.again[0].reconsume_times == 1

@@ -16,22 +16,17 @@ from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
-from eruca.client.selectors import RoundRobin
-from eruca.protocol import api, names
+from eruca.client.producing.inner_producer import INNER_GROUP, InnerProducer
+from eruca.protocol import names
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
-INNER_GROUP = "CLIENT_INNER_PRODUCER"
-"""The producer group of messages that the client itself sends."""
 RETRY_AFTER = 5.0
 """Seconds after which a message that could not be sent back is consumed here again."""
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
-SEND_ATTEMPTS = 3
-"""How often a message is sent to the retry topic, each time to another broker if there is one."""
-SEND_TIMEOUT = 5.0
 
 
 class SendBack:
@@ -42,7 +37,7 @@ class SendBack:
         self._session = session
         self._group = group
         self._max = max_reconsume_times
-        self._round_robin = RoundRobin()
+        self._producer = InnerProducer(session, new_topic_queues=1)
         self._in_flight: set[asyncio.Task[None]] = set()
 
     def start(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
@@ -99,22 +94,16 @@ class SendBack:
         await self._send(header, record.body)
 
     async def _send(self, header: SendMessageV2, body: bytes) -> None:
-        """Send a message to the retry topic; after a failure another broker is tried."""
-        topic, failed = header.topic, None
-        route = await self._session.directory.route_to_send(topic, 1)
-        if not route.to_send:
-            raise ClientError(f"{topic} has no queue that can be written")
-        for _ in range(SEND_ATTEMPTS):
-            queue = self._round_robin.choose_of(route, failed)
-            header.queue_id, failed = queue.queue_id, queue.broker_name
-            try:
-                address = await self._session.directory.master(queue.broker_name, topic)
-                await self._session.call(address, api.SEND_MESSAGE_V2, header, body, timeout=SEND_TIMEOUT)
-            except ClientError as error:
-                cause = error
-            else:
-                return
-        raise cause
+        """Send a message to the retry topic; after a failure another broker is tried. Raises ClientError."""
+        await self._producer.start_send(
+            header.topic,
+            body,
+            header.properties or "",
+            sys_flag=header.sys_flag,
+            flag=header.flag,
+            reconsume_times=header.reconsume_times or 0,
+            max_reconsume_times=header.max_reconsume_times,
+        )
 
 
 def reconsumed(message: ReceivedMessage) -> ReceivedMessage:

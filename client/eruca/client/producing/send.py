@@ -104,6 +104,8 @@ class Send(msgspec.Struct, eq=False):
     """What chooses the queue, as long as the user's choice was not made."""
     fixed: bool = False
     """Whether every attempt goes to the queue of the user's choice, which says nothing about latency faults."""
+    new_ids: bool = False
+    """Whether each attempt gets a unique id of its own."""
     hooks: SendHooks | None = None
     size: int = 0
     """Bytes that the accumulator counted, where the body is another one now."""
@@ -112,7 +114,7 @@ class Send(msgspec.Struct, eq=False):
     start: float = 0.0
     """When its first attempt began, by the loop's time; 0 before."""
     attempt_start: float = 0.0
-    """When the attempt under way began; 0 for the first one."""
+    """When the attempt before ended, and so the one under way began; 0 for the first one."""
     brokers: tuple[str, ...] = ()
     """The brokers of the attempts that have ended."""
     result: SendResult | None = None

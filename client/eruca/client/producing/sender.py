@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from time import time
 from typing import Final
 
@@ -61,6 +62,9 @@ class Sender:
         max_in_flight, max_in_flight_size: bounds of the sends under way (see ``Accumulator``).
         retry_codes: further response codes after which another broker is asked (see ``should_retry``).
         retry_when_not_stored: tries again, too, when a send is answered with another status than SEND_OK.
+        retry: whether another attempt may follow an error; default ``should_retry`` with the ``retry_codes``.
+        retry_waits: seconds before the first further attempt, the second and so on; the last value repeats.
+        attempt_timeout: seconds for each attempt; None for the timeout of the send.
         fault_tolerance: passes over brokers that failed or answered late (see ``LatencyFaults``).
     """
 
@@ -74,6 +78,9 @@ class Sender:
         max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
         retry_codes: Collection[int] = (),
         retry_when_not_stored: bool = False,
+        retry: Callable[[ClientError], bool] | None = None,
+        retry_waits: Sequence[float] = (),
+        attempt_timeout: float | None = None,
         fault_tolerance: bool = False,
     ) -> None:
         self.session = session
@@ -83,7 +90,9 @@ class Sender:
         """The topics that were sent to, whose names are legal therefore."""
         self._group = group
         self._new_topic_queues = new_topic_queues
-        self._retry_codes = frozenset(retry_codes)
+        self._should_retry = retry or partial(should_retry, more_codes=frozenset(retry_codes))
+        self._retry_waits = retry_waits
+        self._attempt_timeout = attempt_timeout
         self._retry_when_not_stored = retry_when_not_stored
         self._faults = LatencyFaults() if fault_tolerance else None
         self._clock = session.loop.time
@@ -131,6 +140,8 @@ class Sender:
                 send.start, send.born = start, born
                 if not send.key:
                     send.key = key
+            elif send.new_ids and send.brokers:
+                send.key = key
             if send.topic is not topic:
                 topic = send.topic
                 topic.renew(directory)
@@ -180,6 +191,8 @@ class Sender:
                 send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
                 continue
             deadline = send.start + send.timeout
+            if self._attempt_timeout is not None:
+                deadline = min(deadline, (send.attempt_start or start) + self._attempt_timeout)
             if deadline < earliest:
                 earliest = deadline
             calls[opaque] = (send, kind.endpoint, deadline, self if send.hooks is None else None)
@@ -198,8 +211,6 @@ class Sender:
             queue = self._faults.choose(route, topic.turn, int(self._clock() * 1000))
         else:
             queue = topic.turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
-        if send.brokers:
-            send.attempt_start = self._clock()
         send.queue = queue
         if send.hooks is not None:
             send.hooks.chosen(send, queue)
@@ -344,7 +355,7 @@ class Sender:
         brokers = send.brokers
         if isinstance(error, CallTimeout) and brokers:
             self.session.doubt(self.session.to_send_now(brokers[-1]))
-        if not should_retry(error, self._retry_codes):
+        if not self._should_retry(error):
             self._fail(send, error)
         elif self._may_retry(send):
             self._retry(send, error)
@@ -358,6 +369,7 @@ class Sender:
     def _end_attempt(self, send: Send) -> None:
         if send.queue is not None:
             send.brokers += (send.queue.broker_name,)
+            send.attempt_start = self._clock()
             if not send.fixed:
                 send.queue = None
 
@@ -377,13 +389,21 @@ class Sender:
         """Try another broker; after all of them have failed, ask for the route before."""
         directory, topic = self.session.directory, send.topic.name
         route = directory.routes.get(topic)
-        if isinstance(error, BrokerRefused):
+        if self._retry_waits:
+            self.session.spawn(self._retry_later(send))
+        elif isinstance(error, BrokerRefused):
             self.accumulator.reenqueue(send)
         elif route is None or all(queue.broker_name in send.brokers for queue in route.to_send):
             self.session.spawn(self._retry_with_new_route(send))
         else:
             directory.look_again(topic)
             self.accumulator.reenqueue(send)
+
+    async def _retry_later(self, send: Send) -> None:
+        wait = self._retry_waits[min(len(send.brokers) - 1, len(self._retry_waits) - 1)]
+        if self._clock() + wait < send.start + send.timeout:
+            await asyncio.sleep(wait)
+        await self._retry_with_new_route(send)
 
     async def _retry_with_new_route(self, send: Send) -> None:
         deadline = send.start + send.timeout

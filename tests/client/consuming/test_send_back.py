@@ -1,0 +1,78 @@
+"""Messages that their broker does not take back go to the retry topic by whichever broker takes them."""
+
+from __future__ import annotations
+
+from eruca.client import MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.send_back import SendBack
+from eruca.client.errors import ClientError
+from eruca.protocol.record import decode_record, encode_record
+from tests.client.conftest import eventually
+from tests.support.scripted import Scripted
+
+BACK = 36
+"""The request that sends a message back."""
+
+
+def received() -> ReceivedMessage:
+    record = encode_record(
+        topic="T",
+        queue_id=0,
+        queue_offset=7,
+        physical_offset=0,
+        body=b"body",
+        properties=b"UNIQ_KEY\x01ID\x02TAGS\x01a",
+        flag=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=bytes(8),
+        store_timestamp=1,
+        store_host=bytes(8),
+        reconsume_times=0,
+    )
+    return ReceivedMessage(decode_record(record), MessageQueue("T", "broker-a", 0))
+
+
+async def listener(message: ReceivedMessage) -> None:
+    raise AssertionError("never called")
+
+
+async def test_a_dead_first_broker_holds_no_message_back() -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a, b)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            await a.stop()
+            for count in range(1, 5):
+                back = SendBack(consumer.session, "g", 16)
+                queue = ProcessQueue(MessageQueue("T", "broker-a", 0), 7)
+                again: list[ReceivedMessage] = []
+                back.consume_again = lambda _, message, again=again: again.append(message)
+                back.start(queue, [received()], 0)
+                await back.finish(10)
+                assert len(b.sends) == count and not again
+    header = b.sends[0]
+    assert (header.topic, header.producer_group, header.reconsume_times) == ("%RETRY%g", "CLIENT_INNER_PRODUCER", 1)
+    assert b.bodies == [b"body"] * 4
+    assert "ORIGIN_MESSAGE_ID" in header.properties and "TAGS\x01a" in header.properties
+
+
+async def test_a_broker_that_refuses_is_passed_over() -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a, b)
+        a.refused_codes.add(BACK)
+        a.answers.extend([1] * 10)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            back = SendBack(consumer.session, "g", 16)
+            for _ in range(3):
+                back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], 0)
+            await back.finish(10)
+            await eventually(lambda: len(b.sends) == 3)
+            b.answers.extend([1] * 10)
+            try:
+                await back.send_dead_letter(received().record)
+            except ClientError as error:
+                assert "Send [3] times" in str(error)
+            else:
+                raise AssertionError("no broker takes it")
