@@ -14,7 +14,7 @@ import itertools
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -257,22 +257,24 @@ class MessageTrace(Hook):
 
     ``topic`` True is RMQ_SYS_TRACE_TOPIC, which belongs to everyone. A topic by name is, as in Java, of the namespace
     that the nameserver's address names, but not of one that the settings name. Its own producer, which is not traced,
-    shares the client's connections, unless the settings name a namespace.
+    shares the client's connections, unless the settings name a namespace; ``make_producer`` is the class
+    Producer, which uses this module.
     """
 
-    def __init__(self, group: str, kind: str, topic: bool | str, settings: ClientSettings) -> None:
+    def __init__(
+        self, group: str, kind: str, topic: bool | str, settings: ClientSettings, make_producer: Callable[..., Any]
+    ) -> None:
         self.topic = names.TRACE_TOPIC if isinstance(topic, bool) else topic
         check_topic(self.topic)
         self.group = f"{GROUP_PREFIX}-{group[:200]}-{kind}-{next(_numbers)}"
         self._settings = replace(settings, namespace=None)
+        self._make_producer = make_producer
         self._producer: Any = None
         self._collector: Collector | None = None
 
     async def start(self) -> None:
         """Be ready to send."""
-        from eruca.client.producing.producer import Producer  # which has traces of its own
-
-        producer = self._producer = Producer(
+        producer = self._producer = self._make_producer(
             self.group, send_timeout=SEND_TIMEOUT, max_message_size=MAX_MESSAGE_SIZE, settings=self._settings
         )
         await producer.start()

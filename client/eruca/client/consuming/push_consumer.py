@@ -42,6 +42,7 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
+from eruca.client.producing.producer import Producer
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumeType
@@ -181,7 +182,7 @@ class PushConsumer(Client):
         self._offset_interval = offset_interval
         self._stop_timeout = stop_timeout
         self._consume_timeout = consume_timeout
-        self._trace = MessageTrace(group, "CONSUME", trace, settings) if trace else None
+        self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._gate = Gate()
 

@@ -52,6 +52,7 @@ from eruca.client.polling.assignment import Assignment, PollOptions
 from eruca.client.polling.message_cache import Iteration, MessageCache, PolledQueue, PollHooks
 from eruca.client.polling.queue_share import MessageQueueListener, QueueListeners, pull_figures
 from eruca.client.polling.topic_watch import TopicMessageQueueChangeListener, TopicWatch
+from eruca.client.producing.producer import Producer
 from eruca.client.trace import MessageTrace
 from eruca.protocol.bodies import ConsumeType, SubscriptionData
 from eruca.protocol.queues import MessageQueue
@@ -167,7 +168,7 @@ class LitePullConsumer(Client):
         self.subscriptions = self.membership.subscriptions
         self._commit_interval = auto_commit_interval
         self._poll_timeout = check_wait("poll_timeout", poll_timeout)
-        self._trace = MessageTrace(group, "CONSUME", trace, settings) if trace else None
+        self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._mode: Literal["subscribe", "assign"] | None = None
         self._assigned: frozenset[MessageQueue] = frozenset()

@@ -35,6 +35,7 @@ from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.polling.queue_share import MessageQueueListener, QueueShare
+from eruca.client.producing.producer import Producer
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -160,7 +161,7 @@ class PullConsumer(Client):
         self._suspend_timeout = consumer_timeout_when_suspend
         self._max_reconsume_times = max_reconsume_times
         self._settings = ClientSettings.choose(settings, nameserver)
-        self._trace = MessageTrace(group, "CONSUME", trace, self._settings) if trace else None
+        self._trace = MessageTrace(group, "CONSUME", trace, self._settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from eruca.client.errors import ClientError
 from eruca.client.network.session import Session
+from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
-from eruca.client.producing.send import Send, SendKind, SendResult, should_retry
+from eruca.client.producing.send import Send, SendKind, should_retry
 from eruca.client.producing.sender import NEW_TOPIC_QUEUES, Sender
 from eruca.protocol import api
 from eruca.protocol.queues import MessageQueue

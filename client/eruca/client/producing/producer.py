@@ -109,7 +109,7 @@ class Producer(Client):
         )
         self._settings = ClientSettings.choose(settings, nameserver)
         self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
-        self._trace = MessageTrace(group, "PRODUCE", trace, self._settings) if trace else None
+        self._trace = MessageTrace(group, "PRODUCE", trace, self._settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._session: Session | None = None
         self._sender: Sender | None = None
