@@ -135,16 +135,14 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         return BEFORE_ID + unique_key + self.text_after_id()
 
     def text_after_id(self) -> str:
-        """What follows the unique id in the properties as they travel. Raises BadMessage."""
+        """The property text that follows the unique id. Raises BadMessage."""
         text = AFTER_ID if self.wait_store else "\x02WAIT\x01false"
         timer = None if self.delay is None and self.deliver_at is None else self.timer
         if not (self.tags or self.keys or self.properties or self.delay_level or timer):
             return text
         pairs = 1
         if self.tags:
-            if not isinstance(self.tags, str):
-                raise BadMessage(f"tags is of type {type(self.tags).__name__}: a text is expected")
-            text += "\x02TAGS\x01" + self.tags
+            text += _tags_text(self.tags)
             pairs += 1
         if self.keys:
             text += f"\x02KEYS\x01{self.keys}"
@@ -156,12 +154,8 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             text += f"\x02{timer[0]}\x01{timer[1]}"
             pairs += 1
         if self.properties:
-            if type(self.properties) is not dict and not isinstance(self.properties, Mapping):
-                raise BadMessage(f"properties is of type {type(self.properties).__name__}: a mapping is expected")
-            for name, value in self.properties.items():
-                _check_property(name, value)
-                text += f"\x02{name}\x01{value}"
-                pairs += 1
+            text += _properties_text(self.properties)
+            pairs += len(self.properties)
         if text.count("\x01") != pairs or text.count("\x02") != pairs:
             raise BadMessage("tags, keys and properties must not hold the characters 0x01 and 0x02")
         if not text.isascii() or len(text) > _AFTER_ID_AT_MOST:
@@ -204,6 +198,22 @@ def _timer(level: int, delay: float | timedelta | None, deliver_at: int | dateti
     if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
         raise BadMessage(f"delay={delay!r}: 0 or more seconds, or a timedelta, is expected")
     return names.TIMER_DELAY_MS, str(round(seconds * 1000))
+
+
+def _tags_text(tags: object) -> str:
+    if not isinstance(tags, str):
+        raise BadMessage(f"tags is of type {type(tags).__name__}: a text is expected")
+    return "\x02TAGS\x01" + tags
+
+
+def _properties_text(properties: object) -> str:
+    if type(properties) is not dict and not isinstance(properties, Mapping):
+        raise BadMessage(f"properties is of type {type(properties).__name__}: a mapping is expected")
+    text = ""
+    for name, value in properties.items():
+        _check_property(name, value)
+        text += f"\x02{name}\x01{value}"
+    return text
 
 
 def _check_length(text: str) -> None:
