@@ -1,7 +1,6 @@
-"""An application of consumers: functions become members of groups by a decorator, and ``run`` serves them.
+"""App: an application of consumers. A decorator makes functions members of groups, and ``run`` serves them.
 
-Owns the order of start and stop of everything registered, and the end by signal. What the consumers and producers do
-is theirs (``PushConsumer``, ``Producer``); this only saves the lines around them.
+Owns the order in which registered clients start and stop, and the end by signal.
 """
 
 from __future__ import annotations
@@ -32,7 +31,9 @@ class _Part(Protocol):
 
 
 class App(Startable):
-    """Consumers and producers that live together. ``run`` serves until SIGTERM or Ctrl-C; or use ``async with``.
+    """Consumers and producers that start and stop together.
+
+    ``run`` serves until SIGTERM or Ctrl-C; or use ``async with``.
 
     Args:
         nameserver: for all of them; default from the environment (see ClientSettings).

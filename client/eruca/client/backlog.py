@@ -1,6 +1,6 @@
-"""How far a group is behind, queue by queue.
+"""The lag of a group, by queue.
 
-Owns what lag means: messages between where the group goes on and the end of the queue, and how long the first of them
+Owns what lag means: messages between the offset of the group and the end of the queue, and how long the first of them
 has waited. What nobody can say is None, never 0: a broker that is away, a group without an offset, a message that is
 gone. Offsets count messages, times are seconds.
 """

@@ -1,8 +1,8 @@
-"""How long one call of a user's may take: ``timeout=`` of the calls that ask brokers.
+"""Timeouts of calls: ``timeout=`` of the methods that ask brokers.
 
-Owns the rule: the time holds for the whole call, however many requests it makes, and each of them may take what is left
-of it, instead of its own default. Without it those defaults hold. Tasks that go on after the call are not bounded: they
-are made with the context that ``unbounded`` gives.
+Owns the rule: a timeout covers the whole call, however many requests it makes; each request may take what is left of it
+instead of its own default. Without a timeout the defaults apply. Tasks that outlive the call are not bounded: they are
+created with the context that ``unbounded`` returns.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from eruca.client.errors import CallTimeout
 P = ParamSpec("P")
 R = TypeVar("R")
 _LEAST = 0.001
-"""Seconds that a request gets at the very end."""
+"""Seconds that a request gets at least."""
 
 
 _end: ContextVar[float | None] = ContextVar("end", default=None)
-"""Until when the call under way may take, by the loop's time."""
+"""When the current call must end, by the loop's time."""
 
 
 @contextlib.asynccontextmanager

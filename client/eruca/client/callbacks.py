@@ -1,6 +1,6 @@
-"""Calling what a user gave: a coroutine function in the event loop, another function in a thread.
+"""Calls of user functions: coroutine functions in the event loop, other functions in a thread.
 
-Knows nothing of messages. Invariant: a function that blocks never holds up the event loop.
+Invariant: a function that blocks never blocks the event loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eruca.client.errors import UsageError
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling this gives a coroutine; a partial of such a function counts, and an asynchronous ``__call__``."""
+    """Whether a call returns a coroutine; true also for partials and objects with an asynchronous ``__call__``."""
     while isinstance(function, functools.partial):
         function = function.func
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
@@ -30,9 +30,9 @@ def check_callable(function: object, what: str) -> None:
 
 
 async def call(function: Any, *args: object) -> Any:
-    """The result of ``function(*args)``, whichever kind it is; raises what it raises.
+    """The result of ``function(*args)``, of either kind; raises what it raises.
 
-    Where something that it awaits was cancelled, and not the caller, that is a failure of its own: UsageError.
+    Raises UsageError if something that it awaits was cancelled, but not the caller.
     """
     try:
         if is_coroutine_function(function):

@@ -1,8 +1,9 @@
-"""What calls and options are given, checked: each wrong value is told in one sentence, before anything is sent.
+"""Checks of arguments and options: each wrong value raises an error of one sentence, before anything is sent.
 
-Owns the checks that several clients share beside those of names and settings, which are in ``config``. Those of calls
-raise UsageError, those of options BadConfig, which is one. Offsets count messages, times of messages are ms since 1970,
-waits are seconds. Whole numbers may be of any type that is an index, such as numpy's; 1.5 and True are none. Pure.
+Owns the checks that several clients share, except those of names and settings, which are in ``config``. Checks of
+arguments raise UsageError, those of options BadConfig, which is one. Offsets count messages, times of messages are ms
+since 1970, waits are seconds. Whole numbers may be of any type that is an index, such as numpy's; 1.5 and True are not.
+Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def check_kind(name: str, value: object, kind: type | UnionType, expected: str) 
 
 
 def check_queue(queue: object) -> None:
-    """Raise UsageError for what is no queue, or one of other things than two texts and a whole number."""
+    """Raise UsageError unless ``queue`` is a MessageQueue of two texts and a whole number."""
     if not isinstance(queue, MessageQueue):
         raise UsageError(f"queue is of type {type(queue).__name__}: a MessageQueue is expected.")
     texts = isinstance(queue.topic, str) and isinstance(queue.broker_name, str)

@@ -55,7 +55,7 @@ class ClientSettings:
         connect_timeout: for one connection.
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
         route_interval: how often routes are asked for again (pollNameServerInterval).
-        heartbeat_interval: how often brokers are told of this client (heartbeatBrokerInterval).
+        heartbeat_interval: interval of the heartbeats to the brokers (heartbeatBrokerInterval).
         lock_lifetime: how long a lock of an orderly consumer counts when it cannot be renewed; less than at the broker
             (there 60 s), so that no two members consume a queue at once (rocketmq.client.rebalance.lockMaxLiveTime).
         lock_interval: how often locks are renewed (rocketmq.client.rebalance.lockInterval).
@@ -122,7 +122,7 @@ class ClientSettings:
                 raise BadConfig(f"{field.name}={value!r} is not allowed: a number of seconds above 0 is expected")
             kind, expected = _KINDS.get(field.name, (object, ""))
             given = value is not None or field.default is not None
-            if given and not isinstance(value, kind):  # the value is not told, as it may be a secret
+            if given and not isinstance(value, kind):  # the value may be a secret: do not show it
                 raise BadConfig(f"{field.name} is of type {type(value).__name__}: {expected} is expected")
         if self.nameserver is not None:
             read_addresses(self.nameserver)
@@ -234,7 +234,7 @@ def _is_positive(value: Any) -> bool:
 
 
 def check_text(name: object, what: str) -> None:
-    """Raise BadName for a name, ``what`` in the sentence, of another type than a text's; None is told elsewhere."""
+    """Raise BadName for a name, ``what`` in the sentence, of another type than a text's; None is checked elsewhere."""
     if name is not None and not isinstance(name, str):
         raise BadName(f"the specified {what} is of type {type(name).__name__}: a text is expected")
 

@@ -1,4 +1,4 @@
-"""The life of everything that is started and stopped: ``async with`` does both. Knows nothing of what it is."""
+"""Startable: what is started and stopped, also by ``async with``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Self
 
 
 class Startable(ABC):
-    """Started at the beginning of ``async with``, and stopped at its end, however that is reached."""
+    """Starts at the beginning of ``async with`` and stops at its end, also after an error."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Begin; what cannot be begun raises."""
+        """Start; raises if that is impossible."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """End in order. Calling it twice does no harm."""
+        """Stop in order. Further calls have no effect."""
 
     def __repr__(self) -> str:
         return f"<{named(self)}>"
@@ -32,6 +32,6 @@ class Startable(ABC):
 
 
 def named(client: object) -> str:
-    """A client as people tell it from another one: its class and its group, where it has one."""
+    """The name of a client in texts: its class and its group, if it has one."""
     group = getattr(client, "group", None)
     return type(client).__name__ if group is None else f"{type(client).__name__} {group}"

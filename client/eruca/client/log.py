@@ -1,6 +1,6 @@
 """The client's logger: ``logging.getLogger("eruca.client")``, silent unless the application configures logging.
 
-Owns the rule for what goes wrong again and again: it is told once a minute.
+Owns the rule for warnings that repeat: they are logged once a minute.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import logging
 import time
 from collections import defaultdict
 
-TELL_AGAIN = 60.0
-"""Seconds until a warning that repeats is told again; meanwhile it goes to the log as DEBUG."""
+REPEAT_AFTER = 60.0
+"""Seconds until a repeated warning is logged again; meanwhile it is logged as DEBUG."""
 clock = time.monotonic
 
 log = logging.getLogger("eruca.client")
@@ -18,38 +18,38 @@ log.addHandler(logging.NullHandler())
 
 
 class Trouble:
-    """One trouble that lasts, such as a broker that is away: what was told of it last, and when."""
+    """One lasting problem, such as an unreachable broker: the last warning and its time."""
 
-    __slots__ = ("_told", "_told_at")
+    __slots__ = ("_logged", "_logged_at")
 
     def __init__(self) -> None:
-        self._told = ""
-        self._told_at = 0.0
+        self._logged = ""
+        self._logged_at = 0.0
 
     def tell(self, text: str) -> None:
-        """A warning, unless it was given a moment ago."""
+        """Log a warning, unless the same was logged recently."""
         now = clock()
-        if text == self._told and now - self._told_at < TELL_AGAIN:
+        if text == self._logged and now - self._logged_at < REPEAT_AFTER:
             log.debug("%s", text)
             return
-        self._told, self._told_at = text, now
+        self._logged, self._logged_at = text, now
         log.warning("%s", text)
 
     def over(self) -> None:
-        """It went well again: the next trouble is told at once."""
-        self._told = ""
+        """The problem is over: log the next warning at once."""
+        self._logged = ""
 
 
 class Warnings:
-    """Troubles by what they are about."""
+    """Lasting problems by subject."""
 
     def __init__(self) -> None:
         self._troubles: defaultdict[object, Trouble] = defaultdict(Trouble)
 
     def tell(self, about: object, text: str) -> None:
-        """Something is wrong."""
+        """Log a warning about a subject."""
         self._troubles[about].tell(text)
 
     def forget(self, about: object) -> None:
-        """It is well again: the next warning is a new one."""
+        """The problem of a subject is over."""
         self._troubles.pop(about, None)

@@ -52,7 +52,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         tags: one tag, by which consumers subscribe.
         keys: business keys, by which a message is found again: one text or several, none with a blank in it.
         properties: more names and values; RocketMQ's own names are refused.
-        flag: any 32-bit number, kept as it is.
+        flag: any 32-bit number, stored as it is.
         delay_level: 1 to 18 (1s 5s 10s 30s 1m 2m ... 2h by the broker's setting); 0 delivers at once.
         delay: any delay, in seconds or as a timedelta, to the millisecond. Eruca's brokers and those of RocketMQ 5
             know it; those of RocketMQ 4.9 deliver at once.
@@ -78,7 +78,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             except TypeError:
                 raise BadMessage(f"keys={self.keys!r}: a text, or several texts, is expected") from None
         if self.delay is not None or self.deliver_at is not None:
-            _timer(self.delay_level, self.delay, self.deliver_at)  # tells what is wrong
+            _timer(self.delay_level, self.delay, self.deliver_at)  # raises
 
     @property
     def timer(self) -> tuple[str, str] | None:

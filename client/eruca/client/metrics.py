@@ -29,7 +29,7 @@ _known: weakref.WeakKeyDictionary[Any, _Figures] = weakref.WeakKeyDictionary()
 class Prometheus(Hook):
     """Counts sends and consumption: give it to ``hooks=`` of producers and consumers.
 
-    Those of one registry count into the same figures, told apart by the labels group and topic.
+    Those of one registry count into the same figures, distinguished by the labels group and topic.
 
     Args:
         registry: where the figures are; default: the global one, which ``start_http_server`` shows.
@@ -53,7 +53,7 @@ class Prometheus(Hook):
         self._figures.consumers.add(consumer if isinstance(consumer, PushConsumer) else consumer._client)
 
     def show_lag(self, group: str, rows: Iterable[QueueLag]) -> None:
-        """Show the lag of a group, as ``lag`` found it; call it again and again."""
+        """Show the lag of a group, as ``lag`` found it; call it periodically."""
         for row in rows:
             labels = (group, row.queue.topic, row.queue.broker_name, str(row.queue.queue_id))
             difference, behind = row.difference, row.behind

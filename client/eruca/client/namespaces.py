@@ -154,12 +154,12 @@ class Names:
         """A subscription as brokers know it."""
         return msgspec.structs.replace(made, topic=self.to_broker(made.topic)) if self.namespace else made
 
-    def subscription_from_broker(self, told: SubscriptionData) -> SubscriptionData:
-        """A subscription of another member as this one's user would write it."""
-        return msgspec.structs.replace(told, topic=self.from_broker(told.topic)) if self.namespace else told
+    def subscription_from_broker(self, received: SubscriptionData) -> SubscriptionData:
+        """A subscription of another member, by the names of the user."""
+        return msgspec.structs.replace(received, topic=self.from_broker(received.topic)) if self.namespace else received
 
     def consumer(self, made: ConsumerData) -> ConsumerData:
-        """A consumer as its heartbeat tells of it."""
+        """A consumer as brokers know it, for a heartbeat."""
         if not self.rename:
             return made
         return msgspec.structs.replace(

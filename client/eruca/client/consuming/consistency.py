@@ -1,9 +1,9 @@
-"""Whether the members of a group subscribe alike: those that differ lose messages, without any error.
+"""Comparison of subscriptions: members of a group that subscribe differently lose messages, without any error.
 
-Owns the comparison, and one clear warning that names both members and what differs. Cheap: a member asks one other, the
-next in the order of client ids, by a broker (307), when the members changed and then every few minutes. Each is asked
-by one, so any difference within the group is seen by at least two. Facts: ConsumerRunningInfo.analyzeSubscription in
-4.9.7, by which mqadmin tells it.
+Owns the comparison, and one warning that names both members and the difference. A member asks one other, the next in
+the order of client ids, through a broker (307), when the members changed and then every few minutes. As each member is
+asked by one other, at least two see any difference. Facts: ConsumerRunningInfo.analyzeSubscription in 4.9.7, which
+mqadmin uses.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Comparison:
         self._members = members
         self._seen: tuple[str, ...] = ()
         self.due = 0.0
-        self._told: tuple[str, ...] = ()
+        self._logged: tuple[str, ...] = ()
 
     async def look(self, now: float) -> None:
         """Compare if it is time to; ``now`` in seconds."""
@@ -94,9 +94,9 @@ class Comparison:
             return
         found = differences(self._subscriptions.values(), map(self._session.names.subscription_from_broker, theirs))
         if not found:
-            self._told = ()
-        elif self._told != (told := (other, *found)):
-            self._told = told
+            self._logged = ()
+        elif self._logged != (found_now := (other, *found)):
+            self._logged = found_now
             log.warning(
                 "members of %s subscribe differently, so messages get lost: %s (%s and %s); all members of a group "
                 "must subscribe alike",

@@ -349,7 +349,7 @@ class PushConsumer(Client):
         return self._thresholds.of_queue(sum(queue.topic == topic for queue in self.membership.queues))
 
     def _share_thresholds(self, topic: str, queues: Collection[MessageQueue]) -> None:
-        """Divide the thresholds of a topic anew after a change of its queues."""
+        """Divide the thresholds of a topic again after a change of its queues."""
         limits = self._limits_of(topic)
         for puller in self._pullers():
             if puller.process_queue.queue.topic == topic:

@@ -103,7 +103,7 @@ class Rebalance(Generic[R]):
         open: begins to read a queue at an offset (NO_OFFSET unless ``locate``).
         notify: called with a topic and all its queues after this member's share of them changed.
         locate: look up the offset at which a queue is opened.
-        order: locks queues, and tells which may be released.
+        order: locks queues, and decides which may be released.
     """
 
     def __init__(

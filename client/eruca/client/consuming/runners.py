@@ -129,7 +129,7 @@ class LoopRunner:
                 waiting.popleft()
 
     async def _run(self, number: int, batch: PulledBatch, resumed: float) -> float:
-        """Run the calls of a batch that no other worker takes; the time since which the worker has kept the loop."""
+        """Run the calls of a batch that no other worker takes; returns when the worker last yielded to the loop."""
         listener, finished, busy = self._listener, self._finished, self._busy
         request = busy[number] = batch.request()
         process_queue, claims = batch.process_queue, request.claims

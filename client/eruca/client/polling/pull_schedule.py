@@ -1,4 +1,4 @@
-"""PullScheduleService: a callback pulls each queue that this member has, again and again.
+"""PullScheduleService: a callback pulls each queue that this member has, periodically.
 
 Owns when a callback runs: never twice at once for one queue, ``pull_thread_nums`` at once in all, and not for a queue
 that was given up or by a service that stops, even if the call waited for its turn. What it pulls and which offset it
@@ -175,7 +175,7 @@ class PullScheduleService(Client):
         self._warnings = Warnings()
 
     def register_pull_task_callback(self, topic: str, callback: PullTaskCallback) -> Self:
-        """Call ``callback(queue, context)`` again and again for each queue of a topic that this member has.
+        """Call ``callback(queue, context)`` periodically for each queue of a topic that this member has.
 
         If it raises, the error is logged and it is called again after a second. May be called before and after start;
         returns the service. Raises BadName and UsageError.
