@@ -18,9 +18,6 @@ NOUNS_IN_ING = {"housekeeping", "routing", "string"}
 
 TO_BE_RENAMED = {
     "client/eruca/client/consuming/leaving.py",
-    "protocol/eruca/protocol/bodies/running.py",
-    "remoting/eruca/remoting/sending.py",
-    "remoting/eruca/remoting/signing.py",
     "standalone/eruca/standalone/pipeline/running.py",
     "standalone/eruca/standalone/pipeline/stopping.py",
 }

@@ -28,7 +28,7 @@ from eruca.remoting import (
     Routes,
     Server,
 )
-from eruca.remoting.sending import WRITE_HIGH_WATER
+from eruca.remoting.connection import WRITE_HIGH_WATER
 from tests.support.pairs import eventually
 
 

@@ -135,7 +135,7 @@ async def test_a_call_after_the_end_says_as_well_why_it_ended(certificates: Cert
     async with server(certificates, ask_clients=True) as address:
         host, _, port = address.rpartition(":")
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: Connection(on_lost=lambda _: ended.set()),
+            lambda: Connection(Router(None, ()), on_lost=lambda _: ended.set()),
             host,
             int(port),
             ssl=Tls(ca_file=certificates.ca_file).context(),

@@ -5,12 +5,13 @@ Knows frames and the table of endpoints; knows nothing of brokers, nameservers a
 
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
-from eruca.remoting.connection import Connection
+from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
-from eruca.remoting.router import Call, FastPath, Reply, Result, Router, Routes
+from eruca.remoting.request import Call, Reply
+from eruca.remoting.router import Result, Router, Routes
+from eruca.remoting.rpc_hooks import Renamer, Signer
 from eruca.remoting.server import ConnectionLimits, Server
-from eruca.remoting.signing import Renamer, Signer
 from eruca.remoting.tls import BadTls, Tls, TlsFiles
 
 __all__ = [

@@ -19,7 +19,7 @@ from eruca.remoting.calls import Answer
 from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
-from eruca.remoting.signing import Renamer, Signer
+from eruca.remoting.rpc_hooks import Renamer, Signer
 from eruca.remoting.tls import TlsFiles, why_no_handshake
 
 A = TypeVar("A", bound=Header)
@@ -48,7 +48,7 @@ class Channels:
         server_name: str | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
-        self._router = router
+        self._router = router if router is not None else Router(None, ())
         self._connect_timeout = connect_timeout
         self._serialization = serialization
         self._offer = offer

@@ -1,8 +1,9 @@
-"""One TCP connection, the same at both ends: requests and answers go both ways.
+"""One TCP connection; both peers send requests and answers (NettyRemotingAbstract in 4.9.7).
 
-Owns what comes: every complete frame of a read is handled in one go, and what is to be sent (``sending``) leaves in one
-write at the end of it. Calls are matched by opaque. A peer that does not read is not read from: its further
-requests wait, and are handled in their order when the peer reads again. Malformed bytes end this connection only.
+Owns both directions. All complete frames of one read are handled in one go, and everything that a turn of the loop
+sends leaves in one write. Calls are matched by opaque. A peer that does not read its replies is not read from: its
+further requests wait, in order, until it reads again. ``ProtocolError``, raised for malformed bytes, closes this
+connection and affects no other; ``Refused`` is an answer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
@@ -19,30 +20,64 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.log import log
-from eruca.remoting.router import Call, Reply, Router
-from eruca.remoting.sending import HAND_OVER, WRITE_HIGH_WATER, Sending
-from eruca.remoting.signing import Renamer, Signer, sign
+from eruca.remoting.request import Call, Reply
+from eruca.remoting.rpc_hooks import Renamer, Signer, sign
 from eruca.remoting.tls import why_ended
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
+HAND_OVER = 1024 * 1024
+"""Unsent bytes above which a turn of the loop writes at once."""
+WRITE_HIGH_WATER = 4 * 1024 * 1024
+"""Buffered bytes above which a peer is congested: it is not served until it reads."""
+_JOIN_UP_TO = 16 * 1024
+_LINGER = 0.02
+"""Seconds between two checks whether a closing TLS connection has sent everything."""
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
 
-class Connection(Sending):
+FastPath = Callable[["Connection", bytes, int], int]
+"""Handles frequent frames, many at once, before they are read one by one.
+
+Called with a connection, what was read from it, and the offset where a frame begins; frames that come later in the
+buffer may be incomplete. It handles as many frames as it can, requests or replies, and returns the offset of the first
+one that it leaves to the router: the same offset when it handled none. It sends replies by ``Connection.send``. A fast
+path that counts heartbeats (34) without reading them:
+
+    def count_heartbeats(connection: Connection, data: bytes, at: int) -> int:
+        while (found := frame.split(data, at)) is not None and data[found[1]:].startswith(b'{"code":34,'):
+            beats[connection] += 1
+            at = found[3]
+        return at
+"""
+
+
+class Dispatcher(Protocol):
+    """What serves the requests of a connection: a ``Router``."""
+
+    reader: frame.RequestReader
+    fast_path: FastPath | None
+
+    def dispatch(
+        self, connection: Connection, head: frame.Head[Any], serialization: int, data: bytes, body: bytes
+    ) -> None:
+        """Answer one request by ``connection.reply``, now or later."""
+
+
+class Connection(asyncio.Protocol):
     """A connection to a peer.
 
-    ``remote`` and ``local`` are ``ip:port``.
-    With ``offer`` the first request offers Eruca's own header serialization, and only a peer that accepts is spoken to
-    in it; ``serialization`` is what is used otherwise.
-    Requests are renamed by ``rename`` first and signed by ``signer`` then, where those are given.
+    ``dispatcher`` answers the peer's requests. ``remote`` and ``local`` are ``ip:port``. ``congested`` is whether the
+    peer does not read what is sent to it. With ``offer`` the first request offers Eruca's own header serialization,
+    which is used if the peer accepts; else ``serialization`` is used. Requests are first renamed by ``rename`` and then
+    signed by ``signer``, if those are given.
     """
 
     def __init__(
         self,
-        router: Router[Any] | None = None,
+        dispatcher: Dispatcher,
         *,
         on_made: Callable[[Connection], None] | None = None,
         on_lost: Callable[[Connection], None] | None = None,
@@ -51,13 +86,20 @@ class Connection(Sending):
         signer: Signer | None = None,
         rename: Renamer | None = None,
     ) -> None:
-        super().__init__(asyncio.get_running_loop())
+        self.closed = False
+        self.congested = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes | memoryview] = []
+        self._out_size = 0
+        self._flushing = False
+        self._relief: asyncio.Future[None] | None = None
         self.remote = self.local = ""
         self.tasks: set[asyncio.Future[Any]] = set()
         self.last_active = 0.0
         self.partial_since: float | None = None
-        self._router: Router[Any] = router if router is not None else Router(None, ())
-        self.reader = self._router.reader
+        self._dispatcher = dispatcher
+        self.reader = dispatcher.reader
         self._on_made = on_made
         self._on_lost: list[Callable[[Connection], None]] = [on_lost] if on_lost is not None else []
         self.serialization = serialization
@@ -69,9 +111,24 @@ class Connection(Sending):
         self.rename = rename
         self._rest = bytearray()
         self._need = 0
-        self._held_up = False  # frames in _rest wait until the peer reads
+        self._held_up = False  # the frames in _rest wait until the peer reads
         self._opaque = 0
         self.calls = Calls(self._loop)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are written at the end of this turn of the loop."""
+        return self._out_size
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
+        return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    @property
+    def ending(self) -> bool:
+        """Whether new data is no longer sent."""
+        return self.closed or self._transport is None or self._transport.is_closing()
 
     # ------------------------------------------------------------------ calling
 
@@ -80,7 +137,7 @@ class Connection(Sending):
     ) -> asyncio.Future[Answer[R]]:
         """Send a request; the future ends with the answer.
 
-        ``timeout`` in seconds. The future raises Refused when the peer answers with a code that the endpoint does not
+        ``timeout`` in seconds. The future raises Refused if the peer answers with a code that the endpoint does not
         accept, CallTimedOut, or ConnectionLost.
         """
         future: asyncio.Future[Answer[R]] = self._loop.create_future()
@@ -111,7 +168,7 @@ class Connection(Sending):
         return await self.start_call(endpoint, ask, body, timeout=timeout)
 
     def oneway(self, endpoint: Endpoint[A, Any], ask: A | None = None, body: bytes = b"") -> None:
-        """Send a request that wants no answer; it is dropped when the connection is closed."""
+        """Send a request that wants no answer; dropped if the connection is closed."""
         if not self.closed:
             self._opaque = (self._opaque + 1) & 0x7FFFFFFF
             self._send_request(endpoint, ask, body, self._opaque, frame.ONEWAY_FLAG)
@@ -180,7 +237,7 @@ class Connection(Sending):
         return self._accepting is not None
 
     def reply(self, call: Call[Any], reply: Reply) -> None:
-        """Send the answer to a request, unless it was a one-way one."""
+        """Send the reply to a request; a one-way request gets none."""
         asked = call.head
         if self.closed or asked.flag & frame.ONEWAY_FLAG:
             return
@@ -208,8 +265,64 @@ class Connection(Sending):
         extra = None
         if self._accepting is not None and self._accepting == call.opaque:
             self._accepting, extra = None, _MSGPACK_OFFER
-        what = (reply.code, call.opaque, frame.RESPONSE_FLAG, reply.header, size, reply.remark, extra, *reply.by)
-        return frame.encode(call.serialization, *what)
+        return frame.encode(
+            call.serialization,
+            reply.code,
+            call.opaque,
+            frame.RESPONSE_FLAG,
+            reply.header,
+            size,
+            reply.remark,
+            extra,
+            *reply.by,
+        )
+
+    # ------------------------------------------------------------------ writing
+
+    def send(self, whole: bytes) -> None:
+        """Send an encoded frame, such as a reply of a fast path; dropped if the connection is closed."""
+        if not self.closed:
+            self._out.append(whole)
+            self._out_size += len(whole)
+            self._flush_soon()
+
+    async def drain(self) -> None:
+        """Write the unsent bytes, and wait while the peer does not read."""
+        self._flush()
+        await asyncio.sleep(0)
+        if self._relief is not None:
+            await asyncio.shield(self._relief)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a large answer should be built later, after the unsent bytes have left."""
+        return not self.closed and (self.congested or self._out_size > HAND_OVER)
+
+    async def room(self) -> None:
+        """Wait until the peer has read enough for another large answer."""
+        while self.crowded:
+            await self.drain()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        out = self._out
+        if not out or self._transport is None:
+            return
+        self._out = []
+        size, self._out_size = self._out_size, 0
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size <= _JOIN_UP_TO or size <= len(out) * 512:
+            self._transport.write(b"".join(out))
+        elif not self._transport.is_closing():  # closing: asyncio's transport raises from Python 3.12 on,
+            last = out.pop()  # and only ``write`` checks the high-water mark
+            self._transport.writelines(out)
+            self._transport.write(last)
 
     # ------------------------------------------------------------------ reading
 
@@ -237,8 +350,8 @@ class Connection(Sending):
         self._handle(data)
 
     def _handle(self, data: bytes) -> None:
-        """Handle what is complete and keep the rest."""
-        self._flushing = True  # replies of this read wait for its end
+        """Handle the complete frames and buffer the rest."""
+        self._flushing = True  # replies are written after this read is handled
         try:
             used = self.process(data)
         except ProtocolError as error:
@@ -260,7 +373,7 @@ class Connection(Sending):
         self._flush()
 
     def _go_on(self) -> None:
-        """Handle what waited for the peer to read, then read on; unless the peer stopped again."""
+        """Handle the requests that waited, then continue to read, unless the peer is congested again."""
         if not self._held_up or self.congested or self.ending:
             return
         self._held_up = False
@@ -279,10 +392,10 @@ class Connection(Sending):
         """
         at: int = 0
         size = len(data)
-        reader, dispatch = self.reader, self._router.dispatch
+        reader, dispatch = self.reader, self._dispatcher.dispatch
         if not self._seen_first and frame.split(data, 0) is not None:
             self._seen_first, self._accepting = True, frame.opaque_of_offer(data)
-        fast_path = None if self._accepting is not None else self._router.fast_path
+        fast_path = None if self._accepting is not None else self._dispatcher.fast_path
         calls = self.calls if not self._offered else None
         while True:
             if fast_path is not None and at < size:
@@ -312,7 +425,7 @@ class Connection(Sending):
         return at
 
     def _hold_up(self) -> bool:
-        """Let further requests wait, since the peer does not read; returns whether they do."""
+        """Stop to read if the peer does not read its replies; returns whether its further requests wait."""
         if self._transport is not None and not self.calls and not self.ending:
             self._held_up = True
             self._transport.pause_reading()
@@ -325,40 +438,73 @@ class Connection(Sending):
                 self.serialization = frame.MSGPACK
         self.calls.answered(head, body)
 
-    # ------------------------------------------------------------------ state
+    # ------------------------------------------------------------------ congestion
 
     def pause_writing(self) -> None:
         """Called by the event loop: the peer does not read.
 
-        Whoever awaits answers goes on reading: two peers that both wait for the other to read would wait forever.
+        A connection with pending calls continues to read: else two peers could wait for each other forever.
         """
-        super().pause_writing()
+        self.congested = True
+        self._relief = self._relief or self._loop.create_future()
         if self._transport is not None and not self.calls:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the event loop: the peer reads again."""
-        super().resume_writing()
+        self.congested = False
+        self._relieve()
         self.last_active = self._loop.time()
         if self._held_up:
             self._loop.call_soon(self._go_on)
         else:
             self._read_on()
 
+    def _relieve(self) -> None:
+        relief, self._relief = self._relief, None
+        if relief is not None:
+            relief.set_result(None)
+
     def _read_on(self) -> None:
         if self._transport is not None and not self.closed and (not self.congested or self.calls):
             self._transport.resume_reading()
 
+    # ------------------------------------------------------------------ the end
+
     def on_close(self, callback: Callable[[Connection], None]) -> None:
-        """Call back once when the connection has ended."""
+        """Call ``callback`` once when the connection has ended."""
         if self.closed:
             self._loop.call_soon(callback, self)
         else:
             self._on_lost.append(callback)
 
+    def close(self) -> None:
+        """Close the connection after the unsent bytes have left."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+            if self.encrypted:
+                self._loop.call_later(_LINGER, self._end_encrypted)
+
+    def _end_encrypted(self) -> None:
+        """Abort as soon as everything was sent: Java does not answer the close of TLS."""
+        if self.closed or self._transport is None:
+            return
+        if self.congested or self._transport.get_write_buffer_size():
+            self._loop.call_later(_LINGER, self._end_encrypted)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the connection at once; unsent bytes are dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the event loop."""
-        super().connection_lost(exc)
+        self.closed = True
+        self._relieve()
+        self._out.clear()
         self._rest.clear()
         heard = self._seen_first or self._transport is None
         self.calls.end(why_ended(exc, heard=heard, encrypted=self.encrypted))

@@ -1,119 +1,35 @@
-"""From a request's code to the function that answers it.
+"""From a request's code to the function that answers it (processor table of NettyRemotingAbstract in 4.9.7).
 
-``Routes`` collects handlers by entries of the endpoint table, typed by them; a ``Router`` is the whole table of a
-server for one service object. A handler is a plain function wherever it need not wait: it returns its ``Reply``, None
-for no answer at all, or an awaitable of either. No task or future is made for a request that does not wait.
+``Routes`` collects handlers by entries of the endpoint table, which type them; a ``Router`` is the whole table of a
+server for one service object. A handler returns its ``Reply``, None for no answer at all, or an awaitable of either. It
+is a plain function if it need not wait: then no task or future is created for its request.
+
+``Refused`` from a handler is the answer to its request. Any other exception is logged and answered with code 1.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
-
-import msgspec
+from typing import Any, Generic, TypeVar, cast
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
-from eruca.protocol.codes import LANGUAGE, VERSION, ResponseCode
+from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty, Header
+from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.log import log
-
-if TYPE_CHECKING:
-    from eruca.remoting.connection import Connection
+from eruca.remoting.request import Call, Reply
 
 S = TypeVar("S")
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
-Body = bytes | Sequence[bytes | memoryview]
-"""A body in one piece, or in pieces that are sent one after the other without being copied together."""
-
-
-class Reply(msgspec.Struct):
-    """The answer to a request: response code, fields, body, and a sentence for the person at the other end.
-
-    ``by`` are language and version of the peer that the answer is from, where it is passed on (never with code 0, no
-    remark and a header: such a reply is written without them).
-    """
-
-    code: int = 0
-    header: Header | None = None
-    body: Body = b""
-    remark: str | None = None
-    by: tuple[str, int] = (LANGUAGE, VERSION)
-
-
-class Call(msgspec.Struct, Generic[A]):
-    """One request: its typed header, its body, who sent it.
-
-    ``head`` and ``data`` are the frame's header as it was read and as it came.
-    """
-
-    header: A
-    body: bytes
-    connection: Any
-    head: frame.Head[Any]
-    serialization: int
-    data: bytes
-
-    @property
-    def code(self) -> int:
-        """The request code."""
-        return self.head.code
-
-    @property
-    def opaque(self) -> int:
-        """The requester's number of this request."""
-        return self.head.opaque
-
-    @property
-    def version(self) -> int:
-        """The requester's MQVersion ordinal."""
-        return self.head.version
-
-    @property
-    def language(self) -> str:
-        """The requester's language; OTHER where it is not known."""
-        language = self.head.language
-        return language if isinstance(language, str) else "OTHER"
-
-    @property
-    def remark(self) -> str | None:
-        """The requester's remark."""
-        return self.head.remark
-
-    @property
-    def oneway(self) -> bool:
-        """Whether no answer is wanted."""
-        return bool(self.head.flag & frame.ONEWAY_FLAG)
-
-    def texts(self) -> dict[str, str]:
-        """All fields of the header as they came, unknown ones included."""
-        return frame.texts(self.serialization, self.data)
-
-
 Result = Reply | Awaitable[Reply | None] | None
 Handler = Callable[[S, Call[A]], Result]
 Guard = Callable[[Call[Any]], None]
-"""Looks at each request before its handler; refuses it by raising Refused."""
-
-
-FastPath = Callable[["Connection", bytes, int], int]
-"""Handles frequent frames many at once, before they are read one by one.
-
-Called with a connection, what was read from it, and the offset where a frame begins; frames that come later in the
-buffer may be incomplete. It handles as many frames as it can, requests or replies, and returns the offset of the first
-one that it leaves to the router: the same offset when it handled none. It sends replies by ``Connection.send``. A fast
-path that counts heartbeats (34) without reading them:
-
-    def count_heartbeats(connection: Connection, data: bytes, at: int) -> int:
-        while (found := frame.split(data, at)) is not None and data[found[1]:].startswith(b'{"code":34,'):
-            beats[connection] += 1
-            at = found[3]
-        return at
-"""
+"""Called with each request before its handler; refuses it by raising Refused."""
 
 
 class Routes(Generic[S]):
@@ -125,7 +41,7 @@ class Routes(Generic[S]):
     def on(
         self, *endpoints: Endpoint[A, Any]
     ) -> Callable[[Callable[[S, Call[A]], Result]], Callable[[S, Call[A]], Result]]:
-        """Register a handler for one or more requests. Raises ValueError when one has a handler already."""
+        """Register a handler for one or more requests. Raises ValueError if one already has a handler."""
 
         def register(handler: Callable[[S, Call[A]], Result]) -> Callable[[S, Call[A]], Result]:
             for endpoint in endpoints:
@@ -180,7 +96,7 @@ class Router(Generic[S]):
     def dispatch(
         self, connection: Connection, head: frame.Head[Any], serialization: int, data: bytes, body: bytes
     ) -> None:
-        """Answer one request, now or when its handler is done waiting."""
+        """Answer one request, now or when its handler has waited."""
         ext: Any = head.ext
         handler = self._handlers.get(head.code)
         call = Call(ext, body, connection, head, serialization, data)

@@ -14,7 +14,7 @@ from eruca.broker.store import Store
 from eruca.broker.store.reader import Reader
 from eruca.broker.store.results import Got
 from eruca.broker.store.segment import NotInMemory
-from eruca.remoting.sending import WRITE_HIGH_WATER
+from eruca.remoting.connection import WRITE_HIGH_WATER
 from tests.support.desk import Desk
 from tests.support.pairs import eventually
 from tests.support.raw import frame, send_header

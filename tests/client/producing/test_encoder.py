@@ -15,8 +15,8 @@ from eruca.client.producing.encoder import encoder_of
 from eruca.protocol import api, frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import decode_properties
-from eruca.remoting import Connection
-from eruca.remoting.signing import sign
+from eruca.remoting import Connection, Router
+from eruca.remoting.rpc_hooks import sign
 from tests.client.producing.conftest import Line, read
 from tests.support.scripted import Scripted
 
@@ -52,7 +52,9 @@ async def test_an_encoder_writes_what_the_slow_encoder_writes(
 ) -> None:
     names = Names(namespace, unit_mode=unit_mode)
     rename = names.header if names.rename else None
-    connection = Connection(serialization=SERIALIZATIONS[serialization], signer=account, rename=rename)
+    connection = Connection(
+        Router(None, ()), serialization=SERIALIZATIONS[serialization], signer=account, rename=rename
+    )
     for sys_flag, flag, batch, oneway, times in itertools.product((0, 0x301), (0, -7), (False, True), (0, 2), (0, 3)):
         header = SendMessageV2(
             producer_group="group", topic='To"pic', queue_id=3, sys_flag=sys_flag, born_timestamp=1, flag=flag,

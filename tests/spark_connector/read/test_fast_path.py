@@ -20,7 +20,7 @@ from eruca.protocol import frame
 from eruca.protocol.header import Header
 from eruca.protocol.headers.pull import PullMessage, PullReply
 from eruca.protocol.record import decode_records
-from eruca.remoting.signing import sign
+from eruca.remoting.rpc_hooks import sign
 from eruca.spark_connector.offsets.positions import OffsetRange
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.fast_path import MAX_FAILURES, FastPuller, ReplicaRoute

@@ -26,7 +26,7 @@ from eruca.protocol.templates import (
     template_of,
 )
 from eruca.remoting import Connection
-from eruca.remoting.signing import fields_to_sign
+from eruca.remoting.rpc_hooks import fields_to_sign
 
 Encode = Callable[[bytes, str, int, bytes], bytes]
 """Given the digits of the born timestamp, properties, opaque and body: everything of a frame before the body.

@@ -70,7 +70,7 @@ from eruca.protocol.bodies.route import (
     QueueData,
     TopicRouteData,
 )
-from eruca.protocol.bodies.running import (
+from eruca.protocol.bodies.running_info import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
     ConsumerRunningInfo,

@@ -22,7 +22,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers import pull
 from eruca.protocol.templates import Template, pull_template
-from eruca.remoting.signing import sign
+from eruca.remoting.rpc_hooks import sign
 from eruca.remoting.wire import Wire
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options

@@ -1,0 +1,80 @@
+"""A request and its reply, as handlers see them (RemotingCommand in 4.9.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from eruca.protocol import frame
+from eruca.protocol.codes import LANGUAGE, VERSION
+from eruca.protocol.header import Header
+
+A = TypeVar("A", bound=Header)
+
+Body = bytes | Sequence[bytes | memoryview]
+"""A body in one piece, or in pieces that are sent in order without being joined."""
+
+
+class Reply(msgspec.Struct):
+    """The answer to a request: response code, fields, body, and a sentence for the person at the other end.
+
+    ``by`` holds language and version of the peer whose answer is passed on. It is ignored in a reply with code 0, a
+    header and no remark.
+    """
+
+    code: int = 0
+    header: Header | None = None
+    body: Body = b""
+    remark: str | None = None
+    by: tuple[str, int] = (LANGUAGE, VERSION)
+
+
+class Call(msgspec.Struct, Generic[A]):
+    """One request: its typed header, its body, and the ``Connection`` that it came on.
+
+    ``head`` is the frame's header as it was read, ``data`` its bytes.
+    """
+
+    header: A
+    body: bytes
+    connection: Any
+    head: frame.Head[Any]
+    serialization: int
+    data: bytes
+
+    @property
+    def code(self) -> int:
+        """The request code."""
+        return self.head.code
+
+    @property
+    def opaque(self) -> int:
+        """The number that the requester gave this request."""
+        return self.head.opaque
+
+    @property
+    def version(self) -> int:
+        """The requester's MQVersion ordinal."""
+        return self.head.version
+
+    @property
+    def language(self) -> str:
+        """The requester's language; OTHER if it is unknown."""
+        language = self.head.language
+        return language if isinstance(language, str) else "OTHER"
+
+    @property
+    def remark(self) -> str | None:
+        """The requester's remark."""
+        return self.head.remark
+
+    @property
+    def oneway(self) -> bool:
+        """Whether no answer is wanted."""
+        return bool(self.head.flag & frame.ONEWAY_FLAG)
+
+    def texts(self) -> dict[str, str]:
+        """All fields of the header as texts, including unknown ones."""
+        return frame.texts(self.serialization, self.data)
