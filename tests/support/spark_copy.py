@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -27,7 +28,7 @@ from eruca.protocol import api
 from eruca.remoting import Connection
 from eruca.spark_connector.sink import StreamWriter
 from eruca.spark_connector.source import RocketMQDataSource
-from tests.support.requests import watched
+from tests.support.requests import watch
 from tests.support.spark import ROOT, spark_session
 from tests.support.spark_stream import IMPORTS
 
@@ -52,7 +53,7 @@ class DyingWriter(StreamWriter):
             if ended == dies_at:
                 kill_session()
 
-        Connection.call_for = watched(answered=answered)  # type: ignore[method-assign]
+        watch(pytest.MonkeyPatch(), answered=answered)
         super().commit(messages, batchId)
 
 

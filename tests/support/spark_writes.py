@@ -20,11 +20,10 @@ from eruca.client.errors import ClientError
 from eruca.client.sync import PullConsumer
 from eruca.protocol.names import REAL_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC
 from eruca.protocol.queues import MessageQueue
-from eruca.remoting import Connection
 from eruca.spark_connector.sink import TaskCommit, commit_write, write_rows
 from eruca.spark_connector.sink_options import SinkOptions, read_sink_options
 from eruca.spark_connector.write.row_ids import Origin
-from tests.support.requests import watched
+from tests.support.requests import watch
 
 TASKS = 2
 ROWS_A_TASK = 4
@@ -63,7 +62,7 @@ def count_requests(options: SinkOptions, epoch: int) -> int:
         seen += 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "call_for", watched(count))
+        watch(patch, count)
         write_epoch(options, epoch)
     return seen
 
@@ -98,7 +97,7 @@ def _die_at(request: int, *, answered: bool) -> None:
         if came == request and answered:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Connection.call_for = watched(leaving, back)  # type: ignore[method-assign]
+    watch(pytest.MonkeyPatch(), leaving, back)
 
 
 def visible(name_server: str, queues: list[MessageQueue], least: int = 0) -> list[tuple[str, str]]:

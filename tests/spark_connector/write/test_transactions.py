@@ -22,7 +22,7 @@ from eruca.spark_connector.sink_options import SinkOptions
 from eruca.spark_connector.write.half_messages import TransactionEnder
 from eruca.spark_connector.write.row_ids import Origin
 from tests.support.eruca import ErucaCluster
-from tests.support.requests import watched
+from tests.support.requests import watch
 from tests.support.spark import PRODUCER_GROUP, Topic
 from tests.support.spark_writes import (
     assert_epochs,
@@ -106,7 +106,7 @@ def test_connections_that_break_again_and_again(
         if seen[endpoint.code] in (70, 200, 500):
             connection.abort()
 
-    monkeypatch.setattr(Connection, "call_for", watched(answered=breaks))
+    watch(monkeypatch, answered=breaks)
     rows = {"body": [str(n) for n in range(600)], **({"shardingKey": [n % 3 for n in range(600)]} if ordered else {})}
     commit_write(options, [write_rows(options, Origin("q", 0, 0), iter([pa.record_batch(rows)]))])
 

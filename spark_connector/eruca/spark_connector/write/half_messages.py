@@ -19,11 +19,12 @@ import msgspec
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import BrokerRefused, ClientError
+from eruca.client.outcomes import SendResult
 from eruca.protocol import api
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.pull import QueryMessage
-from eruca.protocol.headers.send import EndTransaction, SendReply
+from eruca.protocol.headers.send import EndTransaction
 from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, parse_offset_message_id
 from eruca.protocol.record import decode_records
 from eruca.remoting import Answer
@@ -48,9 +49,10 @@ class HalfMessage(NamedTuple):
     """UNIQ_KEY, which the real message has, too."""
 
     @classmethod
-    def of(cls, queue: MessageQueue, reply: SendReply, key: str) -> Self:
-        """The half message of which a broker says this."""
-        return cls(queue, reply.queue_offset, parse_offset_message_id(reply.msg_id)[1], key)
+    def of(cls, result: SendResult) -> Self:
+        """The half message that was stored with this result."""
+        _, commit_log_offset = parse_offset_message_id(result.offset_message_id)
+        return cls(result.queue, result.offset, commit_log_offset, result.message_id)
 
 
 def pack(half_messages: Iterable[HalfMessage]) -> bytes:
