@@ -1,4 +1,4 @@
-"""mqadmin without a cluster: overview, usage, and what is wrong with a line."""
+"""mqadmin without a cluster: overview, usage, and errors of the command line."""
 
 import io
 import re

@@ -11,7 +11,7 @@ from tests.support.peers import Pushed
 
 
 def running(pushed: Pushed) -> tuple[int, bytes] | None:
-    """A member that tells what it is doing, when it is asked (307)."""
+    """A member that returns its running info (307)."""
     info = ConsumerRunningInfo(
         properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_CONSUMER_START_TIMESTAMP": "1700000000000"},
         subscription_set=[SubscriptionData(topic="T", sub_string="*")],

@@ -1,4 +1,4 @@
-"""Groups moved by mqadmin: online, offline, young, to another group's place."""
+"""Offsets by mqadmin: groups online, offline and without offsets, and clones of a group."""
 
 import pytest
 

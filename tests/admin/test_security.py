@@ -1,4 +1,4 @@
-"""mqadmin's account and TLS, from where an operator has them: tools.yml, JAVA_OPT and tls.properties."""
+"""mqadmin's account and TLS, from tools.yml, JAVA_OPT and tls.properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration files that are handed out, read by the daemons' own readers."""
+"""The configuration files in deploy/, parsed by the daemons."""
 
 from __future__ import annotations
 

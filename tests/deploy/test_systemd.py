@@ -1,4 +1,4 @@
-"""The systemd units, judged by systemd's own tools."""
+"""The systemd units, checked by systemd's own tools."""
 
 from __future__ import annotations
 

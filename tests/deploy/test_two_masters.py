@@ -1,4 +1,4 @@
-"""The configuration of two masters and two slaves, read as the daemons read it."""
+"""The configuration of two masters and two slaves, parsed by the daemons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_four_files_make_two_pairs() -> None:
 
 
 def service(name: str) -> str:
-    """What the compose file says of one service."""
+    """The lines of one service in the compose file."""
     text = (DEPLOY / "compose-2m-2s.yaml").read_text()
     services = text.partition("\nservices:\n")[2].partition("\nnetworks:\n")[0]
     [block] = re.findall(rf"(?ms)^  {name}:\n(.*?)(?=^\S|^  \S|\Z)", services)

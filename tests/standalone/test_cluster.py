@@ -1,4 +1,4 @@
-"""A cluster in this process, and the commands that run one or look at what it left."""
+"""A cluster in this process, the command that runs one, and the check of its store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a program of the demonstration runs: it ends, with all that it started."""
+"""Ctrl-C while a process of the demonstration runs: it ends with all its children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `eruca pipeline` say of numbers, and the exit code by which an alarm knows."""
+"""The charts of `eruca pipeline`, and the exit code for alarms."""
 
 from __future__ import annotations
 

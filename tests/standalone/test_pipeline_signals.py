@@ -1,4 +1,4 @@
-"""`eruca pipeline …` is told to stop: in Python's own work, while Spark is asked, and where it waits for just that."""
+"""Signals to `eruca pipeline …`: during work in Python, during calls to Spark, and with --until-stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run() -> Iterator[Run]:
 
 
 class Session:
-    """In the place of Spark: what it does ends when it is cancelled."""
+    """A fake Spark session whose jobs end when they are cancelled."""
 
     def __init__(self) -> None:
         self.streams = self.sparkContext = self
@@ -38,12 +38,12 @@ class Session:
         self.cancelled.set()
 
 
-def tell(number: signal.Signals) -> None:
+def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
 def inside(module: str, work: Callable[[], None]) -> Callable[[], None]:
-    """The function, as one of this module's."""
+    """The function, as if it were defined in that module."""
     assert isinstance(work, FunctionType)
     there = {**work.__globals__, "__name__": module}
     return FunctionType(work.__code__, there, closure=work.__closure__)
@@ -56,7 +56,7 @@ def test_a_signal_ends_what_python_does_at_once(
     def work() -> None:
         with run.signals.cancelling(Session()):
             run.progress = Progress("sent", 1200, 5000)
-            tell(number)
+            send(number)
             raise AssertionError("this is not reached")
 
     assert end(work, run) == 128 + number
@@ -72,7 +72,7 @@ def test_while_spark_is_asked_its_work_is_cancelled_and_nothing_is_raised(
     spark = Session()
 
     def ask() -> None:
-        tell(signal.SIGTERM)
+        send(signal.SIGTERM)
         assert spark.cancelled.wait(60)
         raise SourceError("the job was cancelled")
 
@@ -93,7 +93,7 @@ def test_while_spark_starts_a_signal_waits_for_the_launch_of_java_alone(
     reached = []
 
     def launch() -> None:
-        tell(signal.SIGTERM)
+        send(signal.SIGTERM)
         reached.append("Java is there")
 
     def work() -> None:
@@ -106,7 +106,7 @@ def test_while_spark_starts_a_signal_waits_for_the_launch_of_java_alone(
 
 def test_while_spark_starts_its_answer_is_not_waited_for(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def begin() -> None:
-        tell(signal.SIGTERM)
+        send(signal.SIGTERM)
         raise AssertionError("this is not reached")
 
     assert end(inside("py4j.clientserver", begin), run) == 143
@@ -116,7 +116,7 @@ def test_while_spark_starts_its_answer_is_not_waited_for(run: Run, capsys: pytes
 def test_before_spark_is_there_nothing_is_to_be_ended_in_order(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         with run.signals.gently():
-            tell(signal.SIGTERM)
+            send(signal.SIGTERM)
             raise AssertionError("this is not reached")
 
     assert (end(work, run), capsys.readouterr().err) == (0, TOLD), "the signal is what it was to wait for"
@@ -132,7 +132,7 @@ def test_ctrl_c_that_spark_has_taken_ends_the_command_too(run: Run, capsys: pyte
 def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         with run.signals.gently() as stop, run.signals.cancelling(Session()):
-            tell(signal.SIGTERM)
+            send(signal.SIGTERM)
             assert stop.wait(60)
 
     assert (end(work, run), capsys.readouterr().err) == (0, "")
@@ -141,7 +141,7 @@ def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: py
 def test_what_fails_at_its_end_says_so(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         with run.signals.gently(), run.signals.cancelling(Session()):
-            tell(signal.SIGINT)
+            send(signal.SIGINT)
             raise SourceError("The broker is away.")
 
     assert end(work, run) == 130

@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 
 def pytest_of_a_user(folder: Path) -> str:
-    """What pytest says, run in a folder with tests."""
+    """The output of pytest, run in a folder with tests."""
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", str(folder)],
         cwd=folder,

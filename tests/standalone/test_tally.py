@@ -1,4 +1,4 @@
-"""The demonstration's own bookkeeping: it must notice whatever goes wrong."""
+"""The tally of the demonstration: it must detect every fault."""
 
 from __future__ import annotations
 
