@@ -1,4 +1,4 @@
-"""Which member of a group reads which queue: the allocation strategies.
+"""Allocation strategies: which member of a group gets which queues.
 
 Pure. Invariant: for the same sorted queues and sorted client ids every member, in any language, computes the same
 table, so every queue has exactly one owner (``by_config`` leaves that to who writes the lists). A client that is not
@@ -17,18 +17,18 @@ from eruca.client.errors import UsageError
 from eruca.protocol.queues import MessageQueue, share_averagely
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
-"""Given a client id, all queues and all client ids, both sorted: the queues of that client."""
+"""Returns the queues of a client, given its id, all queues and all client ids, both sorted."""
 
 
 def averagely(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues; the first clients get one more where it does not come out even."""
+    """Adjacent queues; the first clients get one more if the division leaves a remainder."""
     if client not in clients:
         return []
     return share_averagely(queues, clients.index(client), len(clients))
 
 
 def by_circle(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """The queues dealt out like cards."""
+    """Queues in a circle, one at a time."""
     if client not in clients:
         return []
     return list(queues[clients.index(client) :: len(clients)])
@@ -123,7 +123,7 @@ def _grouped(items: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
 
 
 def everything(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """All queues, for a member that shares with nobody."""
+    """All queues, for a broadcasting member."""
     return list(queues)
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong for a user of the client: one tree, each error with ``retriable``.
+"""The errors of the client: one tree, each error with ``retriable``.
 
 Owns the classes and the sentences. Everything that the client raises to its user is a ``ClientError``; errors of the
 wire (``Refused``, ``RemotingError``) are translated by ``translate``. The words in RocketMQ's own sentences are kept,
@@ -24,7 +24,7 @@ RETRIABLE_CODES = frozenset(
         ResponseCode.NOT_IN_CURRENT_UNIT,
     }
 )
-"""Answers to a send after which another broker is asked (retryResponseCodes in 4.9.7)."""
+"""Replies to a send after which another broker is tried (retryResponseCodes in 4.9.7)."""
 
 
 class ClientError(Exception):
@@ -124,7 +124,7 @@ class BrokerRefused(ClientError):
 
 
 class AccessDenied(BrokerRefused):
-    """The broker does not let this account in, or not do this. The sentence ends with what helps.
+    """The broker denies access to this account, or this operation. The text ends with what helps.
 
     A send that met it at each of its attempts is a SendFailed with this as its ``__cause__``.
     """
@@ -151,11 +151,11 @@ _DENIALS = (
         "an operator may grant it (mqadmin updateAclConfig, in RocketMQ 5 createAcl)",
     ),
 )
-"""What brokers say that let somebody not in, and what helps (PlainPermissionManager in 4.9.7, module auth in 5.3.3)."""
+"""Remarks of brokers that deny access, and what helps (PlainPermissionManager in 4.9.7, module auth in 5.3.3)."""
 
 
 def refusal(code: int, remark: str) -> BrokerRefused:
-    """The error for a refusal of a broker's."""
+    """The error for a refusal by a broker."""
     if code == ResponseCode.NO_PERMISSION or (code == ResponseCode.SYSTEM_ERROR and "AclException" in remark):
         for words, help_ in _DENIALS:
             if re.search(words, remark):
@@ -168,7 +168,7 @@ class BadAnswer(ClientError):
 
 
 class BadBody(ClientError, ValueError):
-    """A received body is not what its content type, or the serializer that was asked for, says."""
+    """A received body cannot be decoded by its content type or the given serializer."""
 
 
 class SendFailed(ClientError):
@@ -192,7 +192,7 @@ class SendFailed(ClientError):
 
 
 def translate(error: Exception) -> ClientError:
-    """The client's form of an error of the wire."""
+    """The client's error for an error of the protocol or the network."""
     if isinstance(error, ClientError):
         return error
     if isinstance(error, Refused):

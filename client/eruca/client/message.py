@@ -31,13 +31,13 @@ T = TypeVar("T")
 MAX_DELAY_LEVEL: Final = 18
 BEFORE_ID: Final = "UNIQ_KEY\x01"
 AFTER_ID: Final = "\x02WAIT\x01true"
-"""What stands around the unique id in the properties of a message that asks for nothing else."""
+"""The property text before and after the unique id of a message without further properties."""
 _AFTER_ID_AT_MOST: Final = PROPERTIES_MAX_LENGTH - len(BEFORE_ID) - 56
-"""Bytes of what follows the id, which has 56 digits at most."""
+"""Maximum length of the text after the id, which has 56 digits at most."""
 
 
 class _Addressed(msgspec.Struct, eq=False, gc=False):
-    """What every message has, by position."""
+    """The positional fields of a message."""
 
     topic: str
     body: bytes
@@ -82,7 +82,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
 
     @property
     def timer(self) -> tuple[str, str] | None:
-        """The property that asks for a delay of its own."""
+        """The property of an individual delay."""
         if self.delay is None and self.deliver_at is None:
             return None
         return _timer(self.delay_level, self.delay, self.deliver_at)
@@ -131,7 +131,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             raise BadMessage(f"flag={flag!r}: a number of 32 bits, -2147483648 to 2147483647, is expected")
 
     def properties_text(self, unique_key: str) -> str:
-        """The properties as they travel. Raises BadMessage."""
+        """The property text as it is sent. Raises BadMessage."""
         return BEFORE_ID + unique_key + self.text_after_id()
 
     def text_after_id(self) -> str:
@@ -170,12 +170,12 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
 
 
 def check_message(message: object, max_size: int) -> None:
-    """``Message.check`` of what should be a message. Raises BadMessage and BadName."""
+    """``Message.check``, for any object. Raises BadMessage and BadName."""
     check_type(message).check(max_size)
 
 
 def check_type(message: object) -> Message:
-    """The message, if it is one. Raises BadMessage."""
+    """The object if it is a Message. Raises BadMessage."""
     if not isinstance(message, Message):
         raise BadMessage(f"what is to be sent is of type {type(message).__name__}: make a Message(topic, body) of it")
     return message
@@ -186,7 +186,7 @@ _checked: set[str] = set()
 
 
 def _timer(level: int, delay: float | timedelta | None, deliver_at: int | datetime | None) -> tuple[str, str]:
-    """The property for a delay of its own. Raises BadMessage."""
+    """The property of an individual delay. Raises BadMessage."""
     if level or (delay is not None and deliver_at is not None):
         raise BadMessage("a message takes one of delay_level, delay and deliver_at")
     if deliver_at is not None:
@@ -245,7 +245,7 @@ class ReceivedMessage:
     _at: int
     _body: bytes | None
     _data: bytes
-    """What the message came in, until its record is read."""
+    """The data with the message, until its record is read."""
     _head: Outline
     _record: Record | None
     queue: MessageQueue
@@ -273,12 +273,12 @@ class ReceivedMessage:
         return record
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles have the record, not the answer in which it came."""
+        """Copies and pickles contain the record, not the whole reply."""
         return type(self), (self.record, self.queue)
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, also when it comes again."""
+        """The topic it was sent to, also after a retry."""
         topic = self.record.topic
         return topic if topic == self.queue.topic and topic[:1] != "%" else first_topic(self.record, self.queue)
 
@@ -297,19 +297,19 @@ class ReceivedMessage:
 
     @property
     def stored_size(self) -> int:
-        """Bytes that it takes in the broker's log."""
+        """Bytes in the broker's log."""
         return self._head[0]
 
     @property
     def value(self) -> Any:
-        """The body as the serializer of its content type reads it; bytes where none is named.
+        """The body, decoded by the serializer of its content type; bytes if it has none.
 
         Raises BadBody when the body is not of its type, or when nobody registered the type.
         """
         return serializers.load(self.record.properties.get(CONTENT_TYPE), self.body)
 
     def value_by(self, serializer: Reader[T]) -> T:
-        """The body as this serializer reads it, whatever the message says of it. Raises BadBody and UsageError."""
+        """The body, decoded by this serializer, whatever its content type. Raises BadBody and UsageError."""
         return serializers.load_by(serializer, self.body)
 
     @property
@@ -329,17 +329,17 @@ class ReceivedMessage:
 
     @property
     def message_id(self) -> str:
-        """The id that the producer gave; the broker's where it gave none."""
+        """The producer's id, or the broker's if it has none."""
         return self.record.unique_key or self.record.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The id that names the place in the broker's log."""
+        """The broker's id, which contains the offset in its log."""
         return self.record.offset_message_id
 
     @property
     def reconsume_times(self) -> int:
-        """How often it came before."""
+        """How often it was retried."""
         return self.record.reconsume_times
 
     @property
@@ -373,7 +373,7 @@ def received(
     kind: type[ReceivedMessage] = ReceivedMessage,
     tags: Collection[bytes] | None = None,
 ) -> list[ReceivedMessage]:
-    """The messages of a pull's answer, those with one of the ``tags`` where some are given; none is read yet.
+    """The messages of a pull reply, with one of ``tags`` if tags are given; their records are read on demand.
 
     Raises BadAnswer.
     """
@@ -399,5 +399,5 @@ def received(
 
 
 def sizes(messages: Iterable[ReceivedMessage]) -> dict[int, int]:
-    """The stored size of each message by its position in its queue, in their order."""
+    """The stored size of each message by its queue offset, in order."""
     return {each.queue_offset: each._head[0] for each in messages}

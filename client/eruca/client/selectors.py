@@ -1,4 +1,4 @@
-"""Choosing a queue to send to: in turn, or by a rule of the user's.
+"""Selectors: which queue a message is sent to, in turn or by a rule of the user.
 
 Pure. Owns the round robin that passes over the broker that failed, and RocketMQ's selectors, which choose the same
 queue for the same argument as Java's do. Facts: TopicPublishInfo and SelectMessageQueueByHash in 4.9.7.
@@ -17,7 +17,7 @@ from eruca.protocol.message import java_hash
 from eruca.protocol.queues import MessageQueue
 
 Selector = Callable[[Sequence[MessageQueue], Message, object], MessageQueue]
-"""Given the queues of a topic, the message and the argument of the send: which queue."""
+"""Returns the queue, given the queues of a topic, the message and the argument of the send."""
 
 
 class RoundRobin:
@@ -33,7 +33,7 @@ class RoundRobin:
         return self.last
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue, if there is a choice not one of the broker to ``avoid``."""
+        """The next queue; if there is a choice, not one of the broker ``avoid``."""
         self.last = start = self.last + 1
         count = len(queues)
         chosen = queues[start % count]
@@ -52,7 +52,7 @@ class RoundRobin:
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
-    """By the Java hash of ``arg``: equal arguments, such as order ids, always meet in one queue."""
+    """By the Java hash of ``arg``: equal arguments, such as order ids, get the same queue."""
     return queues[abs(_hash(arg)) % len(queues)]
 
 
