@@ -1,4 +1,4 @@
-"""What the store itself costs: microseconds per put, dispatch and get.
+"""What the store itself costs: microseconds per put, dispatch, get and query; with ``ERUCA_PURE=1`` without C.
 
 Run: ``python tests/bench/store_micro.py [messages]``. Prints min / median / max of five rounds.
 """
@@ -12,9 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from eruca.broker.store import Matcher, Store, StoreConfig
-from eruca.broker.store.layout import Request
 from eruca.protocol.message import encode_properties, tags_code, unique_key
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 
@@ -26,6 +26,11 @@ BODY = bytes(128)
 def properties(number: int) -> bytes:
     key = unique_key(HOST[:4], 4242, 0x18B4AAC2, 1_000_000 + number // 40, number)
     return encode_properties({"UNIQ_KEY": key, "CLUSTER": "DefaultCluster", "TAGS": "TagA" if number % 100 else "Rare"})
+
+
+def with_key(text: bytes, tag: str, key: str) -> bytes:
+    """The properties with a business key and another tag."""
+    return text.partition(b"\x02TAGS")[0] + f"\x02TAGS\x01{tag}\x02KEYS\x01{key}".encode()
 
 
 def report(name: str, work: Callable[[], int]) -> None:
@@ -43,9 +48,12 @@ def main(messages: int) -> None:
     store.open()
     texts = [properties(number) for number in range(messages)]
     waiting = store._dispatch.pending
-    kept: list[list[Request]] = []
+    kept: list[list[Any]] = []
 
-    def put(topic: str, queues: int) -> int:
+    latin = [with_key(text, "TagB", f"order-{number}") for number, text in enumerate(texts)]
+    chinese = [with_key(text, "标签", f"订单号码-{number}") for number, text in enumerate(texts)]
+
+    def put(topic: str, queues: int, texts: list[bytes] = texts) -> int:
         append = store.put
         for number, text in enumerate(texts):
             append(topic, number % queues, BODY, text, born_timestamp=1, born_host=HOST, store_host=HOST)
@@ -80,21 +88,37 @@ def main(messages: int) -> None:
 
         return work
 
+    def query(topic: str, key: str) -> Callable[[], int]:
+        def work() -> int:
+            for number in range(0, 2000, 10):
+                assert store.query(topic, key % number, 32, 0, 2**62).records
+            return 200
+
+        return work
+
     print(f"{messages} messages of 128 B                  min  median     max")
     report("put, 8 queues", lambda: put("Eight", 8))
     report("dispatch (unit, index), of 64", dispatch)
     report("put, 1 queue", lambda: put("One", 1))
     report("dispatch", dispatch)
+    report("put, keys in Latin", lambda: put("Latin", 8, latin))
+    report("dispatch, keys in Latin", dispatch)
+    report("put, keys in Chinese", lambda: put("Chinese", 8, chinese))
+    report("dispatch, keys in Chinese", dispatch)
     report("batch of 32, put, a message", put_batch)
     report("batch of 32, dispatch, a message", lambda: store.drain() or 1)
     report("get of 32, contiguous", get("One", 0))
     report("get of 32, one of 8 queues", get("Eight", 3))
     report("get by one tag of 100", get("One", 0, Matcher(frozenset({tags_code("Rare")}))))
+    report("query by a key in Latin", query("Latin", "order-%d"))
+    report("query by a key in Chinese", query("Chinese", "订单号码-%d"))
     store.close()
     begin = time.perf_counter()
     store = Store(StoreConfig(store_path_root_dir=folder))
     store.open()
     print(f"start after a clean stop: {time.perf_counter() - begin:.3f} s, {store.recovery.records} records read again")
+    report("get of 32, of an earlier run", get("One", 0))
+    report("get by tag, of an earlier run", get("One", 0, Matcher(frozenset({tags_code("Rare")}))))
     store.close()
     shutil.rmtree(folder)
 
