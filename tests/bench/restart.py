@@ -45,7 +45,8 @@ def fill(root: Path, size: int, body: int) -> int:
         keys = [unique_key(HOST[:4], 4242, 0x18B4AAC2, 1_000_000 + count // 40, count + n) for n in range(EACH)]
         batch = encode_batch(BatchEntry(0, text, encode_properties({"UNIQ_KEY": key, "TAGS": "T"})) for key in keys)
         now = time.time_ns() // 1_000_000
-        put = store.put_batch(TOPIC, count // EACH % QUEUES, batch, born_timestamp=now, born_host=HOST, store_host=HOST)
+        append = store.appender.put_batch
+        put = append(TOPIC, count // EACH % QUEUES, batch, born_timestamp=now, born_host=HOST, store_host=HOST)
         assert put.status is PutStatus.OK
         count += EACH
         if count % (EACH * 1024) == 0:

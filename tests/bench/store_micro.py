@@ -54,7 +54,7 @@ def main(messages: int) -> None:
     chinese = [with_key(text, "标签", f"订单号码-{number}") for number, text in enumerate(texts)]
 
     def put(topic: str, queues: int, texts: list[bytes] = texts) -> int:
-        append = store.put
+        append = store.appender.put
         for number, text in enumerate(texts):
             append(topic, number % queues, BODY, text, born_timestamp=1, born_host=HOST, store_host=HOST)
         kept.append(list(waiting))
@@ -73,7 +73,7 @@ def main(messages: int) -> None:
 
     def put_batch() -> int:
         for _ in range(messages // 32):
-            store.put_batch("Batch", 0, batch, born_timestamp=1, born_host=HOST, store_host=HOST)
+            store.appender.put_batch("Batch", 0, batch, born_timestamp=1, born_host=HOST, store_host=HOST)
         return messages // 32 * 32
 
     def get(topic: str, queue: int, match: Matcher | None = None) -> Callable[[], int]:

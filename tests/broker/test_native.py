@@ -72,9 +72,11 @@ def stored(root: Path, work: list[tuple[str, int, bytes, bytes, int, bool]]) -> 
     for topic, queue_id, data, text, sys_flag, drained in work:
         born = V6 if sys_flag & 16 else HOST
         host = V6 if sys_flag & 32 else HOST
-        common = {"sys_flag": sys_flag, "born_timestamp": 9, "born_host": born, "store_host": host}
-        answers.append(store.put_batch(topic, queue_id, data, extra_properties=text, reconsume_times=3, **common))  # type: ignore[arg-type]
-        answers.append(store.put(topic, queue_id, data, text, **common))  # type: ignore[arg-type]
+        common: dict[str, Any] = {"sys_flag": sys_flag, "born_timestamp": 9, "born_host": born, "store_host": host}
+        answers.append(
+            store.appender.put_batch(topic, queue_id, data, extra_properties=text, reconsume_times=3, **common)
+        )
+        answers.append(store.appender.put(topic, queue_id, data, text, **common))
         clock.now += 700
         if drained:
             answers.append(store.drain())
@@ -102,7 +104,7 @@ def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.
     body = encode_batch([BatchEntry(1, b"a", b"KEYS\x01k"), BatchEntry(2, b"b", b"")])
 
     def put() -> PutBatch:
-        return store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
+        return store.appender.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
 
     put()  # which made the file
     monkeypatch.setattr("eruca.broker.store.appender.Appender._batch_fault", None)
@@ -119,7 +121,7 @@ def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
     body = encode_batch([BatchEntry(0, bytes(1000), b"KEYS\x01k")] * 300)
 
     def put() -> PutBatch:
-        return store.put_batch(
+        return store.appender.put_batch(
             "T", 0, body, extra_properties=b"WAIT\x01true", born_timestamp=1, born_host=HOST, store_host=HOST
         )
 
@@ -284,7 +286,7 @@ class Two:
             store.drain()
             store.persist(sync=False)
             figures = store.figures()
-            memory = bytes(store._log.view(0, figures.max_offset) or b"")
+            memory = bytes(store.commit_log.view(0, figures.max_offset) or b"")
             units = queue_units(desk.folder / "store")
             counted = [desk.broker.statistics.puts(topic, n).tally for topic in ("T", "U", HALF) for n in range(2)]
             index, halves = index_contents(desk.folder / "store"), desk.broker.halves.undecided.items()
@@ -387,7 +389,7 @@ async def test_the_native_way_is_taken(two: Two, monkeypatch: pytest.MonkeyPatch
         two.heard(one)  # dispatched, and room is there
         before = two.desks[0].broker.store.figures().puts
         with monkeypatch.context() as patch:
-            patch.setattr(two.desks[0].broker.store._appender, "_clock", lambda: START + 5)
+            patch.setattr(two.desks[0].broker.store.appender, "_clock", lambda: START + 5)
             patch.setattr(Router, "dispatch", None)
             two.lines[0]._flushing = True
             assert two.lines[0].process(one * 50) == 50 * len(one)

@@ -37,7 +37,7 @@ async def main(root, mode, starts):
         while True:
             properties = b"TAGS\\x01t\\x02UNIQ_KEY\\x01%d-%d" % (queue, number)
             body = b"%d" % number * (1 + number % 30)
-            put = store.put("T", queue, body, properties, born_timestamp=1, born_host=HOST, store_host=HOST)
+            put = store.appender.put("T", queue, body, properties, born_timestamp=1, born_host=HOST, store_host=HOST)
             durable = store.durable(put.end_offset)
             if durable is not None:
                 assert await durable is Durability.DURABLE

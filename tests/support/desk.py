@@ -110,7 +110,7 @@ class Desk:
         put: Put | None = None
         for after in times:
             self.now = START + after
-            put = self.broker.store.put(
+            put = self.broker.store.appender.put(
                 topic,
                 queue_id,
                 body,

@@ -38,7 +38,7 @@ def small_config(root: Path, **changes: object) -> StoreConfig:
 
 def put(store: Store, topic: str, queue: int, body: bytes, properties: bytes = b"", *, sys_flag: int = 0) -> int:
     """Store one message; returns its commit log offset."""
-    result = store.put(
+    result = store.appender.put(
         topic, queue, body, properties, sys_flag=sys_flag, born_timestamp=1, born_host=HOST, store_host=HOST
     )
     assert result.status is PutStatus.OK

@@ -199,12 +199,12 @@ async def test_a_half_message_whose_op_message_finds_no_room_stays_undecided(
 ) -> None:
     places = await line.send(line.half("one"), line.half("two"))
     with monkeypatch.context() as full:
-        full.setattr(desk.broker.store, "put_batch", lambda *a, **k: PutBatch(PutStatus.SERVICE_NOT_AVAILABLE))
+        full.setattr(desk.broker.store.appender, "put_batch", lambda *a, **k: PutBatch(PutStatus.SERVICE_NOT_AVAILABLE))
         full.setattr(Halves, "_write_op", lambda *a: Put(PutStatus.SERVICE_NOT_AVAILABLE))
         assert [answer.code for answer in await line.ask(*map(line.end, places))] == [0, 0]
     assert len(desk.broker.halves.undecided) == 2
     with monkeypatch.context() as odd:
-        odd.setattr(desk.broker.store, "put_batch", lambda *a, **k: PutBatch(PutStatus.MESSAGE_ILLEGAL))
+        odd.setattr(desk.broker.store.appender, "put_batch", lambda *a, **k: PutBatch(PutStatus.MESSAGE_ILLEGAL))
         assert [answer.code for answer in await line.ask(*map(line.end, places))] == [0, 0]
     assert len(desk.broker.halves.undecided) == 0, "written one by one"
 

@@ -127,7 +127,7 @@ async def test_the_greatest_number_is_the_clients_or_the_groups(
 ) -> None:
     desk.broker.groups.put(SubscriptionGroupConfig(group_name="g", retry_max_times=5))
     desk.topic("T")
-    put = desk.broker.store.put(
+    put = desk.broker.store.appender.put(
         "T", 0, b"x", b"", born_timestamp=1, born_host=bytes(8), store_host=bytes(8), reconsume_times=times
     )
     peer = await desk.peer(version=version)

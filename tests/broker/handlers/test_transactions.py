@@ -218,7 +218,7 @@ async def test_with_a_synchronous_disk_an_end_is_answered_when_it_is_safe(prepar
 async def test_a_full_disk_leaves_it_undecided(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     where = await send(desk)
     with monkeypatch.context() as patch:
-        patch.setattr(desk.broker.store._appender, "refusal", "the disk is full")
+        patch.setattr(desk.broker.store.appender, "refusal", "the disk is full")
         answer = await end(desk, where, COMMIT)
         assert (answer.code, answer.remark) == (14, "Service not available now.")
 
@@ -525,7 +525,7 @@ async def test_copies_that_rocketmq_put_back_in_immunity_are_one_transaction(des
     where = await send(desk, "K1", "CHECK_IMMUNITY_TIME_IN_SECONDS\x01600")
     (first,) = desk.records(HALF)
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
-    desk.broker.store.put(
+    desk.broker.store.appender.put(
         HALF,
         0,
         first.body,
@@ -550,7 +550,7 @@ async def test_an_end_that_rocketmq_took_closes_the_copies_it_had_put_back(desk:
     (first,) = desk.records(HALF)
     copied = first.properties_text + b"\x02TRANSACTION_CHECK_TIMES\x011\x02TRAN_PREPARED_QUEUE_OFFSET\x010"
     for topic, body, text in ((HALF, first.body, copied), (OP, b"0", b"WAIT\x01true\x02TAGS\x01d")):
-        desk.broker.store.put(
+        desk.broker.store.appender.put(
             topic,
             0,
             body,

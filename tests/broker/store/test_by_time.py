@@ -66,8 +66,8 @@ def test_across_many_queue_files(tmp_path: Path) -> None:
 
 def test_what_was_deleted_is_not_found(tmp_path: Path) -> None:
     store = store_with(tmp_path, list(range(0, 20_000, 100)))
-    store._log.forget_oldest(1)
-    store._housekeeping.move_min_offsets()
+    store.commit_log.forget_oldest(1)
+    store.housekeeping.move_min_offsets()
     low = store.min_offset("T", 0)
     assert low > 0
     assert store.offset_by_time("T", 0, BEGIN) == low

@@ -67,7 +67,7 @@ async def test_the_loop_never_waits_for_the_disk(
     tmp_path: Path, nothing_cached: list[threading.Thread], question: str
 ) -> None:
     store = await opened_again(tmp_path)
-    expected = QUESTIONS[question](store._disk_lookup)
+    expected = QUESTIONS[question](store.disk_lookup)
     nothing_cached.clear()
     for queue in store._queues.queues.values():
         queue.cache = (0, b"")
@@ -80,7 +80,7 @@ async def test_the_loop_never_waits_for_the_disk(
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_what_is_in_memory_is_answered_at_once(tmp_path: Path, question: str) -> None:
     store = await opened_again(tmp_path)
-    expected = QUESTIONS[question](store._disk_lookup)  # now it is in the page cache
+    expected = QUESTIONS[question](store.disk_lookup)  # now it is in the page cache
     try:
         store.lookup(QUESTIONS[question]).send(None)
     except StopIteration as answer:
@@ -93,7 +93,7 @@ async def test_what_is_in_memory_is_answered_at_once(tmp_path: Path, question: s
 async def test_what_an_earlier_run_wrote_is_not_read_through_the_mapping(tmp_path: Path) -> None:
     """A page that the disk cannot give would end the process by SIGBUS; a read is an error that can be answered."""
     store = await opened_again(tmp_path)
-    log = store._log
+    log = store.commit_log
     assert log.hot_from == log.position
     assert isinstance(log.bytes_at(0, 100, wait=True), bytes)
     offset = put(store, "T", 0, b"of this run")

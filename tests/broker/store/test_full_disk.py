@@ -15,7 +15,7 @@ from tests.support.stores import HOST, Clock, bodies, small_config
 
 
 def put(store: Store, body: bytes) -> PutStatus:
-    return store.put("T", 0, body, b"", born_timestamp=1, born_host=HOST, store_host=HOST).status
+    return store.appender.put("T", 0, body, b"", born_timestamp=1, born_host=HOST, store_host=HOST).status
 
 
 def full(*_: int) -> None:
@@ -54,12 +54,12 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, mo
     store.open()
 
     def keyed(key: bytes) -> None:
-        stored = store.put("T", 0, key, b"KEYS\x01" + key, born_timestamp=1, born_host=HOST, store_host=HOST)
+        stored = store.appender.put("T", 0, key, b"KEYS\x01" + key, born_timestamp=1, born_host=HOST, store_host=HOST)
         assert stored.status is PutStatus.OK
         store.drain()
 
     def found() -> list[bool]:
-        return [bool(store._disk_lookup.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
+        return [bool(store.disk_lookup.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
 
     with capture_logs() as said:
         with monkeypatch.context() as disk:

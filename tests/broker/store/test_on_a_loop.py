@@ -160,7 +160,7 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monk
         durable = store.durable(store.figures().max_offset)
         assert durable is not None
         assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
-    refused = store.put("T", 0, b"two", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = store.appender.put("T", 0, b"two", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert "could not be flushed: Input/output error" in (store.refusal or "")
     again = store.durable(store.figures().max_offset)

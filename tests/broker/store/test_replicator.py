@@ -82,8 +82,8 @@ def test_any_pieces_make_the_same_store(tmp_path: Path, master: Store, seed: int
 
 def test_a_copy_accepts_no_message(tmp_path: Path) -> None:
     slave = copy_of(tmp_path)
-    refused = slave.put("T", 0, b"no", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
-    batch = slave.put_batch("T", 0, b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = slave.appender.put("T", 0, b"no", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    batch = slave.appender.put_batch("T", 0, b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert (refused.status, batch.status) == (PutStatus.SERVICE_NOT_AVAILABLE,) * 2
     slave.check_disk()
     assert slave.refusal is not None and "send to the master" in slave.refusal

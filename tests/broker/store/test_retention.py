@@ -133,8 +133,8 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
         put(store, "T", 0, bytes(3000))
     store.drain()
     assert store.drop_expired_queues() == 0
-    store._log.forget_oldest(1)
-    store._housekeeping.move_min_offsets()
+    store.commit_log.forget_oldest(1)
+    store.housekeeping.move_min_offsets()
     assert store.drop_expired_queues() == 1
     assert store.topics() == {"T"}
     store.close()
@@ -233,7 +233,7 @@ def test_past_the_warning_mark_sends_are_refused_and_reads_go_on(tmp_path: Path)
     store.drain()
     store.config.disk_space_warning_level_ratio = 0.0
     store.check_disk()
-    refused = store.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = store.appender.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert "full" in (store.refusal or "")
     assert bodies(store, "T", 0) == [b"kept"]
@@ -265,7 +265,7 @@ def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path, monkeypat
     store.open()
     stored = 0
     while True:
-        result = store.put(
+        result = store.appender.put(
             "T", 0, b"%04d" % stored * 250, b"KEYS\x01k", born_timestamp=1, born_host=HOST, store_host=HOST
         )
         if result.status is not PutStatus.OK:

@@ -31,7 +31,7 @@ def store(tmp_path: Path, clock: Clock):  # type: ignore[no-untyped-def]
 
 
 def test_a_message_can_be_read_after_its_dispatch(store: Store) -> None:
-    result = store.put(
+    result = store.appender.put(
         "T1", 3, b"hello", b"TAGS\x01TagA", flag=7, born_timestamp=5, born_host=HOST, store_host=HOST, reconsume_times=2
     )
     assert (result.status, result.queue_offset, result.physical_offset) == (PutStatus.OK, 0, 0)
@@ -55,7 +55,7 @@ def test_the_bytes_on_disk_are_those_of_a_captured_record(tmp_path: Path) -> Non
     )
     store = Store(small_config(tmp_path), Clock(0x1A1FD3EEA60))
     store.open()
-    store.put(
+    store.appender.put(
         "T1",
         0,
         b"hello",
@@ -114,7 +114,9 @@ def test_a_record_that_just_fits_leaves_eight_bytes(store: Store) -> None:
 def test_what_is_too_long_is_refused_and_leaves_nothing(
     store: Store, body: int, properties: int, status: PutStatus
 ) -> None:
-    result = store.put("T", 0, bytes(body), bytes(properties), born_timestamp=1, born_host=HOST, store_host=HOST)
+    result = store.appender.put(
+        "T", 0, bytes(body), bytes(properties), born_timestamp=1, born_host=HOST, store_host=HOST
+    )
     assert result.status is status
     assert store.figures().max_offset == 0
     assert put(store, "T", 0, b"next") == 0
@@ -124,7 +126,7 @@ def test_the_configured_message_size_counts_the_body(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path, max_message_size=100))
     store.open()
     assert put(store, "T", 0, bytes(100)) == 0
-    refused = store.put("T", 0, bytes(101), b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = store.appender.put("T", 0, bytes(101), b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.MESSAGE_ILLEGAL
     store.close()
 
@@ -132,7 +134,7 @@ def test_the_configured_message_size_counts_the_body(tmp_path: Path) -> None:
 def test_a_batch_is_one_record_each_next_to_one_another(store: Store) -> None:
     put(store, "T", 0, bytes(7000))
     batch = encode_batch([BatchEntry(n, b"b%d" % n, b"UNIQ_KEY\x01K%d" % n) for n in range(5)])
-    result = store.put_batch(
+    result = store.appender.put_batch(
         "T", 0, batch, extra_properties=b"CLUSTER\x01C", born_timestamp=1, born_host=HOST, store_host=HOST
     )
     assert (result.status, result.queue_offset, len(result.physical_offsets)) == (PutStatus.OK, 1, 5)
@@ -149,7 +151,7 @@ def test_a_batch_is_one_record_each_next_to_one_another(store: Store) -> None:
 def test_a_batch_never_spans_two_files(store: Store) -> None:
     put(store, "T", 0, bytes(7000))
     batch = encode_batch([BatchEntry(0, bytes(300), b"") for _ in range(4)])
-    result = store.put_batch("T", 0, batch, born_timestamp=1, born_host=HOST, store_host=HOST)
+    result = store.appender.put_batch("T", 0, batch, born_timestamp=1, born_host=HOST, store_host=HOST)
     assert result.physical_offsets[0] == 8192
 
 
@@ -160,7 +162,7 @@ def test_a_bad_batch_leaves_nothing(store: Store) -> None:
         (good + b"\0\0", PutStatus.BATCH_ILLEGAL),
         (encode_batch([BatchEntry(0, bytes(3000), b"")] * 3), PutStatus.MESSAGE_ILLEGAL),
     ):
-        result = store.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
+        result = store.appender.put_batch("T", 0, body, born_timestamp=1, born_host=HOST, store_host=HOST)
         assert result.status is status
     assert store.figures().max_offset == 0
 
@@ -176,7 +178,7 @@ def test_half_and_rollback_records_have_no_place_in_a_queue(store: Store) -> Non
 
 def test_ipv6_hosts(store: Store) -> None:
     host = host_bytes("2001:db8::1", 10911)
-    store.put("T", 0, b"six", b"", sys_flag=0x30, born_timestamp=1, born_host=host, store_host=host)
+    store.appender.put("T", 0, b"six", b"", sys_flag=0x30, born_timestamp=1, born_host=host, store_host=host)
     store.drain()
     (record,) = read(store, "T", 0)
     assert (record.born_host, record.store_host, record.body) == (host, host, b"six")
@@ -288,16 +290,16 @@ def test_one_store_at_a_time(tmp_path: Path, store: Store) -> None:
 def test_names_that_are_no_folder_are_refused(store: Store) -> None:
     for topic, queue in (("../evil", 0), ("", 0), ("T", -1), ("t" * 128, 0)):
         with pytest.raises(ValueError, match="no queue"):
-            store.put(topic, queue, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+            store.appender.put(topic, queue, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
 
 
 def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path))
-    refused = store.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = store.appender.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     store.open()
     store.close()
-    refused = store.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
+    refused = store.appender.put("T", 0, b"x", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert store.refusal == "the store is closed"
 

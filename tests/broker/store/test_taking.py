@@ -43,9 +43,9 @@ def test_what_is_found_is_the_same_however_it_is_read(
     for _ in range(40):
         chosen = chance.choice([None, frozenset(codes[:1]), frozenset(codes[1:]), frozenset(codes[3:]), frozenset()])
         ask = "T", chance.randrange(3), chance.choice([0, 5, 50, 120]), chance.choice([1, 3, 32, 64]), Matcher(chosen)
-        store._log.hot_bytes = chance.choice([0, 9000, 1 << 30])
-        store._reader.limits.memory_bytes = chance.choice([300, 2000, 262144])
-        store._reader.limits.memory = chance.choice([5000, 1 << 30])
+        store.commit_log.hot_bytes = chance.choice([0, 9000, 1 << 30])
+        store.reader.limits.memory_bytes = chance.choice([300, 2000, 262144])
+        store.reader.limits.memory = chance.choice([5000, 1 << 30])
         found = []
         for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
             with using(c=on), pytest.MonkeyPatch.context() as patch:
@@ -73,16 +73,16 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
             small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
         )
         store.open()
-    store._log.hot_bytes = 0
+    store.commit_log.hot_bytes = 0
     seen: list[bytes] = []
     reads: list[int] = []
-    bytes_at = store._log.bytes_at
+    bytes_at = store.commit_log.bytes_at
 
     def counted(at: int, size: int, *, wait: bool) -> memoryview | bytes | None:
         reads.append(size)
         return bytes_at(at, size, wait=wait)
 
-    monkeypatch.setattr(store._log, "bytes_at", counted)
+    monkeypatch.setattr(store.commit_log, "bytes_at", counted)
     answers = 0
     while len(seen) < 400:
         got = store.get("T", 1, len(seen), 1024)
@@ -107,7 +107,7 @@ def test_plain_reads_are_not_made_record_by_record(tmp_path: Path, monkeypatch: 
         for match in (None, Matcher(frozenset([java_hash("a")]))):
             for hot in (1 << 30, 0):
                 for memory in (1 << 30, 0):
-                    store._log.hot_bytes, store._reader.limits.memory = hot, memory
+                    store.commit_log.hot_bytes, store.reader.limits.memory = hot, memory
                     assert len(bodies(store, "T", 1, match)) == 10
         store.close()
         store = Store(small_config(tmp_path), Clock())

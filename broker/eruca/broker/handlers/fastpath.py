@@ -47,7 +47,7 @@ class NativeSends:
         host = broker.hosts.get(connection)
         if host is None or monotonic() > broker.loop_monitor.overdue:
             return at
-        tip = broker.store.tip()
+        tip = broker.store.appender.tip()
         if tip is None:
             return at
         hosts = SendHosts(host[0], host[1], broker.store_host, broker.admission.cluster)
@@ -60,7 +60,7 @@ class NativeSends:
             stored += messages
             requests += count
             broker.statistics.put(topic, queue_id, messages, size, count)
-        broker.store.wrote(tip, end, stored)
+        broker.store.appender.wrote(tip, end, stored)
         for half in halves:
             broker.halves.sent(half)
         if waiting is None:

@@ -319,7 +319,7 @@ def _offset_moved(
         offset_new=got.next_begin_offset,
         offset_request=ask.queue_offset,
     )
-    broker.store.put(
+    broker.store.appender.put(
         names.OFFSET_MOVED_EVENT,
         0,
         moved.encode(),

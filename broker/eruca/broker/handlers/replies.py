@@ -110,7 +110,7 @@ def _store(broker: Broker, call: Call[Any], ask: Send, to: Destination) -> Put |
     if not broker.accepting:
         return None
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
-    put = broker.store.put(
+    put = broker.store.appender.put(
         to.topic,
         to.queue_id,
         call.body,

@@ -83,7 +83,7 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     else:
         properties, wait = plain
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
-    put = broker.store.put(
+    put = broker.store.appender.put(
         target.topic,
         target.queue_id,
         call.body,
@@ -176,7 +176,7 @@ def _store_batch(broker: Broker, call: Call[Any], ask: Send, to: Destination) ->
     if later:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed: send its messages one by one")
     host, host_bits = broker.hosts.get(call.connection) or broker.host_of(call.connection)
-    put = broker.store.put_batch(
+    put = broker.store.appender.put_batch(
         to.topic,
         to.queue_id,
         call.body,

@@ -104,7 +104,7 @@ def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result
         raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.PROPERTIES_SIZE_EXCEEDED.name) from None
     if not broker.accepting:
         raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.SERVICE_NOT_AVAILABLE.name)
-    put = broker.store.put(
+    put = broker.store.appender.put(
         back.to.topic,
         back.to.queue_id,
         record.body,

@@ -70,7 +70,7 @@ class Commits:
                 on_done()
 
     def _write_ops(self, offsets: list[int]) -> None:
-        put = self._store.put_batch(
+        put = self._store.appender.put_batch(
             OP, 0, encode_batch([(0, b"%d" % offset, OP_PROPERTIES) for offset in offsets]), **self._halves.op_fields()
         )
         if put.status:  # there may be room for some of them

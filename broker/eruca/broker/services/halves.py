@@ -195,7 +195,7 @@ class Halves:
             return to, half.properties_text
 
     def _write_op(self, offset: int) -> Put:
-        put = self._store.put(OP, 0, b"%d" % offset, OP_PROPERTIES, **self.op_fields())
+        put = self._store.appender.put(OP, 0, b"%d" % offset, OP_PROPERTIES, **self.op_fields())
         if not put.status:
             self.undecided.op(put.queue_offset, offset)
         return put
@@ -282,7 +282,7 @@ class Halves:
         prepared_transaction_offset: int = 0,
     ) -> Put:
         host, bits = self._host()
-        return self._store.put(
+        return self._store.appender.put(
             topic,
             queue_id,
             record.body,

@@ -63,7 +63,7 @@ class Redelivery:
 
     def put(self, record: Record, topic: str, queue_id: int, properties: bytes) -> bool:
         """Append ``record`` again; False if the store refuses it for now and the caller must retry."""
-        put = self._store.put(
+        put = self._store.appender.put(
             topic,
             queue_id,
             record.body,

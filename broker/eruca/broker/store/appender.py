@@ -81,7 +81,7 @@ class Appender:
         max_message_size: int,
     ) -> None:
         self.refusal: str | None = "the store is not open"
-        """Why nothing is accepted at present; None when all is well."""
+        """Why nothing is accepted at present, None when everything is."""
         self.standing: str | None = None
         """Why nothing is ever accepted, of a store that only copies another one."""
         self.no_room: str | None = None
@@ -189,7 +189,7 @@ class Appender:
         return _new_put(Put, (PutStatus.OK, position, queue_offset, size, now, end))
 
     def tip(self) -> Tip | None:
-        """Where to write, None while nothing is accepted; whoever wrote tells it by ``wrote`` before anything else."""
+        """Where to write, None while nothing is accepted. Call ``wrote`` after writing, before anything else."""
         if self.refusal is not None:
             return None
         log = self._log
@@ -200,7 +200,7 @@ class Appender:
         )
 
     def wrote(self, tip: Tip, end: int, count: int) -> None:
-        """So many records are in the log up to ``end``, their requests are pending, their queue offsets are taken."""
+        """Take note of ``count`` records written up to ``end``, whose requests are pending and queue offsets taken."""
         self._log.position = end
         self.last_time = tip.now
         if len(self._pending) == count:

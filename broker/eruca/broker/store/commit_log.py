@@ -1,4 +1,4 @@
-"""The commit log: one endless sequence of bytes in files of equal size.
+"""The commit log: one endless sequence of bytes in files of equal size (CommitLog and MappedFileQueue in RocketMQ).
 
 Owns the files, the end of the log and how it moves on to the next file. Knows blank records, not
 messages. Invariant: ``position`` is where the next record begins, everything before it belongs to
@@ -45,7 +45,7 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Offset of the oldest byte kept."""
+        """Offset of the oldest byte."""
         segments = self.segments
         return segments[0].start if segments else 0
 
@@ -85,7 +85,7 @@ class CommitLog:
             self._aim(self.segments[-1])
 
     def close(self) -> None:
-        """Let go of the files; a mapping goes with the last view of it."""
+        """Close the files; a mapping is released with its last view."""
         self.segments.clear()
         self.memory = bytearray()
 
@@ -95,7 +95,7 @@ class CommitLog:
             self.segments.pop().path.unlink(missing_ok=True)
 
     def forget_oldest(self, count: int) -> None:
-        """Begin later: the so many oldest files are deleted. Threads that read see the old list or the new one."""
+        """Forget the ``count`` oldest files, which are deleted. Threads that read see the old list or the new one."""
         self.segments = self.segments[count:]
 
     def _aim(self, segment: Segment) -> None:
@@ -104,7 +104,7 @@ class CommitLog:
         self.limit = self.position
 
     def fits(self, size: int) -> bool:
-        """Whether so many bytes go into the file that is written to."""
+        """Whether ``size`` bytes fit into the current file."""
         return bool(self.segments) and self.position + size + BLANK_SIZE <= self.segments[-1].end
 
     def make_room(self, size: int) -> None:

@@ -1,9 +1,8 @@
-"""Dispatch: what follows the log outside the request, consume queue units and index entries.
+"""Dispatch: builds consume queue units and index entries from the log (ReputMessageService in RocketMQ).
 
-Owns the requests that appends leave behind and the rules for tag codes and keys. Knows the queue
-table and the index, no sockets. Invariant: requests are worked off in the order of the log; after
-``drain`` everything before ``position`` is in its queue (in memory at least) and in the index, or
-waits for that while the disk has no room, which is logged once.
+Owns the pending requests and the rules for tag codes. Knows the queue table and the index, no sockets. Invariant:
+requests are dispatched in the order of the log; after ``drain`` every record before ``position`` is in its queue (in
+memory at least) and in the index, or waits for the index while the disk has no room, which is logged once.
 """
 
 from __future__ import annotations

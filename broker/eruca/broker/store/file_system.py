@@ -1,6 +1,6 @@
 """Bringing whole file systems to the disk: for thousands of small files one call in place of one each.
 
-Owns the judgement where that is as good: on Linux from 5.8 on, which tells errors (syncfs(2)), and on file systems of
+Owns the decision where that is as good: on Linux from 5.8 on, which reports errors (syncfs(2)), and on file systems of
 its own disks that wait for all data and their journal. Elsewhere (FUSE answers without doing anything) nothing is done.
 """
 

@@ -65,7 +65,7 @@ class Flush:
         self._thread = FlushThread(loop, self._done)
 
     async def stop(self) -> None:
-        """Flush at once again, in the caller's thread; who still waits after the running flush gets a timeout."""
+        """Flush in the caller's thread again; waiters that the running flush does not release end with a timeout."""
         if self._loop is not None and self._thread is not None:
             await self._loop.run_in_executor(None, self._thread.stop)
             await asyncio.sleep(0)
@@ -93,7 +93,7 @@ class Flush:
         return waiter
 
     def ask(self) -> None:
-        """Flush after this round of the loop, so that all who come in it share one flush."""
+        """Flush after this iteration of the loop, so that all its messages share one flush."""
         if not self._asked and not self._running and self._loop is not None:
             self._asked = True
             self._loop.call_soon(self.request)

@@ -1,8 +1,8 @@
-"""The thread that flushes, and how work is handed to it and back: cheaply, since senders wait for it.
+"""The thread that flushes, with a cheap handover of jobs and results, since senders wait for them.
 
 Owns one thread, the job under way and how it ended. The loop may wait for the end itself, for a bounded time: that
-costs two switches of threads, and being told by the loop several times as much. Invariant: the end of each job is told
-once, in the loop's thread.
+costs two switches of threads; a call through the loop costs several times as much. Invariant: the end of each job is
+reported once, in the loop's thread.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Job = Callable[[], None]
 
 
 class FlushThread:
-    """A thread for one job after the other; ``ended`` is told how each of them ended, None for well."""
+    """A thread that runs one job at a time; ``ended`` is called with the exception of each, None without one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[Exception | None], None]) -> None:
         self._loop = loop
-        self._tell = ended
+        self._report = ended
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._end = threading.Lock()  # free while a job has ended that was not told yet
+        self._end = threading.Lock()  # free while the end of a job is not reported yet
         self._end.acquire()
         self._awaited = False
         self._fault: Exception | None = None
@@ -30,26 +30,26 @@ class FlushThread:
         self._thread.start()
 
     def begin(self, job: Job, patience: float = 0.0) -> bool:
-        """Do a job, while none is under way; whether it ended, and was told, within ``patience`` seconds."""
+        """Run a job, while none is running; returns whether it ended, and was reported, within ``patience`` seconds."""
         self._awaited = patience > 0
         self._jobs.put(job)
         if not self._awaited:
             return False
         if self._end.acquire(timeout=patience):
-            self._tell(self._fault)
+            self._report(self._fault)
             return True
         self._awaited = False
         return self._collect()  # it may have ended just before that
 
     def stop(self) -> None:
-        """Wait for the job under way, and end the thread; the loop must turn once more to be told."""
+        """Wait for the running job, and end the thread; the report comes with the loop's next iteration."""
         self._jobs.put(None)
         self._thread.join()
 
     def _collect(self) -> bool:
         ended = self._end.acquire(blocking=False)
         if ended:
-            self._tell(self._fault)
+            self._report(self._fault)
         return ended
 
     def _work(self) -> None:

@@ -47,11 +47,11 @@ class Housekeeping:
         self.checkpoint = Checkpoint()
         self.mark = Mark(0, 0, 0, 0, -1)
         self.disk: Disk | None = None
-        """How full the disk was when it was last looked at."""
+        """How full the disk was at the last check."""
         self.needed: Callable[[bool], int] | None = None
-        """Tells from which commit log offset on everything is kept; asked with True when files must go."""
+        """Returns the commit log offset from which on nothing is deleted; called with True if the disk is too full."""
         self.held_back = 0
-        """Commit log offset up to which files would have gone in the last round, had they not been kept."""
+        """Commit log offset up to which the last round would have deleted files without ``needed``."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -135,7 +135,7 @@ class Housekeeping:
     # ---- deleting
 
     def check_disk(self) -> None:
-        """Look how full the disk is; past the mark nothing is accepted until there is room again."""
+        """Check how full the disk is; above the limit the store accepts nothing until there is room again."""
         self.disk = disk_of(self._config.store_path_root_dir)
         if self._flush.fault is None:
             before, self._full = self._full, disk_refusal(self.disk, self._config)
@@ -146,7 +146,7 @@ class Housekeeping:
                 log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
     def due(self, *, by_hand: bool = False) -> list[Segment]:
-        """The oldest files of the log, as far as they are to be deleted now."""
+        """The oldest files of the log that are to be deleted now."""
         self.check_disk()
         assert self.disk is not None
         now = self._clock()
@@ -158,8 +158,8 @@ class Housekeeping:
         count = self._released(expendable(files, self._config, self.disk, now, hour, by_hand=by_hand))
         return self._log.segments[:count]
 
-    def let_go(self, count: int) -> None:
-        """The so many oldest files of the log are deleted: forget them, and what the index has of them."""
+    def forget_files(self, count: int) -> None:
+        """Forget the ``count`` oldest files of the log, which are deleted, and their part of the index."""
         if count:
             self._log.forget_oldest(count)
             self._dispatch.log_begins_later = True
@@ -168,7 +168,7 @@ class Housekeeping:
             self.check_disk()
 
     def _released(self, count: int) -> int:
-        """How many of the ``count`` oldest files nobody needs any more."""
+        """How many of the ``count`` oldest files are not needed any more."""
         self.held_back = 0
         if not count or self.needed is None:
             return count

@@ -1,4 +1,4 @@
-"""The key index: which messages of a topic carry a key.
+"""The key index: which messages of a topic carry a key (IndexService in RocketMQ).
 
 Owns the sequence of index files (one is ``index_file``). Knows hashes and commit log offsets, not
 messages. Invariant: entries are in the order of the log over all files; only the newest file is
@@ -107,7 +107,7 @@ class Index:
         return file
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self.files.clear()
         self.filled.clear()
 
@@ -123,7 +123,7 @@ class Index:
         return self.files[-1].end_offset if self.files else -1
 
     def unsound_from(self, expected: int) -> int | None:
-        """Commit log offset from which on the index must be made anew; None when all files are sound
+        """Commit log offset from which on the index must be built again; None when all files are sound
         and reach ``expected`` (an end seen earlier).
 
         The files from the first unsound one on are deleted.
@@ -139,8 +139,8 @@ class Index:
     def cut(self, offset: int, *, synced: int = 0, trusted: bool = False) -> None:
         """Take back the entries at or after a commit log offset, whole files where all are.
 
-        Slots are made anew, unless the files are ``trusted`` and nothing has to go. The entries before ``synced`` came
-        to the disk in order: only the slots that later ones have changed are made anew then.
+        Slots are built again, unless the files are ``trusted`` and nothing has to go. The entries before ``synced`` are
+        on the disk in order: then only the slots that later entries changed are built again.
         """
         while self.files:
             file = self.files[-1]

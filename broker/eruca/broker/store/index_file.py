@@ -1,6 +1,6 @@
 """One file of the key index: header, hash slots, entries chained by slot.
 
-Owns the layout (IndexHeader and IndexFile in 4.9.7) and what of a file is kept after a crash. Knows hashes and commit
+Owns the layout (IndexHeader and IndexFile in 4.9.7) and what of a file is valid after a crash. Knows hashes and commit
 log offsets, not messages. Invariant: the entries are in the order of the log, and each slot names the newest entry of
 its chain; entries beyond ``count`` do not exist.
 """
@@ -23,11 +23,11 @@ _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
 _WINDOW = 1 << 20
 _EMPTY_SECTOR = 480
-"""So many zeros are in no entries, but in every sector of 512 bytes that was never written."""
+"""No entries have this many zeros in a row; a sector of 512 bytes that was never written does."""
 
 
 def size_of(slots: int, entries: int) -> int:
-    """Bytes of a file with so many slots and entries."""
+    """Bytes of a file with ``slots`` slots and ``entries`` entries."""
     return _HEADER.size + 4 * slots + _ENTRY.size * entries
 
 
@@ -165,7 +165,7 @@ class IndexFile:
 
         Entries before ``synced`` are known to be as they were written, and the slots to be no older than they are. So
         their chains hold: a slot that a later entry changed is led back along its chain. Where that is not so, and
-        without ``synced``, all slots are made anew.
+        without ``synced``, all slots are built again.
         """
         first = self._first_from(min(synced, offset))
         heads = self._heads_before(first) if first > 1 else None

@@ -1,4 +1,4 @@
-"""The small files beside the log: checkpoint, abort, lock, and the mark.
+"""The small files beside the log: checkpoint (StoreCheckpoint in RocketMQ), abort, lock, and the mark.
 
 Owns their bytes. ``checkpoint``, ``abort`` and ``lock`` are RocketMQ's; ``eruca.mark`` is Eruca's
 own and says up to where consume queues and index are complete. Invariant: a mark never claims more

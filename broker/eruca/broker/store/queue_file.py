@@ -13,7 +13,7 @@ from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 
 NEWEST = 32
-"""How many of a queue's newest units are kept at hand when it is opened."""
+"""How many of a queue's newest units are cached when it is opened."""
 _FEW = 200
 _NAME = re.compile(r"\d{20}\Z")
 

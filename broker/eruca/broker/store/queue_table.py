@@ -1,4 +1,4 @@
-"""The table of consume queues and their files: where each message lies in the commit log.
+"""The table of consume queues and their files: where each message lies in the commit log (ConsumeQueue in RocketMQ).
 
 Owns the queue files and the units not yet written out. Knows nothing of records. Units are
 collected in memory and written out by ``write_out`` (they can always be made again from the log),
@@ -234,7 +234,7 @@ class QueueTable:
         return UNIT_FORM.unpack(data) if len(data) == UNIT else None
 
     def _alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
-        """As ``unit``, but nothing more is read, and nothing kept: for one look at each of many queues."""
+        """As ``unit``, without read-ahead and without the cache: for one look at each of many queues."""
         cache_start, cached = queue.cache
         if index >= queue.tail_start or 0 <= (index - cache_start) * UNIT < len(cached):
             return self.unit(queue, index)

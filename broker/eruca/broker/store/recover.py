@@ -1,6 +1,6 @@
 """Recovery: from the files of a store that was stopped somehow to one that can go on.
 
-Owns where reading begins again, what is cut, filled and dispatched anew. Invariants: no sound
+Owns where reading begins again, what is cut, filled and dispatched again. Invariants: no sound
 record is ever cut off; afterwards the log is sound from the first byte read again to its end
 (damage is covered by a record that no queue shows), and queues and index agree with it.
 """
@@ -178,7 +178,7 @@ class Recovery:
         return min(begin, start) if damaged or end != start or begin > start else start
 
     def _record_after(self, offset: int) -> int:
-        """Where a record begins at or before ``offset``, as near as can be told."""
+        """Where a record begins at or before ``offset``, as near as can be found."""
         segment = self._log.segment_of(offset)
         return segment.start if segment is not None else self._log.min_offset
 

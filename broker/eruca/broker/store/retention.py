@@ -1,4 +1,4 @@
-"""Retention: which commit log files go, and when the disk is too full to write.
+"""Retention: which commit log files are deleted, and when the disk is too full (CleanCommitLogService in RocketMQ).
 
 Decides only, from times, sizes and the clock it is given; the store deletes. Invariant: the last
 file is never chosen, and files go from the oldest on.

@@ -1,4 +1,4 @@
-"""Reading the commit log record by record, over damage too.
+"""Reads the commit log record by record, across damage.
 
 Owns what counts as a sound record and where reading goes on after an unsound one: at the next
 record that stores its own offset. Decides only; repairs nothing. Reads files, never their mapping: a

@@ -137,7 +137,7 @@ class Scheduler:
             except OSError as error:
                 fault = error
             finally:
-                self._housekeeping.let_go(count)
+                self._housekeeping.forget_files(count)
             if count:
                 await self._move_min_offsets()
             if fault is not None:

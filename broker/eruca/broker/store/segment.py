@@ -1,4 +1,4 @@
-"""One commit log file, mapped at its full logical size.
+"""One commit log file, mapped at its full logical size (MappedFile in RocketMQ).
 
 Owns the file, its mapping and the window of blocks that is really allocated. Knows nothing of
 records. Invariant: memory below ``allocated`` is backed by blocks, so that writing there cannot

@@ -1,9 +1,9 @@
 """The store: messages in RocketMQ's files, written, read, recovered and deleted.
 
-The face of the package: puts its parts together and keeps their order in time (append, flush,
-dispatch, write-out, mark). Knows records and queues, not requests. All methods belong to one
+The facade of the package (DefaultMessageStore in RocketMQ): builds the parts and keeps their order in time (append,
+flush, dispatch, write-out, mark). Knows records and queues, not requests. All methods belong to one
 thread; ``start`` runs the scheduler on the event loop; without it ``drain``, ``flush`` and
-``persist`` are called by hand. Invariant: readers see only what is dispatched, and under
+``persist`` are called by the owner. Invariant: readers see only what is dispatched, and under
 SYNC_FLUSH only what is durable is dispatched.
 """
 
@@ -33,7 +33,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.replicator import Replicator
-from eruca.broker.store.results import Durability, Figures, Got, Matcher, RecoveryReport
+from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan, Scanned
 from eruca.broker.store.scheduler import Scheduler
 from eruca.broker.store.segment import NotInMemory
@@ -44,18 +44,16 @@ T = TypeVar("T")
 
 
 class Store:
-    """A broker's messages on disk.
+    """A broker's messages on disk (DefaultMessageStore in RocketMQ).
 
-    ``put``, ``put_batch``, ``tip`` and ``wrote`` are those of ``Appender``; ``record``, ``query``, ``store_time``,
-    ``earliest_store_time`` and ``offset_by_time`` those of a ``Lookup`` that waits for the disk;
-    ``persist`` and ``check_disk`` those of ``Housekeeping``; ``clean``, which is awaited, that of ``Scheduler``.
-    ``replicator`` reads and appends the raw log; a store that ``follows`` another one accepts no message.
+    ``appender`` writes messages, ``replicator`` reads and appends the raw log; a store that ``follows`` another one
+    accepts no message.
     """
 
     def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
         self.config = config
         self._clock = clock
-        self._log = CommitLog(
+        self.commit_log = CommitLog(
             config.commit_log_path,
             config.mapped_file_size_commit_log,
             populate=not config.sync_flush,
@@ -66,21 +64,21 @@ class Store:
         if config.message_index_enable:
             self._index = Index(config.index_path, config.max_hash_slot_num, config.max_index_num, clock)
         self._dispatch = Dispatch(self._queues, self._index, parse_delay_levels(config.message_delay_level))
-        self._flush = Flush(self._log, config.sync_flush_timeout, eager=config.sync_flush)
+        self._flush = Flush(self.commit_log, config.sync_flush_timeout, eager=config.sync_flush)
         self._flush.on_flushed = self._flushed
-        self._appender = Appender(self._log, self._queues, self._dispatch.pending, clock, config.max_message_size)
+        self.appender = Appender(self.commit_log, self._queues, self._dispatch.pending, clock, config.max_message_size)
         if follows:
-            self._appender.standing = "this store is the copy of a master's: send to the master"
+            self.appender.standing = "this store is the copy of a master's: send to the master"
         self.replicator = Replicator(
-            self._log, self._queues, self._dispatch, self._appender, self._flush, sync=config.sync_flush
+            self.commit_log, self._queues, self._dispatch, self.appender, self._flush, sync=config.sync_flush
         )
         self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._reader = Reader(self._log, self._queues, ReadLimits(config, self._memory))
-        self._reader.on_damage = _log_damage
-        self._housekeeping = Housekeeping(
-            config, self._log, self._queues, self._index, self._dispatch, self._flush, self._appender, clock
+        self.reader = Reader(self.commit_log, self._queues, ReadLimits(config, self._memory))
+        self.reader.on_damage = _log_damage
+        self.housekeeping = Housekeeping(
+            config, self.commit_log, self._queues, self._index, self._dispatch, self._flush, self.appender, clock
         )
-        self._scheduler = Scheduler(config, self._housekeeping, self._queues, self._flush, self._appender, self.drain)
+        self._scheduler = Scheduler(config, self.housekeeping, self._queues, self._flush, self.appender, self.drain)
         self._lock: Lock | None = None
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
@@ -90,23 +88,13 @@ class Store:
         SYNC_FLUSH after flushes."""
         self.recovery = RecoveryReport(end_offset=0)
         """What the last ``open`` found."""
-        self.put = self._appender.put
-        self.put_batch = self._appender.put_batch
-        self.tip, self.wrote = self._appender.tip, self._appender.wrote
-        self._disk_lookup = Lookup(config, self._log, self._queues, self._index, wait=True)
-        self._cached_lookup = Lookup(config, self._log, self._queues, self._index, wait=False)
-        self.record = self._disk_lookup.record
-        self.query = self._disk_lookup.query
-        self.store_time = self._disk_lookup.store_time
-        self.earliest_store_time = self._disk_lookup.earliest_store_time
-        self.offset_by_time = self._disk_lookup.offset_by_time
-        self.persist = self._housekeeping.persist
-        self.check_disk = self._housekeeping.check_disk
-        self.clean = self._scheduler.clean
+        self.disk_lookup = Lookup(config, self.commit_log, self._queues, self._index, wait=True)
+        """Lookups that wait for the disk."""
+        self._cached_lookup = Lookup(config, self.commit_log, self._queues, self._index, wait=False)
 
     def reconfigured(self) -> None:
-        """To be called after ``config`` was changed while the store is open: reads keep to the new limits."""
-        self._reader.limits = ReadLimits(self.config, self._memory)
+        """Take over changes of ``config``, while the store is open: the limits of reads."""
+        self.reader.limits = ReadLimits(self.config, self._memory)
 
     # ---- opening and closing
 
@@ -126,23 +114,23 @@ class Store:
         try:
             self._recover(root)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
         self.recovery.seconds = time.perf_counter() - begin
         return self.recovery
 
     def _recover(self, root: Path) -> None:
-        checkpoint = self._housekeeping.checkpoint = read_checkpoint(root)
+        checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
-        self._log.load()
+        self.commit_log.load()
         self._queues.load()
         notes = self._index.load() if self._index is not None else []
-        recovery = Recovery(self.config, self._log, self._queues, self._index, self._dispatch, self._clock)
+        recovery = Recovery(self.config, self.commit_log, self._queues, self._index, self._dispatch, self._clock)
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
-        self._appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
-        self._housekeeping.move_min_offsets()
+        self.appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
+        self.housekeeping.move_min_offsets()
         self.replicator.begin()
         set_abort(root)
         self._flush.flush()
@@ -150,7 +138,7 @@ class Store:
             self.persist()
         except OSError as fault:  # a full disk must not keep anybody from reading
             self.recovery.notes.append(f"consume queues could not be written out: {fault}")
-        self._appender.refusal = None
+        self.appender.refusal = None
         self.check_disk()
 
     def start(self) -> None:
@@ -172,7 +160,7 @@ class Store:
         """
         if self._lock is None:
             return
-        self._appender.refusal = "the store is closed"
+        self.appender.refusal = "the store is closed"
         root = self.config.store_path_root_dir
         try:
             self._flush.flush()
@@ -183,11 +171,11 @@ class Store:
         except OSError as fault:
             log.error("store_not_closed_in_order", fault=str(fault), consequence="the next start recovers it")
         finally:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._queues.close()
-        self._log.close()
+        self.commit_log.close()
         if self._index is not None:
             self._index.close()
         if self._lock is not None:
@@ -199,16 +187,16 @@ class Store:
     @property
     def refusal(self) -> str | None:
         """Why nothing can be stored at present, None when it can."""
-        return self._appender.refusal or self._appender.no_room
+        return self.appender.refusal or self.appender.no_room
 
     @property
     def held_back(self) -> int:
         """Commit log offset below which retention would delete files, did ``hold`` not keep them; 0 without any."""
-        return self._housekeeping.held_back
+        return self.housekeeping.held_back
 
     def hold(self, needed: Callable[[bool], int]) -> None:
         """Let retention ask from which commit log offset on to keep all; with True when the disk is too full."""
-        self._housekeeping.needed = needed
+        self.housekeeping.needed = needed
 
     @property
     def on_arrival(self) -> Arrival | None:
@@ -246,9 +234,9 @@ class Store:
             self._flushed()
 
     def _flushed(self) -> None:
-        if self._flush.fault is not None and not (self._appender.refusal or "").startswith("the commit log could"):
+        if self._flush.fault is not None and not (self.appender.refusal or "").startswith("the commit log could"):
             log.error("flush_failed", fault=str(self._flush.fault))
-            self._appender.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
+            self.appender.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
         if self.config.sync_flush:
             self.drain()
 
@@ -270,14 +258,37 @@ class Store:
             NotInMemory: the store is started, and data must be read from the disk: ask ``get_cold``.
             OSError: the disk fails.
         """
-        return self._reader.get(topic, queue_id, offset, max_messages, match, wait=self._cold is None)
+        return self.reader.get(topic, queue_id, offset, max_messages, match, wait=self._cold is None)
 
     async def get_cold(
         self, topic: str, queue_id: int, offset: int, max_messages: int, match: Matcher | None = None
     ) -> Got:
         """As ``get``, in a thread that waits for the disk."""
-        work = partial(self._reader.get, topic, queue_id, offset, max_messages, match, wait=True)
+        work = partial(self.reader.get, topic, queue_id, offset, max_messages, match, wait=True)
         return await self._scheduler.in_thread(self._cold, work)
+
+    def record(self, physical_offset: int) -> bytes | None:
+        """The whole record that begins at a commit log offset; None when there is none, or it is damaged.
+
+        This and the following lookups wait for the disk; ``lookup`` does it in a thread.
+        """
+        return self.disk_lookup.record(physical_offset)
+
+    def query(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> Found:
+        """As ``Lookup.query``."""
+        return self.disk_lookup.query(topic, key, max_messages, begin, end)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """As ``Lookup.store_time``."""
+        return self.disk_lookup.store_time(topic, queue_id, offset)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """As ``Lookup.earliest_store_time``."""
+        return self.disk_lookup.earliest_store_time(topic, queue_id)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """As ``Lookup.offset_by_time``."""
+        return self.disk_lookup.offset_by_time(topic, queue_id, timestamp)
 
     async def lookup(self, work: Callable[[Lookup], T]) -> T:
         """What ``work`` finds out with the questions of a ``Lookup``; in a thread when the disk must be waited for.
@@ -285,15 +296,15 @@ class Store:
         It may be begun twice, and in a thread while the store changes: it only asks.
         """
         if self._cold is None:
-            return work(self._disk_lookup)
+            return work(self.disk_lookup)
         try:
             return work(self._cached_lookup)
         except NotInMemory:
-            return await self._scheduler.in_thread(self._cold, lambda: work(self._disk_lookup))
+            return await self._scheduler.in_thread(self._cold, lambda: work(self.disk_lookup))
 
     def hot(self, physical_offset: int, size: int) -> memoryview | None:
         """Bytes of the log where they need no reading from the disk, else None."""
-        return self._log.view(physical_offset, size) if physical_offset >= self._log.hot_from else None
+        return self.commit_log.view(physical_offset, size) if physical_offset >= self.commit_log.hot_from else None
 
     async def shown(self, physical_offset: int) -> bytes | None:
         """As ``record``, for a peer that names the place: None also for what readers may not see yet."""
@@ -325,7 +336,7 @@ class Store:
 
     def records_since(self, position: int) -> Iterator[Scanned]:
         """The sound records of the log from ``position``, where a record begins or the log ends; bodies unchecked."""
-        return Scan(self._log, check_crc=False).records(max(position, self._log.min_offset))
+        return Scan(self.commit_log, check_crc=False).records(max(position, self.commit_log.min_offset))
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that exist in the store."""
@@ -335,7 +346,19 @@ class Store:
         """The topics that have a queue in the store."""
         return {topic for topic, _ in self._queues.queues}
 
-    # ---- deleting
+    # ---- writing out and deleting
+
+    def persist(self, *, sync: bool = True) -> None:
+        """As ``Housekeeping.persist``."""
+        self.housekeeping.persist(sync=sync)
+
+    def check_disk(self) -> None:
+        """As ``Housekeeping.check_disk``."""
+        self.housekeeping.check_disk()
+
+    async def clean(self, *, by_hand: bool = False) -> int:
+        """As ``Scheduler.clean``."""
+        return await self._scheduler.clean(by_hand=by_hand)
 
     def drop_topic(self, topic: str) -> int:
         """Delete the queues of a topic (its records stay in the log); returns how many.
@@ -344,33 +367,33 @@ class Store:
             OSError: the disk is full or fails.
         """
         self.drain()
-        return self._housekeeping.drop_topic(topic)
+        return self.housekeeping.drop_topic(topic)
 
     def drop_unused(self, used: set[str]) -> list[str]:
         """Delete the queues of topics that are not in ``used``; returns those topics."""
         self.drain()
-        return self._housekeeping.drop_unused(used)
+        return self.housekeeping.drop_unused(used)
 
     def drop_expired_queues(self) -> int:
         """Delete the queues whose newest message is older than the log; returns how many."""
         self.drain()
-        return self._housekeeping.drop_expired_queues()
+        return self.housekeeping.drop_expired_queues()
 
     # ---- figures
 
     def figures(self) -> Figures:
         """The store's state in numbers."""
-        log, flush, reader = self._log, self._flush, self._reader
+        log, flush, reader = self.commit_log, self._flush, self.reader
         return Figures(
             min_offset=log.min_offset,
             max_offset=log.position,
             flushed_offset=flush.flushed,
             dispatch_behind_bytes=log.position - self._dispatch.position if self._dispatch.pending else 0,
             flush_behind_bytes=max(log.position - flush.flushed, 0),
-            disk_ratio=self._housekeeping.disk.ratio if self._housekeeping.disk is not None else -1.0,
-            puts=self._appender.puts,
-            put_bytes=self._appender.put_bytes,
-            put_failed=self._appender.failed,
+            disk_ratio=self.housekeeping.disk.ratio if self.housekeeping.disk is not None else -1.0,
+            puts=self.appender.puts,
+            put_bytes=self.appender.put_bytes,
+            put_failed=self.appender.failed,
             gets_found=reader.found,
             gets_missed=reader.missed,
             gets_messages=reader.messages,

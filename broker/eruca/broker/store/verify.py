@@ -1,4 +1,4 @@
-"""Checking a store that no broker has open: what is damaged, in sentences.
+"""Checks a store that no broker has open, and describes the damage in sentences.
 
 Owns nothing and changes nothing. Knows the files' forms by the modules that write them. Invariant:
 a store that recovery would take as it is, with nothing to repair, has no findings.
@@ -58,7 +58,7 @@ class Verification:
 
 
 def verify(root: Path, config: StoreConfig | None = None) -> Verification:
-    """Check the store in a folder; ``config`` tells the paths and the index's sizes where they are
+    """Check the store in a folder; ``config`` gives the paths and the index's sizes where they are
     not the usual ones (the sizes of the other files are seen from the files).
 
     Raises:
@@ -171,7 +171,7 @@ class _Check:
         if unit == (record.offset, record.size, code):
             seen[record.queue_offset] = 1
         elif unit is not None and unit[0] != record.offset:
-            return  # told of when the unit itself is looked at
+            return  # reported when the unit itself is checked
         else:
             seen[record.queue_offset] = 1
             self._find(

@@ -1,4 +1,4 @@
-"""Waiters by offset: whoever waits until the log is safe up to an offset, with a deadline each.
+"""Waiters by offset: futures that end when the log is safe up to an offset, each with a deadline.
 
 Used for the disk (GroupCommitService in RocketMQ) and for slaves (GroupTransferService). Owns the futures and one
 timer. Knows the running event loop, and neither disk nor slaves.
@@ -28,7 +28,7 @@ class OffsetWaiters:
         self._timer: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether a future is waiting."""
         return bool(self._waiting)
 
     def add(self, end_offset: int, timeout: float) -> asyncio.Future[Durability]:
@@ -41,7 +41,7 @@ class OffsetWaiters:
         return future
 
     def release(self, end_offset: float, result: Durability) -> None:
-        """Answer those who wait for an offset up to ``end_offset``."""
+        """End the futures of offsets up to ``end_offset``."""
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if waiter.future.done():
@@ -55,7 +55,7 @@ class OffsetWaiters:
             self._timer = None
 
     def release_all(self, result: Durability) -> None:
-        """Answer everybody who waits."""
+        """End all futures."""
         self.release(inf, result)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -78,7 +78,7 @@ def filled(desk: Desk, count: int, *, first: int = 0, topic: str = "T", queues: 
 
 def make_cold(desk: Desk) -> None:
     """Let the log count as not in memory."""
-    desk.broker.store._log.hot_bytes = 0
+    desk.broker.store.commit_log.hot_bytes = 0
 
 
 class HandSlave:
