@@ -55,6 +55,8 @@ class Head(msgspec.Struct, Generic[T]):
 _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
 _loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
 _binary_head = struct.Struct(">hBHiii")
+_binary_start = struct.Struct(">hBHiiii").unpack_from
+"""The same with the length of the fields, of a header without a remark."""
 _prefix = struct.Struct(">II")
 UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 """What reading a JSON header raises."""
@@ -131,7 +133,15 @@ class RequestReader:
                         return quick
                 except UNREADABLE:
                     pass  # the lenient reading below reads it, or raises what is wrong
-        head = read(serialization, data, self._binary_readers)
+        elif serialization == ROCKETMQ and len(data) > 21:
+            code, language, version, opaque, flag, remark, length = _binary_start(data)
+            reader = self._binary_readers.get(code)
+            if reader is not None and not flag & RESPONSE_FLAG and not remark and length == len(data) - 21:
+                fields = reader(data[21:])
+                if fields is not None:
+                    name = LANGUAGES[language] if language < len(LANGUAGES) else None
+                    return Head(code, flag, opaque, version, name, None, fields)
+        head = read(serialization, data)
         if not head.flag & RESPONSE_FLAG and not isinstance(head.ext, Header):
             kind = self._asks.get(head.code)
             if kind is not None:
@@ -142,16 +152,13 @@ class RequestReader:
         return head
 
 
-def read(serialization: int, data: bytes, binary_readers: Mapping[int, FieldsReader] | None = None) -> Head[Any]:
-    """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError.
-
-    The binary fields of requests with the codes of ``binary_readers`` are read to their types, where those can.
-    """
+def read(serialization: int, data: bytes) -> Head[Any]:
+    """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError."""
     try:
         if serialization == JSON:
             return _raw_json.decode(data)
         if serialization == ROCKETMQ:
-            return _read_binary(data, binary_readers)
+            return _read_binary(data)
         if serialization == MSGPACK:
             return _read_msgpack(data)
     except UNREADABLE as error:
@@ -159,7 +166,7 @@ def read(serialization: int, data: bytes, binary_readers: Mapping[int, FieldsRea
     raise ProtocolError(f"header serialization {serialization} is not known")
 
 
-def _read_binary(data: bytes, binary_readers: Mapping[int, FieldsReader] | None) -> Head[Any]:
+def _read_binary(data: bytes) -> Head[dict[str, str]]:
     if len(data) < 21:
         raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
     code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
@@ -172,11 +179,6 @@ def _read_binary(data: bytes, binary_readers: Mapping[int, FieldsReader] | None)
         raise ProtocolError("a ROCKETMQ header is shorter than its fields")
     name = LANGUAGES[language] if language < len(LANGUAGES) else None
     entries = data[fields_at : fields_at + length]
-    reader = binary_readers.get(code) if binary_readers else None
-    if reader is not None and not flag & RESPONSE_FLAG:
-        typed_fields = reader(entries)
-        if typed_fields is not None:
-            return Head(code, flag, opaque, version, name, remark, typed_fields)
     return Head(code, flag, opaque, version, name, remark, read_binary_fields(entries))
 
 

@@ -40,6 +40,7 @@ PROPERTIES_FIELD: Final = "i"
 
 _LIMIT: Final = 4096
 _LONGEST: Final = frame.MAX_FRAME - 4
+_LONGEST_FIELDS: Final = 65_536
 _OPAQUE: Final = b'"opaque":'
 _BORN_JSON: Final = b'","g":"'
 _BORN_BINARY: Final = b"\0\1g\0\0\0\x0d"
@@ -384,45 +385,43 @@ class Varying(NamedTuple):
 class RepeatedFields(Generic[H]):
     """Reads the fields of binary headers of one type: what repeats is parsed once.
 
-    The ``varying`` fields are read from each header, in the order in which Java writes them. What stands before,
-    between and after them is the key of a memo, which holds the header as it was read the first time.
+    The ``varying`` fields are read from each header, in the order in which Java writes them; only the last one may be a
+    text. What stands before, between and after them is the key of a memo, which holds the header as it was read the
+    first time. Lengths are bounded, so that no header makes the search slow.
     """
 
     def __init__(self, kind: type[H], *varying: Varying) -> None:
         self._kind = kind
-        self._varying = tuple(
-            (_beginning(each), 6 + len(each.wire.encode()), each.attribute, each.digits) for each in varying
-        )
+        self._search = re.compile(b"(.{0,128}?)".join(map(_pattern, varying)), re.DOTALL).search
+        self._numbers = tuple(each.attribute for each in varying if each.digits)
+        self._text = None if varying[-1].digits else varying[-1].attribute
         self._names = frozenset(each.wire for each in varying)
         self._known: Memo[tuple[bytes, ...], H] = Memo(_LIMIT)
 
     def read(self, fields: bytes) -> H | None:
         """The header with these fields; None when they have to be read by ``from_fields``."""
-        at = 0
-        parts: list[bytes] = []
+        found = self._search(fields) if len(fields) <= _LONGEST_FIELDS else None
+        if found is None:
+            return None
+        groups = found.groups()  # of each number its length and its digits, and what stands before the next field
         values: dict[str, int | str | None] = {}
-        try:
-            for marker, size, attribute, digits in self._varying:
-                start = fields.find(marker, at)
-                if start < 0:
-                    return None
-                parts.append(fields[at:start])
-                value_at = start + size
-                if digits:
-                    at = value_at + fields[value_at - 1]
-                    number = fields[value_at:at]
-                    if not number.isdigit() or len(number) > digits:
-                        return None
-                    values[attribute] = int(number)
-                else:
-                    at = value_at + (fields[value_at - 2] << 8 | fields[value_at - 1])
-                    values[attribute] = fields[value_at:at].decode() or None
-        except (IndexError, UnicodeDecodeError):
-            return None
-        if at > len(fields):
-            return None
-        parts.append(fields[at:])
-        key = tuple(parts)
+        place = 0
+        for attribute in self._numbers:
+            number = groups[place + 1]
+            if groups[place][0] != len(number):
+                return None
+            values[attribute] = int(number)
+            place += 3
+        end = found.end()
+        if self._text is not None:
+            start, end = end, end + int.from_bytes(groups[place], "big")
+            if end > len(fields):
+                return None
+            try:
+                values[self._text] = fields[start:end].decode() or None
+            except UnicodeDecodeError:
+                return None
+        key = fields[: found.start()], *groups[2::3], fields[end:]
         known = self._known.get(key) or self._remember(fields, key)
         return None if known is None else msgspec.structs.replace(known, **values)
 
@@ -438,10 +437,11 @@ class RepeatedFields(Generic[H]):
         return self._known.remember(parts, found)
 
 
-def _beginning(field: Varying) -> bytes:
-    """The bytes that a varying field begins with: its name, and the zeros of its length."""
+def _pattern(field: Varying) -> bytes:
+    """Matches a varying field: a number, or a text up to the two lower bytes of its length."""
     name = field.wire.encode()
-    return len(name).to_bytes(2, "big") + name + bytes(3 if field.digits else 2)
+    begin = re.escape(len(name).to_bytes(2, "big") + name)
+    return begin + (rb"\0\0\0(.)(\d{1,%d}+)" % field.digits if field.digits else rb"\0\0(..)")
 
 
 read_send = RepeatedFields(
