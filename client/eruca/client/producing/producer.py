@@ -28,13 +28,12 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.send import BATCH, PLAIN, Send, SendEndpoint, SendKind, choice_of_user
+from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user
 from eruca.client.producing.send_hooks import CallsOfHooks, Rewrite, rewrite_batch, rewrite_one
 from eruca.client.producing.sender import Sender
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
 from eruca.client.trace import MessageTrace
-from eruca.protocol import api
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
 
@@ -111,6 +110,7 @@ class Producer(Client):
         self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
         self._trace = MessageTrace(group, "PRODUCE", trace, self._settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
+        self._has_hooks = self._hooks.of_sends
         self._session: Session | None = None
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
@@ -134,6 +134,7 @@ class Producer(Client):
     def add_hook(self, hook: Hook) -> None:
         """Add a hook that sees sends from now on, after the present ones. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
+        self._has_hooks = self._hooks.of_sends
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
@@ -237,7 +238,7 @@ class Producer(Client):
         if timeout is not None:
             async with within(timeout, "send_oneway"):
                 return await self.send_oneway(message, queue=queue, selector=selector, arg=arg)
-        send = self._start(message, queue, selector, arg, None, oneway=True)
+        send = self._start(message, queue, selector, arg, None, kind=ONEWAY)
         calls = send.hooks
         try:
             await send.future
@@ -291,8 +292,7 @@ class Producer(Client):
         Raises BadMessage when the message asks nothing, and as ``send``.
         """
         message, more = reply_to(question, body)
-        endpoint = api.SEND_REPLY_MESSAGE_V2
-        return await self._start(message, None, None, None, timeout, more=more, endpoint=endpoint).future
+        return await self._start(message, None, None, None, timeout, more=more, kind=REPLY).future
 
     # ------------------------------------------------------------------ starting one send
 
@@ -305,9 +305,7 @@ class Producer(Client):
         timeout: float | None,
         *,
         more: str = "",
-        sys_flag: int = 0,
-        oneway: bool = False,
-        endpoint: SendEndpoint = api.SEND_MESSAGE_V2,
+        kind: SendKind = PLAIN,
     ) -> Send:
         """Start a send, with ``more`` in its properties than a user may give. Raises the errors of use."""
         topic = self._topics.get(message.topic) if type(message) is Message else None
@@ -320,7 +318,9 @@ class Producer(Client):
         ):
             check_message(message, self.max_message_size)
             topic = self._running().topic(message.topic)
-        body = message.body
+            if message.flag:
+                kind = SendKind(kind.endpoint, kind.sys_flag, message.flag, oneway=kind.oneway)
+        body, text = message.body, AFTER_ID
         if (
             message.tags
             or message.keys
@@ -330,15 +330,12 @@ class Producer(Client):
             or message.deliver_at is not None
             or not message.wait_store
         ):
-            text = message.text_after_id() + more
-        else:
-            text = AFTER_ID + more if more else AFTER_ID
+            text = message.text_after_id()
+        if more:
+            text += more
         if len(body) >= self.compress_from:
             body, bits = self._compress(body)
-            sys_flag |= bits
-        kind = PLAIN
-        if sys_flag or message.flag or oneway or endpoint is not api.SEND_MESSAGE_V2:
-            kind = SendKind(endpoint, sys_flag, message.flag, oneway=oneway)
+            kind = SendKind(kind.endpoint, kind.sys_flag | bits, kind.flag, oneway=kind.oneway)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         choose = None
         if queue is not None or selector is not None:
@@ -347,14 +344,15 @@ class Producer(Client):
         if sender is None or _get_running_loop() is not sender.loop:
             sender = self._running()
         send = Send(sender, topic, sender.loop.create_future(), body, text, seconds, kind, self._attempts)
+        if choose is None and kind is PLAIN and not self._has_hooks:
+            sender.accumulator.append(send)
+            return send
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
-        if oneway:
+        elif kind.oneway:
             send.attempts = 1
-        if self._hooks.of_sends:
-            self._observe(sender, send, [message], rewrite_one(message, more))
-        elif choose is None and not oneway:
-            sender.accumulator.append(send)
+        if self._has_hooks:
+            self._start_observed(sender, send, [message], rewrite_one(message, more))
         else:
             sender.append(send)
         return send
@@ -378,13 +376,15 @@ class Producer(Client):
         send = Send(sender, topic, future, body, wait_of(first), seconds, BATCH, self._attempts, ids.joined())
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
-        if self._hooks.of_sends:
-            self._observe(sender, send, list(messages), rewrite_batch(messages, ids.ids(), self.max_message_size))
+        if self._has_hooks:
+            self._start_observed(
+                sender, send, list(messages), rewrite_batch(messages, ids.ids(), self.max_message_size)
+            )
         else:
             sender.append(send)
         return send
 
-    def _observe(self, sender: Sender, send: Send, messages: list[Message], rewrite: Rewrite) -> None:
+    def _start_observed(self, sender: Sender, send: Send, messages: list[Message], rewrite: Rewrite) -> None:
         """Start a send that hooks see."""
         kind, size = send.kind, len(send.body)
         calls = send.hooks = CallsOfHooks(self._hooks, self.session, self.group, messages, kind, size, rewrite)

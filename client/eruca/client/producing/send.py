@@ -32,6 +32,7 @@ from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Answer
 
@@ -55,6 +56,9 @@ class SendKind(NamedTuple):
 
 
 PLAIN = SendKind()
+ONEWAY = SendKind(oneway=True)
+HALF = SendKind(sys_flag=TRANSACTION_PREPARED)
+REPLY = SendKind(api.SEND_REPLY_MESSAGE_V2)
 BATCH = SendKind(api.SEND_BATCH_MESSAGE, batch=True, keyed=False)
 
 

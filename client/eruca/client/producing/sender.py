@@ -131,27 +131,30 @@ class Sender:
         by_topic: dict[TopicQueues, list[_QueueBatch | None]] = {}
         batches: list[_QueueBatch | None] = []
         topic: TopicQueues | None = None
-        earliest = math.inf
+        in_turn = 0
+        earliest, attempt_timeout = math.inf, self._attempt_timeout
         for send, key in zip(pending, identity.unique_keys().several(now, len(pending)), strict=True):
             if send.future.done():  # its caller has cancelled it
                 self._release(send)
                 continue
-            if not send.start:
+            if send.topic is not topic:
+                topic = send.topic
+                topic.renew(directory)
+                turn = topic.turn
+                in_turn = topic.in_turn if no_faults else 0
+                batches = by_topic.setdefault(topic, [])
+                batches += [None] * (len(topic.queues) - len(batches))
+            first = not send.start
+            if first:
                 send.start, send.born = start, born
                 if not send.key:
                     send.key = key
             elif send.new_ids and send.brokers:
                 send.key = key
-            if send.topic is not topic:
-                topic = send.topic
-                topic.renew(directory)
-                batches = by_topic.setdefault(topic, [])
-                batches += [None] * (len(topic.queues) - len(batches))
             queue = send.queue
-            if queue is None and no_faults and topic.in_turn and not send.brokers and send.choose is None:
-                turn = topic.turn
+            if first and in_turn and queue is None and send.choose is None:
                 turn.last = last = turn.last + 1
-                number = last % topic.in_turn
+                number = last % in_turn
             else:
                 if queue is None:
                     try:
@@ -191,8 +194,8 @@ class Sender:
                 send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
                 continue
             deadline = send.start + send.timeout
-            if self._attempt_timeout is not None:
-                deadline = min(deadline, (send.attempt_start or start) + self._attempt_timeout)
+            if attempt_timeout is not None:
+                deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
             if deadline < earliest:
                 earliest = deadline
             calls[opaque] = (send, kind.endpoint, deadline, self if send.hooks is None else None)

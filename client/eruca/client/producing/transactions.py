@@ -23,10 +23,10 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus, TransactionState
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
+from eruca.client.producing.send import HALF
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
 from eruca.protocol.message import (
-    TRANSACTION_PREPARED,
     parse_offset_message_id,
 )
 from eruca.protocol.queues import MessageQueue
@@ -191,7 +191,7 @@ class TransactionProducer(Producer):
         self, message: Message, queue: MessageQueue | None, timeout: float | None
     ) -> asyncio.Future[SendResult]:
         more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self.group}"
-        return self._start(message, queue, None, None, timeout, more=more, sys_flag=TRANSACTION_PREPARED).future
+        return self._start(message, queue, None, None, timeout, more=more, kind=HALF).future
 
     async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         _, physical_offset = parse_offset_message_id(sent.offset_message_id)
