@@ -107,7 +107,7 @@ async def test_a_disk_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def broken(fd: int, position: int, size: int, *, wait: bool) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("eruca.broker.store.segment.read_at", broken)
+    monkeypatch.setattr(segment, "read_at", broken)
     with pytest.raises(OSError, match="Input/output error"):
         await store.lookup(lambda there: there.record(0))
     monkeypatch.undo()

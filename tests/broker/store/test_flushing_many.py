@@ -19,8 +19,8 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: done.append("file"))
     monkeypatch.setattr(os, "fsync", lambda fd: done.append("folder"))
-    monkeypatch.setattr(file_system, "_flush", lambda folder: done.append("all"))
-    monkeypatch.setattr(file_system, "_is_sure", lambda folder: True)
+    monkeypatch.setattr(file_system, "flush", lambda folder: done.append("all"))
+    monkeypatch.setattr(file_system, "is_sure", lambda folder: True)
     return done
 
 
@@ -44,7 +44,7 @@ def test_few_go_one_by_one(tmp_path: Path, flushed: list[str]) -> None:
 def test_on_a_file_system_that_is_not_sure_they_go_one_by_one(
     tmp_path: Path, flushed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_system, "_is_sure", lambda folder: False)
+    monkeypatch.setattr(file_system, "is_sure", lambda folder: False)
     flush_files(files(tmp_path, MANY))
     assert sorted(flushed) == ["file"] * MANY + ["folder"] * 2
 
@@ -60,17 +60,17 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def fail(folder: str) -> None:
         raise OSError(5, "Input/output error", folder)
 
-    monkeypatch.setattr(file_system, "_is_sure", lambda folder: True)
-    monkeypatch.setattr(file_system, "_flush", fail)
+    monkeypatch.setattr(file_system, "is_sure", lambda folder: True)
+    monkeypatch.setattr(file_system, "flush", fail)
     with pytest.raises(OSError, match="Input/output error"):
         flush_files(files(tmp_path, MANY))
 
 
 def test_file_systems_that_do_nothing_are_not_trusted() -> None:
-    assert not file_system._is_sure("/proc")
+    assert not file_system.is_sure("/proc")
 
 
 def test_the_call_itself(tmp_path: Path) -> None:
-    file_system._flush(str(tmp_path))
+    file_system.flush(str(tmp_path))
     with pytest.raises(FileNotFoundError):
-        file_system._flush(str(tmp_path / "none"))
+        file_system.flush(str(tmp_path / "none"))

@@ -23,7 +23,7 @@ def full(*_: int) -> None:
 
 
 def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appender, "_RETRY_AFTER", 0.0)
+    monkeypatch.setattr(appender, "RETRY_AFTER", 0.0)
     store = Store(small_config(tmp_path), Clock())
     store.open()
     stored = [b"%04d" % number + bytes(1000) for number in range(3)]

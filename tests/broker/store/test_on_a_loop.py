@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.store import PutStatus, Store, native
+from eruca.broker.store import PutStatus, Store, flush, native, scheduler
 from eruca.broker.store.flush import PATIENCE
 from eruca.broker.store.flush_thread import FlushThread, Job
 from eruca.broker.store.results import Durability
@@ -133,7 +133,7 @@ async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
         return begin(thread, job, patience)
 
     monkeypatch.setattr(FlushThread, "begin", noted)
-    monkeypatch.setattr("eruca.broker.store.flush._RESTS", (3600.0, 3600.0))
+    monkeypatch.setattr(flush, "RESTS", (3600.0, 3600.0))
     store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
     for number, expected in enumerate(([PATIENCE], [PATIENCE, 0.0])):
         slow_disk.clear()
@@ -230,7 +230,7 @@ async def test_senders_do_not_wait_while_many_queues_are_flushed(
         flush_interval_consume_queue=1,
         flush_consume_queue_thorough_interval=1,
     )
-    monkeypatch.setattr("eruca.broker.store.scheduler.flush_files", slow)
+    monkeypatch.setattr(scheduler, "flush_files", slow)
     put(store, "T", 0, b"first")
     assert await asyncio.to_thread(flushing.wait, 20)
     put(store, "T", 0, b"second")

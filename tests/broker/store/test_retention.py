@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import GetStatus, PutStatus, Store
+from eruca.broker.store import GetStatus, PutStatus, Store, appender, scheduler
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
 from eruca.broker.store.segment import Segment, Unflushed, flush_files
 from tests.support.stores import HOST, Clock, bodies, put, small_config
@@ -210,7 +210,7 @@ async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(
         for number in range(30):
             put(store, topic, number % 3, b"x")
     store.drain()
-    monkeypatch.setattr("eruca.broker.store.scheduler.flush_files", slow)
+    monkeypatch.setattr(scheduler, "flush_files", slow)
     write_out = asyncio.ensure_future(store._scheduler._write_out(sync=True))
     await asyncio.wait_for(reached.wait(), 20)
     assert store.drop_topic("T") == 3
@@ -257,7 +257,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.broker.store.appender._RETRY_AFTER", 0.0)
+    monkeypatch.setattr(appender, "RETRY_AFTER", 0.0)
     config = small_config(small_disk / "store", mapped_file_size_commit_log=1 << 20, disk_space_warning_level_ratio=2)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))

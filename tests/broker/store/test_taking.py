@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eruca.broker.store import Got, Matcher, Store, native
+from eruca.broker.store import Got, Matcher, Store, native, reader
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol.message import java_hash
 from eruca.protocol.record import decode_records
@@ -49,7 +49,7 @@ def test_what_is_found_is_the_same_however_it_is_read(
         found = []
         for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
             with using(c=on), pytest.MonkeyPatch.context() as patch:
-                patch.setattr("eruca.broker.store.reader._TOGETHER", together)
+                patch.setattr(reader, "TOGETHER", together)
                 found.append(taken(store.get(*ask)))
         assert found[0] == found[1] == found[2] == found[3], ask
     store.close()

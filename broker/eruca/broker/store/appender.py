@@ -23,7 +23,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, PROPERTIES_MAX, decode_batch, pack_into
 
 _RECORD_EXTRA: Final = 64 << 10
-_RETRY_AFTER: Final = 0.2
+RETRY_AFTER: Final = 0.2
 _ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
 _PROPERTIES: Final = Put(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 _REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
@@ -319,7 +319,7 @@ class Appender:
             if self.no_room is None:
                 log.error("no_room_in_commit_log", fault=fault.strerror, advice="free space, or lower fileReservedTime")
             self.no_room = f"no room in the commit log: {fault.strerror}"
-            self._retry_at = time.monotonic() + _RETRY_AFTER
+            self._retry_at = time.monotonic() + RETRY_AFTER
             return _REFUSED
         if self.no_room is not None:
             log.info("room_in_commit_log")

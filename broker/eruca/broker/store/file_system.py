@@ -27,14 +27,14 @@ def flush_file_systems(paths: Iterable[str]) -> bool:
     for path in {os.path.dirname(path) for path in paths}:
         with suppress(FileNotFoundError):  # its topic was dropped meanwhile
             folders.setdefault(os.stat(path).st_dev, path)
-    if not folders or not all(_is_sure(folder) for folder in folders.values()):
+    if not folders or not all(is_sure(folder) for folder in folders.values()):
         return False
     for folder in folders.values():
-        _flush(folder)
+        flush(folder)
     return True
 
 
-def _is_sure(folder: str) -> bool:
+def is_sure(folder: str) -> bool:
     if _kernel() < _TELLS_ERRORS:
         return False
     buffer = ctypes.create_string_buffer(_STATFS_SIZE)
@@ -52,7 +52,7 @@ def _kernel() -> tuple[int, ...]:
     return tuple(int(part) for part in system.release.split("-")[0].split(".")[:2] if part.isdecimal())
 
 
-def _flush(folder: str) -> None:
+def flush(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc().syncfs(fd) != 0:

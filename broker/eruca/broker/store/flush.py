@@ -25,7 +25,7 @@ PATIENCE = 0.0005
 """The loop waits at most this many seconds for a flush."""
 _MUCH = 1 << 20
 """The loop does not wait for a flush of more bytes than this."""
-_RESTS = 8 * PATIENCE, 256 * PATIENCE
+RESTS = 8 * PATIENCE, 256 * PATIENCE
 """Seconds without such a wait after a flush that was too slow: the first time, and at most (doubled each time)."""
 
 
@@ -47,7 +47,7 @@ class Flush:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: FlushThread | None = None
         self._patient_from = 0.0
-        self._rest = _RESTS[0]
+        self._rest = RESTS[0]
         self._eager = eager
         self._running = False
         self._target = 0
@@ -108,10 +108,10 @@ class Flush:
         self._target = target
         patient = self._waiters and target - self.flushed <= _MUCH and time.monotonic() >= self._patient_from
         if self._thread.begin(partial(self._work, segments, new_files), PATIENCE if patient else 0.0):
-            self._rest = _RESTS[0]
+            self._rest = RESTS[0]
         elif patient:
             self._patient_from = time.monotonic() + self._rest
-            self._rest = min(self._rest * 2, _RESTS[1])
+            self._rest = min(self._rest * 2, RESTS[1])
 
     def flush(self) -> None:
         """Flush everything written so far, here and now.

@@ -22,7 +22,7 @@ from eruca.broker.store.segment import NotInMemory, Segment
 _CODE = struct.Struct(">q")
 _FEW = 32
 """More tags than this are compared one by one in Python."""
-_TOGETHER = 512 << 10
+TOGETHER = 512 << 10
 """Records on the disk within this many bytes are read at once, with what lies between them."""
 _new_got = tuple.__new__
 
@@ -226,7 +226,7 @@ class Reader:
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
         """The log between two offsets, read at once, if that is on the disk and not too much; else nothing."""
-        if start >= self._log.hot_from or not 0 < end - start <= _TOGETHER:
+        if start >= self._log.hot_from or not 0 < end - start <= TOGETHER:
             return _NOWHERE
         try:
             data = self._log.bytes_at(start, end - start, wait=wait)
