@@ -13,35 +13,35 @@ from tests.client.conftest import Lab, eventually
 
 
 def test_a_pace_is_that_of_the_last_minute() -> None:
-    pace = TopicStats(1000.0)
+    stats = TopicStats(1000.0)
     for second in range(1000, 1300):
-        pace.consumed += 5
-        pace.failed += 1
-        pace.runs += 2
-        pace.run_seconds += 0.5
-        pace.pulled += 6
-        pace.pulls += 1
-        pace.pull_seconds += 0.1
-        pace.sample(float(second + 1))
-    status = pace.status(1300.0)
+        stats.consumed += 5
+        stats.failed += 1
+        stats.runs += 2
+        stats.run_seconds += 0.5
+        stats.pulled += 6
+        stats.pulls += 1
+        stats.pull_seconds += 0.1
+        stats.sample(float(second + 1))
+    status = stats.status(1300.0)
     assert (status.consume_ok_tps, status.consume_failed_tps, status.pull_tps) == (5.0, 1.0, 6.0)
     assert (round(status.consume_rt), round(status.pull_rt), status.consume_failed_msgs) == (250, 100, 300)
 
 
 def test_the_time_of_a_listener_is_that_of_the_last_hour_when_nothing_came_for_a_minute() -> None:
-    pace = TopicStats(0.0)
-    pace.runs, pace.run_seconds, pace.failed = 2, 3.0, 1
+    stats = TopicStats(0.0)
+    stats.runs, stats.run_seconds, stats.failed = 2, 3.0, 1
     for second in range(1, 5000):
-        pace.sample(float(second))
+        stats.sample(float(second))
         if second == 600:
-            assert pace.status(600.0).consume_ok_tps == 0 and pace.status(600.0).consume_rt == 1500
-    assert pace.status(5000.0).consume_rt == 0 and pace.status(5000.0).consume_failed_msgs == 0
+            assert stats.status(600.0).consume_ok_tps == 0 and stats.status(600.0).consume_rt == 1500
+    assert stats.status(5000.0).consume_rt == 0 and stats.status(5000.0).consume_failed_msgs == 0
 
 
 def test_all_topics_together() -> None:
-    paces = ConsumerStats(0.0)
-    paces["a"].consumed, paces["b"].consumed, paces["b"].failed = 1, 2, 3
-    assert (paces.consumed, paces.failed) == (3, 3)
+    stats = ConsumerStats(0.0)
+    stats["a"].consumed, stats["b"].consumed, stats["b"].failed = 1, 2, 3
+    assert (stats.consumed, stats.failed) == (3, 3)
 
 
 async def test_operators_are_told(lab: Lab) -> None:
