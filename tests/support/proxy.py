@@ -67,6 +67,10 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
+        if self.blocked:  # since the way to the target was begun, so that no cut has met it
+            writer.transport.abort()
+            far_writer.transport.abort()
+            return
         self.connections += 1
         self._writers |= {writer, far_writer}
         for work in (self._forward(reader, far_writer, writer), self._forward_shaped(far_reader, writer, far_writer)):
