@@ -90,7 +90,7 @@ check: lint types layers test ## lint, types, layers, test
 COMPILE := out/lock/bin/uv pip compile pyproject.toml --universal --upgrade --generate-hashes --no-emit-index-url \
 	--no-annotate --custom-compile-command "make lock" --quiet
 
-lock: ## write the lock files anew (newest versions that pyproject.toml allows)
+lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
 	@$(COMPILE) --all-extras --output-file requirements.lock
 	@$(COMPILE) --extra broker --constraints requirements.lock --output-file deploy/docker/requirements.lock

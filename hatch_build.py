@@ -36,7 +36,7 @@ class NativeStep(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def compiled(root: Path) -> Path | None:
-    """The extension module, made anew, relative to ``root``; None, with a word to stderr, where there is none."""
+    """The extension module, compiled again, relative to ``root``; None, with a word to stderr, where there is none."""
     module = STORE / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
     headers = Path(sysconfig.get_path("include"))
     fault = "ERUCA_PURE is set" if os.environ.get("ERUCA_PURE") else None

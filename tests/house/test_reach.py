@@ -7,8 +7,11 @@ from collections import Counter
 
 from tests.house.tree import ROOT, committed_files
 
-MOST_PRIVATE, MOST_PATCHED = 83, 159
-"""Ceilings, set to the count; lower them with it. Both were 185 once."""
+MOST_PRIVATE, MOST_PATCHED = 41, 159
+"""Ceilings, set to the count; lower them with it. Both were about 185 once."""
+
+PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+"""Of named tuples and of ``os``."""
 
 
 def _private(node: ast.AST) -> bool:
@@ -17,6 +20,7 @@ def _private(node: ast.AST) -> bool:
         isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
+        and node.attr not in PUBLIC_ALL_THE_SAME
         and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
     )
 

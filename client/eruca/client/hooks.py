@@ -1,6 +1,6 @@
 """Hooks: what a program wants to see of each send, each consumption and each end of a transaction, and may refuse.
 
-Owns the contexts, the calls of a ``Hook`` in their order, and what happens when one fails: it is told to the log and
+Owns the contexts, the calls of a ``Hook`` in their order, and what happens when one fails: it is logged and
 changes nothing, but for ``check_forbidden``, whose errors refuse the send. A kind of call that no hook has costs
 nothing. Knows nothing of what hooks do. Facts: the package client.hook in 4.9.7.
 """
@@ -63,7 +63,7 @@ class SendContext:
     client_id: str
     namespace: str | None = None
     began: float = field(default_factory=time.perf_counter)
-    """When the send was called, as ``time.perf_counter`` tells it."""
+    """When the send was called, by ``time.perf_counter``."""
     oneway: bool = False
     queue: MessageQueue | None = None
     broker_address: str | None = None
@@ -107,7 +107,7 @@ class ConsumeContext:
 
 @dataclass(slots=True, kw_only=True)
 class EndTransactionContext:
-    """The end of a transaction is told to the broker. ``error``: it could not be told, the broker will ask."""
+    """The end of a transaction is sent to the broker. ``error``: it could not be sent; the broker will check."""
 
     producer_group: str
     message: Message | ReceivedMessage
@@ -148,10 +148,10 @@ class Hook:
         """The send has ended."""
 
     def before_end_transaction(self, context: EndTransactionContext) -> None:
-        """The end of a transaction is about to be told."""
+        """The end of a transaction is about to be sent."""
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
-        """It was told; brokers do not answer."""
+        """It was sent; brokers do not answer."""
 
     def filter_messages(self, context: FilterContext) -> None:
         """Messages were pulled: take out of the list what this consumer must not see."""
@@ -209,7 +209,7 @@ class Hooks:
 
 
 def run_calls(calls: Calls, context: object) -> None:
-    """Make the calls; one that fails is told to the log."""
+    """Make the calls; one that fails is logged."""
     for call in calls:
         try:
             call(context)

@@ -1,6 +1,6 @@
 """Values in place of bytes: how a body is written and read, and the property that says which way.
 
-Owns the serializers that come with the client, the register of content types, and what a misfit is told. A message
+Owns the serializers that come with the client, the register of content types, and the error of a misfit. A message
 carries the content type as a user property, so that any client of RocketMQ can see it; bodies without one are bytes.
 """
 

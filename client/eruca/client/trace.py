@@ -2,7 +2,7 @@
 
 Owns the text of a trace, which Java's and Eruca's mqadmin read (queryMsgTraceById), and its way to the trace topic:
 collected, and sent as messages whose keys are the ids and keys of the traced ones. Traces never hold up what they are
-about: what cannot be sent is lost, and told to the log. Facts: TraceDataEncoder, AsyncTraceDispatcher and the hooks of
+about: what cannot be sent is lost, and logged. Facts: TraceDataEncoder, AsyncTraceDispatcher and the hooks of
 client.trace in 4.9.7. Two things are different: of a batch each message is traced (Java writes one record with all
 ids, which no search finds), and a message of traces ends before its keys are more than a broker takes.
 """
@@ -304,7 +304,7 @@ class MessageTrace(Hook):
             self._append(encode_send(context, began, now_ms() - began))
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
-        """The end of a transaction was told: EndTransaction."""
+        """The end of a transaction was sent: EndTransaction."""
         self._append([encode_transaction(context, now_ms())])
 
     def before_consume(self, context: ConsumeContext) -> None:

@@ -187,7 +187,7 @@ async def test_a_transaction_that_outlives_its_producer_says_what_it_decided(
     release.set()
     result = await under_way
     assert result.state is COMMIT and server.ends == []
-    assert f"the end of transaction {result.transaction_id} could not be told, the broker will ask" in caplog.text
+    assert f"the end of transaction {result.transaction_id} could not be sent, the broker will check" in caplog.text
 
 
 def question(server: Scripted, group: str = "g") -> None:

@@ -28,7 +28,7 @@ from eruca.protocol.names import DEFAULT_TOPIC
 class Directory:
     """Routes by topic and addresses by broker.
 
-    ``changed`` is told of each topic whose route is another one; ``spawn`` runs something in the background.
+    ``changed`` is called with each topic whose route has changed; ``spawn`` runs something in the background.
     """
 
     def __init__(
@@ -189,4 +189,4 @@ def forget_task(tasks: dict[str, asyncio.Task[Any]], name: str, task: asyncio.Ta
     """Take a shared task that has ended out of ``tasks``."""
     del tasks[name]
     if not task.cancelled():
-        task.exception()  # it is told to those who wait, of whom there may be none left
+        task.exception()  # it is raised to those who wait, of whom there may be none left

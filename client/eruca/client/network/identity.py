@@ -42,7 +42,7 @@ class UniqueKeys:
         self.restart()
 
     def restart(self) -> None:
-        """Take the process id anew (after a fork)."""
+        """Take the process id again (after a fork)."""
         key = message.unique_key(self._address, os.getpid(), time.monotonic_ns() >> 8, 0, 0)
         self._prefix = key[:-12]
         self._counter = 0
@@ -74,7 +74,7 @@ class UniqueKeys:
         self._head = self._start + _HEX[counter >> 8]
 
     def several(self, now: float, count: int) -> list[str]:
-        """The ids of so many messages, one or more, made at ``now``."""
+        """The ids of ``count`` messages, one or more, made at ``now``."""
         return self.stretches(now, count).ids()
 
     def stretches(self, now: float, count: int) -> Stretches:

@@ -31,7 +31,7 @@ class Requests:
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
         self.known_everywhere = False
-        """Whether all brokers were told of this client: an answer may come by any of them."""
+        """Whether all brokers know this client: an answer may come by any of them."""
 
     def open(self, client_id: str, timeout: float) -> tuple[str, asyncio.Future[ReceivedMessage], str]:
         """A question begins: its id, its answer, and what its properties get for it."""

@@ -1,7 +1,7 @@
 """What the clients of one event loop share: connections, routes, heartbeats, and the client id that names them.
 
-Owns who of this process is a member of which group, and tells brokers of it: every ``heartbeat_interval``, and at once
-whenever a connection to a broker is new, so that a restarted broker knows its clients before they ask it anything.
+Owns who of this process is a member of which group, and sends heartbeats to brokers: every ``heartbeat_interval``,
+and at once when a connection to a broker is new, so that a restarted broker knows its clients before they call it.
 Knows nothing of messages. Invariant: the members of one consumer group in a process never share a client id.
 """
 
@@ -59,7 +59,7 @@ R = TypeVar("R", bound=Header)
 _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
 MEETING = 0.5
-"""Seconds that a call waits at most until all brokers know its client; those that hang are told in the background."""
+"""Seconds that a call waits at most until all brokers know its client; slow ones hear of it in the background."""
 
 
 class ConsumerMember(pushed.Reachable, Protocol):
@@ -213,7 +213,7 @@ class Session:
             await self._unregister(producer_group=group)
 
     async def add_consumer(self, group: str, member: ConsumerMember) -> None:
-        """Make ``member`` this client's member of a consumer group; every broker of its topics is told."""
+        """Make ``member`` this client's member of a consumer group; every broker of its topics gets a heartbeat."""
         self.consumers[group] = member
         for topic in sorted(member.topics()):
             with contextlib.suppress(TopicNotFound):
@@ -271,7 +271,7 @@ class Session:
                 api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
             )
         except Refused as error:
-            # What is wrong with one group must not keep the others from their work; each request tells for itself.
+            # What is wrong with one group must not keep the others from their work; each request reports for itself.
             self._warnings.tell(address, f"the heartbeat was refused by {address}: {translate(error)}")
         except (RemotingError, ProtocolError) as error:
             self.greeted.discard(connection)
@@ -297,7 +297,7 @@ class Session:
         return None
 
     async def connection(self, address: str) -> Connection:
-        """A connection to a broker that has been told of this client's groups. Raises ClientError."""
+        """A connection to a broker that knows of this client's groups. Raises ClientError."""
         connection = self.ready(address)
         if connection is not None:
             return connection

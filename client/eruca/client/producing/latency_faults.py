@@ -17,7 +17,7 @@ from eruca.protocol.queues import MessageQueue
 LATENCIES = (50, 100, 550, 1000, 2000, 3000, 15_000)
 """ms from which on a broker is left out (latencyMax) ..."""
 DURATIONS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
-"""... for so many ms (notAvailableDuration)."""
+"""... for this many ms (notAvailableDuration)."""
 FAILED = 30_000
 """As which latency a failure counts for the time to be left out."""
 

@@ -416,7 +416,9 @@ class Sender:
         if self._clock() < deadline:
             self.accumulator.reenqueue(send)
         else:
-            self._fail(send, CallTimeout("sendDefaultImpl call timeout (no nameserver told in time where to try next)"))
+            self._fail(
+                send, CallTimeout("sendDefaultImpl call timeout (no nameserver answered in time where to try next)")
+            )
 
     def _fail(self, send: Send, error: Exception) -> None:
         """Give up; a message that an earlier attempt has stored is no failure."""

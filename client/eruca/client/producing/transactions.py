@@ -116,7 +116,7 @@ class TransactionProducer(Producer):
         self._check_concurrency = check_concurrency
         self._checks: Checks | None = None
         self._under_way: set[asyncio.Future[None]] = set()
-        """A future for each transaction whose end was not told yet."""
+        """A future for each transaction whose end was not sent yet."""
 
     async def start(self) -> None:
         """As Producer.start; from here on any broker may ask, also about what a producer left that is gone."""
@@ -157,7 +157,7 @@ class TransactionProducer(Producer):
         """Store a message, run the local transaction, and tell the broker what became of it.
 
         ``local(message, transaction_id)`` is a coroutine function, or a function that runs in a thread. Its COMMIT or
-        ROLLBACK is told to the broker without waiting for an answer: should it be lost, or the producer be stopped
+        ROLLBACK is sent to the broker without waiting for an answer: should it be lost, or the producer be stopped
         meanwhile, the broker asks ``check``. None and UNKNOWN leave the message undecided, as an exception does, which
         comes back as ``error``. When the broker could not store the message as safely as it should (any status but
         SEND_OK), it is rolled back and ``local`` does not run. When this call is cancelled, the message stays
@@ -219,7 +219,9 @@ class TransactionProducer(Producer):
             )
             tell_end(self._hooks, connection, ask, end)
         except ClientError as error:
-            log.warning("the end of transaction %s could not be told, the broker will ask: %s", sent.message_id, error)
+            log.warning(
+                "the end of transaction %s could not be sent, the broker will check: %s", sent.message_id, error
+            )
 
 
 async def decide(function: Any, *args: object) -> tuple[TransactionState, Exception | None]:
@@ -314,7 +316,7 @@ class Checks:
 
 
 def tell_end(hooks: Hooks, connection: Connection, ask: EndTransaction, end: EndTransactionContext) -> None:
-    """Tell a broker the end of a transaction, with the calls around it; raises what keeps it from being told."""
+    """Send a broker the end of a transaction, with the hooks around it; raises what keeps it from being sent."""
     run_calls(hooks.before_end_transaction, end)
     try:
         connection.oneway(api.END_TRANSACTION, ask)
