@@ -45,6 +45,7 @@ _KINDS: Final = 64
 """Kinds of sends whose encoders are remembered for a queue."""
 _ONEWAY_UNSENT: Final = 64 * 1024
 """Bytes that one-way sends leave in a connection before they wait for it."""
+_SEND: Final = PLAIN.endpoint
 _SEND_OK: Final = SendStatus.SEND_OK
 _STATUS: Final = {each.value: each for each in SendStatus}
 
@@ -147,7 +148,9 @@ class Sender:
             first = not send.start
             if first:
                 send.start, send.born = start, born
-                if not send.key:
+                if send.key:
+                    key = send.key
+                else:
                     send.key = key
             elif send.new_ids and send.brokers:
                 send.key = key
@@ -170,7 +173,7 @@ class Sender:
                     batches.append(None)
             batch = batches[number]
             if batch is None:
-                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending))
+                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending), regular)
                 if batch is None:
                     send.queue = topic.queues[number]
                     self.session.spawn(self._prepare(send))
@@ -179,26 +182,27 @@ class Sender:
             body, text, kind = send.body, send.text, send.kind
             opaque = next(opaques)
             try:
-                if kind is PLAIN and text is AFTER_ID and around_id is not None and regular:
-                    frames += (around_id.fill(opaque, send.born, send.key.encode(), len(body)), body)
+                if first and text is AFTER_ID and kind is PLAIN and around_id is not None:
+                    frames += (around_id.fill(opaque, born, key.encode(), len(body)), body)
+                    deadline, endpoint = start + send.timeout, _SEND
                 else:
                     if kind is not PLAIN:
                         encode = self._encoder(target, kind).encode
                     if kind.keyed:
                         text = BEFORE_ID + send.key + text
                     frames += (encode(send.born, text, opaque, body), body)
+                    if kind.oneway:
+                        send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
+                        continue
+                    deadline, endpoint = send.start + send.timeout, kind.endpoint
             except ProtocolError as error:  # too long for a frame
                 self._fail(send, translate(error))
                 continue
-            if kind is not PLAIN and kind.oneway:
-                send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
-                continue
-            deadline = send.start + send.timeout
             if attempt_timeout is not None:
                 deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
             if deadline < earliest:
                 earliest = deadline
-            calls[opaque] = (send, kind.endpoint, deadline, self if send.hooks is None else None)
+            calls[opaque] = (send, endpoint, deadline, self if send.hooks is None else None)
         for connection, (frames, calls, _) in by_connection.items():
             connection.call_many(frames, calls, earliest, flush=flush)
 
@@ -220,7 +224,12 @@ class Sender:
         return queue
 
     def _begin_batch(
-        self, topic: TopicQueues, number: int, by_connection: dict[Connection, _ConnectionBatch], count: int
+        self,
+        topic: TopicQueues,
+        number: int,
+        by_connection: dict[Connection, _ConnectionBatch],
+        count: int,
+        regular: bool,
     ) -> _QueueBatch | None:
         """What the sends of this turn to one queue need, ``count`` at most; None where its broker is not connected."""
         target = topic.targets[number]
@@ -232,7 +241,8 @@ class Sender:
         if connection not in by_connection:
             by_connection[connection] = [], {}, iter(connection.reserve(count))
         frames, calls, opaques = by_connection[connection]
-        return target.queue, plain.around_id, plain.encode, target, frames, calls, opaques
+        around_id = plain.around_id if regular else None
+        return target.queue, around_id, plain.encode, target, frames, calls, opaques
 
     def _connected(self, target: Target | None, queue: MessageQueue) -> Target | None:
         """The target of a queue by the connection that its broker has now; None where it has none."""
