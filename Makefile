@@ -43,7 +43,7 @@ QUICK := tests/protocol tests/remoting tests/nameserver tests/broker tests/clien
 quick: venv ## the tests that answer in a minute: protocol, remoting, servers and client, without marked ones
 	@$(PYTEST) -n auto --dist worksteal -q -m "not (slow or processes or spark or compat)" $(QUICK)
 
-test: venv ## every test but those that need Apache RocketMQ, side by side, in six minutes on two cores
+test: venv ## every test but those that need Apache RocketMQ, side by side
 	@$(PYTEST) $(SIDE_BY_SIDE) tests --ignore=tests/compat
 
 pure: venv ## the broker's tests without its native step, as on a machine without a C compiler

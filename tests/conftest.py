@@ -20,6 +20,7 @@ _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "
 
 
 _LONG_FIRST = ("slow", "spark", "processes")
+"""Markers by what their tests take, the longest first."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in _LONG_FIRST))
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in _LONG_FIRST])
 
 
 @pytest.hookimpl(wrapper=True)

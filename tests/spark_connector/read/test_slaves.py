@@ -89,6 +89,7 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path) -> None:
             await asyncio.to_thread(begin_without_masters)
 
 
+@pytest.mark.slow
 async def test_a_query_runs_on_while_masters_die_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
     queues = [MessageQueue("Outage", f"broker-{master}", 0) for master in MASTERS]
     wanted: dict[str, Rows] = {queue.broker_name: {} for queue in queues}

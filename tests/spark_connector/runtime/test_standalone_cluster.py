@@ -12,6 +12,8 @@ import pytest
 from tests.support.spark import ROOT, Topic, assert_rows
 from tests.support.spark_stream import IMPORTS, batches, rows_in
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(600)
 def test_two_workers_share_the_queues(master: str, topic: Topic, tmp_path: Path) -> None:

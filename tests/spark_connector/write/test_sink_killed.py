@@ -22,6 +22,8 @@ from tests.support.spark import Topic, read
 from tests.support.spark_copy import Copying, Way, start_copy
 from tests.support.spark_writes import visible
 
+pytestmark = pytest.mark.slow
+
 TORTURE = bool(os.environ.get("ERUCA_TORTURE"))
 ROUNDS = 20 if TORTURE else 1
 CHANCE = random.Random(int(os.environ.get("ERUCA_SEED", "1")))
