@@ -115,8 +115,9 @@ class Sender:
                     send.future.set_exception(error)
                     return
         if send.kind.oneway:
-            self.accumulator.reenqueue(send)  # one-way sends are not counted
-            self._drain(self.accumulator.take_pending(), flush=False)
+            pending = self.accumulator.take_pending()  # what was started before leaves before
+            pending.append(send)  # one-way sends are not counted
+            self._drain(pending, flush=False)
         else:
             self.accumulator.append(send)
 
