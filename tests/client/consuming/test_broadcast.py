@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
-from eruca.client import ClientSettings, Message, MessageQueue, PushConsumer, ReceivedMessage
+from eruca.client import (
+    ClientSettings,
+    LitePullConsumer,
+    Message,
+    MessageQueue,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+)
+from eruca.client.consuming import offset_store
 from eruca.client.consuming.offset_store import LocalFileOffsetStore
-from eruca.client.errors import BadConfig, ClientError
+from eruca.client.errors import BadConfig, CallTimeout, ClientError
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
+from eruca.remoting.files import replace_file
 from tests.client.conftest import Lab, Seen, eventually
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "fastjson" / "localoffsets.pretty.json"
@@ -188,6 +200,104 @@ async def test_saves_at_once_leave_the_last_offsets(session: Session, tmp_path: 
     await asyncio.gather(*(store.save(queue, queue.queue_id + 1) for queue in queues))
     again = LocalFileOffsetStore(tmp_path, session, "g")
     assert [await again.load(queue) for queue in queues] == list(range(1, 9))
+
+
+class Disk:
+    """Replaces files when it may: a disk that is slow, or full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.writes = 0
+        self.full = False
+        self.free = threading.Event()
+        self.free.set()
+        monkeypatch.setattr(offset_store, "replace_file", self.replace)
+
+    def replace(self, path: Path, content: bytes) -> None:
+        self.writes += 1
+        assert self.free.wait(10)
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(path, content)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+async def test_stop_waits_until_the_last_offsets_are_in_the_file(
+    lab: Lab, tmp_path: Path, seen: Seen, disk: Disk
+) -> None:
+    await lab.send("T", *BODIES[:4])
+    consumer = member(lab, seen.coroutine, tmp_path)
+    await consumer.start()
+    await seen.reaches(4)
+    await eventually(lambda: written(tmp_path) == {0: 1, 1: 1, 2: 1, 3: 1} if disk.writes else False)
+    disk.free.clear()
+    began = disk.writes
+    await lab.send("T", *BODIES[4:8])
+    await seen.reaches(8)
+    await eventually(lambda: disk.writes > began)  # in the background, with offsets that are old soon
+    await lab.send("T", *BODIES[8:])
+    await seen.reaches(12)
+    stopping = asyncio.create_task(consumer.stop())
+    done, _ = await asyncio.wait([stopping], timeout=0.2)
+    assert not done
+    disk.free.set()
+    await stopping
+    assert written(tmp_path) == {0: 3, 1: 3, 2: 3, 3: 3}
+
+
+async def test_a_cancelled_save_is_written_before_the_consumer_has_stopped(
+    lab: Lab, tmp_path: Path, disk: Disk
+) -> None:
+    settings = ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name="one")
+    await lab.send("T", b"1")
+    disk.free.clear()
+    async with PullConsumer("g", broadcast=True, offset_folder=tmp_path, settings=settings) as consumer:
+        queue = MessageQueue("T", "broker-a", 2)
+        with pytest.raises(CallTimeout):
+            await consumer.update_offset(queue, 5, timeout=0.05)
+        asyncio.get_running_loop().call_later(0.1, disk.free.set)
+    assert written(tmp_path) == {2: 5}
+
+
+async def test_a_full_disk_at_the_stop_is_one_warning(
+    lab: Lab, tmp_path: Path, seen: Seen, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "eruca")
+    await lab.send("T", *BODIES)
+    async with member(lab, seen.coroutine, tmp_path, offset_interval=60.0) as consumer:
+        disk.free.clear()
+        disk.full = True
+        await seen.reaches(12)
+        file = tmp_path / "10.0.0.1@one" / "g" / "offsets.json"
+        queues = consumer.queues
+        disk.free.set()
+        await eventually(lambda: "cannot be written" in caplog.text)
+        writes = disk.writes
+        await eventually(lambda: disk.writes > writes + 1)  # it tries again, and does not say so each time
+        assert len(caplog.messages) == 1
+        caplog.clear()
+    offsets = ", ".join(f"{queue}=3" for queue in queues)
+    reason = f"the offsets cannot be written to {file}: [Errno 28] No space left on device"
+    assert caplog.messages == [f"offsets {offsets} of g could not be stored: {reason}"]
+
+
+async def test_an_explicit_commit_says_that_the_disk_is_full(lab: Lab, tmp_path: Path, disk: Disk) -> None:
+    settings = ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name="one")
+    await lab.send("T", b"1")
+    consumer = LitePullConsumer(
+        "g", broadcast=True, offset_folder=tmp_path, start_from="first", auto_commit=False, settings=settings
+    )
+    async with consumer.subscribe("T"):
+        (message,) = await consumer.poll(10.0)
+        disk.full = True
+        with pytest.raises(ClientError, match="No space left on device"):
+            await consumer.commit_sync()
+        disk.full = False
+        await consumer.commit_sync()
+        assert written(tmp_path)[message.queue.queue_id] == 1
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

@@ -11,8 +11,9 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
+from eruca.client.bounds import unbounded
 from eruca.client.errors import ClientError
-from eruca.client.log import log
+from eruca.client.log import Trouble, log
 from eruca.client.network import brokers, identity
 from eruca.client.network.session import Session
 from eruca.protocol import api
@@ -43,7 +44,10 @@ class OffsetStore(Protocol):
         """Store an offset without waiting; False if that is impossible now."""
 
     def flush(self) -> None:
-        """Store all reported offsets soon."""
+        """Store all reported offsets in the background; failures are logged, and the next call tries again."""
+
+    async def close(self) -> None:
+        """Wait for what is being stored. The store can still be used."""
 
 
 class RemoteBrokerOffsetStore:
@@ -80,6 +84,9 @@ class RemoteBrokerOffsetStore:
     def flush(self) -> None:
         """Nothing to do: reported offsets were sent."""
 
+    async def close(self) -> None:
+        """Nothing to do."""
+
 
 class LocalFileOffsetStore:
     """In ``<folder>/<address>@<instance name>/<group>/offsets.json``: each member has its own offsets.
@@ -98,7 +105,9 @@ class LocalFileOffsetStore:
         self.path = base / client_id / self._names.to_broker(group) / "offsets.json"
         self._table = self._read()
         self._changed = False
-        self._writing = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
+        """The write in progress. Nothing cancels it, so that no second thread writes the file at once."""
+        self._trouble = Trouble()
 
     def _read(self) -> dict[MessageQueue, int]:
         """The content of the file, else that of its backup, else nothing."""
@@ -125,7 +134,10 @@ class LocalFileOffsetStore:
     async def save(self, queue: MessageQueue, offset: int) -> None:
         """Store an offset; returns when the file is durable."""
         self.report(queue, offset)
-        await asyncio.shield(self._session.loop.create_task(self._write()))
+        if self._writing is not None:  # it may have begun before the offset changed
+            await asyncio.wait([self._writing])
+        if self._writing is not None or self._changed:  # saves at once share one write
+            await asyncio.shield(self._writing or self._begin_write())
 
     def report(self, queue: MessageQueue, offset: int) -> bool:
         """Remember an offset for the next ``flush``."""
@@ -136,25 +148,38 @@ class LocalFileOffsetStore:
 
     def flush(self) -> None:
         """Write the file in the background if an offset changed."""
-        if self._changed and not self._writing.locked():
-            self._session.spawn(self._write_or_log())
+        if self._changed and self._writing is None:
+            self._begin_write().add_done_callback(self._log_failure)
 
-    async def _write_or_log(self) -> None:
-        try:
-            await self._write()
-        except ClientError as error:
-            log.warning("%s", error)
+    async def close(self) -> None:
+        """Wait for the write in progress, which nobody may be waiting for."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    def _begin_write(self) -> asyncio.Task[None]:
+        write = self._writing = self._session.loop.create_task(self._write(), context=unbounded())
+        write.add_done_callback(_failure_of)  # whoever waited may be cancelled
+        return write
+
+    def _log_failure(self, write: asyncio.Task[None]) -> None:
+        error = _failure_of(write)
+        if error is not None:
+            self._trouble.tell(str(error))
 
     async def _write(self) -> None:
-        """Write the file in a thread, as the sync to disk blocks; one write at a time."""
-        async with self._writing:
-            if not self._changed:
-                return
-            stored = dict(zip(self._names.queues_to_broker(self._table), self._table.values(), strict=True))
-            content = LocalOffsets(offset_table=stored).encode(Style.PRETTY)
-            self._changed = False
-            try:
-                await asyncio.to_thread(replace_file, self.path, content)
-            except OSError as error:
-                self._changed = True
-                raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error
+        """Write the file in a thread, as the sync to disk blocks. Raises ClientError."""
+        stored = dict(zip(self._names.queues_to_broker(self._table), self._table.values(), strict=True))
+        content = LocalOffsets(offset_table=stored).encode(Style.PRETTY)
+        self._changed = False
+        try:
+            await asyncio.to_thread(replace_file, self.path, content)
+            self._trouble.over()
+        except OSError as error:
+            self._changed = True
+            raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error
+        finally:
+            self._writing = None
+
+
+def _failure_of(task: asyncio.Task[None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -277,16 +278,24 @@ class Rebalance(Generic[R]):
 
     async def _release_all(self, ended: Sequence[tuple[MessageQueue, int | None]]) -> None:
         self._releasing.update(queue for queue, _ in ended)
-        await asyncio.gather(*(self._release(queue, position) for queue, position in ended))
+        failures = await asyncio.gather(*(self._release(queue, position) for queue, position in ended))
+        lost: defaultdict[str, list[str]] = defaultdict(list)
+        for failed in failures:
+            for unsaved in failed:
+                lost[str(unsaved.error)].append(f"{unsaved.queue}={unsaved.offset}")
+        for error, offsets in lost.items():  # one disk or broker that fails is one warning
+            log.warning("offsets %s of %s could not be stored: %s", ", ".join(offsets), self._group, error)
 
-    async def _release(self, queue: MessageQueue, position: int | None) -> None:
+    async def _release(self, queue: MessageQueue, position: int | None) -> list[Unsaved]:
         """Store the last offset; a reset that arrives meanwhile overwrites it, as the next owner may not get it."""
+        failures = []
         last = self._resets.pop(queue) if queue in self._resets else position if self._may_store(queue) else None
         if last is not None:
-            await self.store(queue, last)
+            failures.append(await self._save(queue, last))
         if queue in self._resets:
-            await self.store(queue, self._resets.pop(queue))
+            failures.append(await self._save(queue, self._resets.pop(queue)))
         self._releasing.discard(queue)
+        return [failed for failed in failures if failed is not None]
 
     def _drop(self, queue: MessageQueue) -> int | None:
         """Close a queue and forget its reader; its last position."""
@@ -435,12 +444,17 @@ class Rebalance(Generic[R]):
 
     async def store(self, queue: MessageQueue, offset: int) -> bool:
         """Store an offset; False, with a warning in the log, if that failed."""
+        failed = await self._save(queue, offset)
+        if failed is not None:
+            log.warning("offset %s of %s could not be stored: %s", offset, queue, failed.error)
+        return failed is None
+
+    async def _save(self, queue: MessageQueue, offset: int) -> Unsaved | None:
         try:
             await self._offset_store.save(queue, offset)
         except ClientError as error:
-            log.warning("offset %s of %s could not be stored: %s", offset, queue, error)
-            return False
-        return True
+            return Unsaved(queue, offset, error)
+        return None
 
     def store_positions(self, *, only_idle: bool = False) -> None:
         """Store the positions without waiting for brokers.
@@ -463,12 +477,21 @@ class Rebalance(Generic[R]):
             reader.stop()
 
     async def release(self) -> None:
-        """Give up all queues; returns when the brokers have confirmed the offsets."""
+        """Give up all queues; returns when their offsets are stored, or a warning says which could not be."""
         async with self.turn:
             self.stopped = True
             await self._give_up(tuple(self.readers), at_once=True)
             if self._order is not None:
                 await self._order.leave_rest()
+            await self._offset_store.close()
+
+
+class Unsaved(NamedTuple):
+    """An offset that could not be stored."""
+
+    queue: MessageQueue
+    offset: int
+    error: ClientError
 
 
 class Change(NamedTuple):

@@ -243,7 +243,7 @@ class PullConsumer(Client):
             )
 
     async def stop(self) -> None:
-        """Leave the session; unused connections are closed. Further calls have no effect."""
+        """Leave the session once the file of a broadcasting consumer is written. Further calls have no effect."""
         session, self._session = self._session, None
         if session is not None:
             share, self.share = self.share, None
@@ -253,6 +253,8 @@ class PullConsumer(Client):
                 if self._trace is not None:
                     await self._trace.stop()
             finally:
+                if self._offset_store is not None:
+                    await self._offset_store.close()
                 await session.leave()
 
     @property
