@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 settings.register_profile("house", deadline=None)
@@ -34,9 +35,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """What a failed test left open goes with it: its frames hold sockets, of which the next test would be accused."""
+    """A test leaves nothing to the next one.
+
+    The log is as it was, whatever servers within this process made of it. What a failed test left open goes with it:
+    its frames hold sockets, of which the next test would be accused.
+    """
     failed = item.session.testsfailed
     done = yield
+    structlog.reset_defaults()
     if item.session.testsfailed > failed:
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):
             vars(sys).pop(name, None)

@@ -1,7 +1,6 @@
 """What daemons log, and where servers within a program log to."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -9,13 +8,6 @@ from structlog.typing import EventDict
 
 from eruca.remoting.log import log
 from eruca.remoting.logs import log_to_logging, log_to_stderr
-
-
-@pytest.fixture(autouse=True)
-def defaults_again() -> Iterator[None]:
-    structlog.reset_defaults()  # another test has had servers in this process
-    yield
-    structlog.reset_defaults()
 
 
 def test_a_traceback_shows_code_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:

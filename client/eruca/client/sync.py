@@ -43,6 +43,7 @@ class _Client(Protocol):
 
 
 C = TypeVar("C", bound=_Client, covariant=True)
+AnyProducer = TypeVar("AnyProducer", bound=producer.Producer, covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -149,7 +150,7 @@ class _AdminCalls(_Blocking[C]):
     query_messages = _waiting(admin_calls.Client.query_messages)
 
 
-class _Sending(_AdminCalls[C]):
+class _Sending(_AdminCalls[AnyProducer]):
     """The calls that every producer has."""
 
     send = _waiting(producer.Producer.send)
@@ -159,6 +160,11 @@ class _Sending(_AdminCalls[C]):
     send_oneway = _waiting(producer.Producer.send_oneway)
     request = _waiting(producer.Producer.request)
     reply = _waiting(producer.Producer.reply)
+
+    @property
+    def in_flight(self) -> int:
+        """As the asynchronous ``in_flight``."""
+        return self._client.in_flight
 
 
 class Producer(_Sending[producer.Producer]):
