@@ -130,7 +130,7 @@ def test_callbacks_on_schedule(address: str) -> None:
 
 
 def test_the_blocking_clients_have_every_call_of_the_others() -> None:
-    inner = {"session", "under_way", "offset_store"}
+    inner = {"session", "in_flight", "under_way", "offset_store"}
     kinds = ("Producer", "TransactionProducer", "PullConsumer", "PushConsumer", "LitePullConsumer")
     for name in (*kinds, "PullScheduleService"):
         kind, blocking = getattr(eruca.client, name), getattr(sync, name)

@@ -7,7 +7,7 @@ import pytest
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendReply
-from eruca.protocol.templates import StoredAnswer, read_stored_binary, read_stored_json
+from eruca.protocol.templates import StoredAnswer, read_stored_binary, read_stored_json, read_stored_region
 
 ID = "7F00000100002A9F000000000001E240"
 APACHE_JSON = (
@@ -80,6 +80,8 @@ def test_brokers_answers_are_read_in_one_go(serialization: int, header: bytes) -
     answer = read(serialization, header)
     assert answer is not None
     assert told(answer) == ordinary(serialization, header)
+    found = frame.typed(SendReply, frame.read(serialization, header))
+    assert read_stored_region(header) == (found.region, found.trace_on)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from eruca.client import callbacks
 from eruca.client.errors import UsageError
 from eruca.client.log import log
@@ -44,8 +46,7 @@ class ConsumeReturnType(enum.IntEnum):
     """It said that the messages shall come again."""
 
 
-@dataclass(slots=True, kw_only=True)
-class SendContext:
+class SendContext(msgspec.Struct, kw_only=True):
     """A send. It goes to one queue; ``queue`` and ``broker_address`` are those of the last attempt.
 
     Both are None, before the send, too, where no queue was found for it. ``properties`` travel with the messages when
@@ -62,18 +63,18 @@ class SendContext:
     born_host: str
     client_id: str
     namespace: str | None = None
-    began: float = field(default_factory=time.perf_counter)
+    began: float = msgspec.field(default_factory=time.perf_counter)
     """When the send was called, by ``time.perf_counter``."""
     oneway: bool = False
     queue: MessageQueue | None = None
     broker_address: str | None = None
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
     result: SendResult | None = None
     error: BaseException | None = None
     region_id: str = DEFAULT_REGION
     trace_on: bool = True
     """What the broker's answer says: its region, and whether it wants messages traced."""
-    notes: dict[Any, Any] = field(default_factory=dict)
+    notes: dict[Any, Any] = msgspec.field(default_factory=dict)
     """For hooks: what one wants to know again afterwards, under a key of its own."""
 
     @property

@@ -124,6 +124,10 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             raise BadMessage("the message body length is zero")
         if len(body) > max_size:
             raise BadMessage(f"the message body size over max value, MAX: {max_size}")
+        self.check_numbers()
+
+    def check_numbers(self) -> None:
+        """Raise BadMessage unless ``delay_level`` and ``flag`` are numbers that RocketMQ takes."""
         level, flag = self.delay_level, self.flag
         if level and not (isinstance(level, int) and 0 < level <= MAX_DELAY_LEVEL):
             raise BadMessage(f"delay_level={level!r}: 0 to {MAX_DELAY_LEVEL} is expected")

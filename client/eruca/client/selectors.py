@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from eruca.client.assign import room_of
 from eruca.client.errors import UsageError
 from eruca.client.message import Message
-from eruca.client.network.routes import Route
 from eruca.protocol.message import java_hash
 from eruca.protocol.queues import MessageQueue
 
@@ -45,10 +44,6 @@ class RoundRobin:
                 self.last = start + step
                 return other
         return chosen
-
-    def choose_of(self, route: Route, avoid: str | None = None) -> MessageQueue:
-        """``choose`` among the queues of a route."""
-        return self.choose(route.to_send, avoid)
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:

@@ -26,7 +26,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header, Int, Long
 from eruca.protocol.header_fields import from_fields, read_binary_fields
 from eruca.protocol.headers.pull import PullMessage
-from eruca.protocol.headers.send import SendMessageV2, SendReply
+from eruca.protocol.headers.send import SendMessageV2, SendRefused, SendReply
 from eruca.protocol.memo import Memo
 
 H = TypeVar("H", bound=Header)
@@ -482,6 +482,7 @@ read_stored_json = msgspec.json.Decoder(StoredAnswer, strict=False).decode
 
 Damage in a text that is of no use here, such as a region that is not UTF-8, goes unnoticed.
 """
+_read_region_json = frame.answer_reader(SendRefused)[1]
 _reply_start = struct.Struct(">hBHiiii7si").unpack_from
 """Code, language, version, opaque, flag, length of the remark, length of the fields; the first name, and how long."""
 _ID: Final = b"\0\5msgId"
@@ -489,6 +490,7 @@ _QUEUE: Final = b"\0\7queueId\0\0\0"
 _OFFSET: Final = b"\0\x0bqueueOffset\0\0\0"
 _TRANSACTION: Final = b"\0\x0dtransactionId\0\0\0"
 _ID_AT: Final = 32
+_NO_REGION: Final = SendRefused()
 _harmless: Memo[bytes, None] = Memo(64)
 """Ends of headers in which nothing changes what was read before them."""
 
@@ -515,6 +517,21 @@ def read_stored_binary(header: bytes) -> StoredAnswer | None:
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
     return StoredAnswer(0, 1, opaque, stored)
+
+
+def read_stored_region(header: bytes) -> tuple[str, bool]:
+    """The other two fields of a reply that was read as StoredAnswer: the broker's region, and whether it wants messages
+    traced; the defaults where they are unreadable."""
+    try:
+        if header.startswith(b"{"):
+            fields = _read_region_json(header).ext
+        else:
+            fields = from_fields(SendRefused, read_binary_fields(header[21:]))
+        if fields is not None:
+            return fields.region, fields.trace_on
+    except (*frame.UNREADABLE, ProtocolError, Refused):
+        pass
+    return _NO_REGION.region, _NO_REGION.trace_on
 
 
 def _are_numbers(queue: bytes, offset: bytes) -> bool:

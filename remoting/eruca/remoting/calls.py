@@ -61,8 +61,8 @@ class QuickAnswer(Protocol):
 class AnswerGroup(Protocol):
     """Receives the answers of one read to many calls in one go."""
 
-    def answered(self, receivers: list[Any], answers: list[Any], /) -> None:
-        """These calls were answered, each by the answer at the same place. Must not raise."""
+    def answered(self, receivers: list[Any], answers: list[Any], headers: list[bytes], /) -> None:
+        """These calls were answered, each by the answer at the same place, read from that header. Must not raise."""
 
 
 AnswerReader = Callable[[bytes], QuickAnswer | None]
@@ -108,13 +108,15 @@ class Calls:
         together: AnswerGroup | None = None
         receivers: list[Any] = []
         answers: list[Any] = []
+        headers: list[bytes] = []
         while size - at > 8:
             length, word = _prefix(data, at)
             end, body_at = at + 4 + length, at + 8 + (word & 0xFFFFFF)
             if end > size or body_at > end:
                 break
             try:
-                answer = readers[word >> 24](data[at + 8 : body_at])
+                header = data[at + 8 : body_at]
+                answer = readers[word >> 24](header)
                 if answer is None:
                     break
                 receiver, _, _, group = waiting[answer.opaque]
@@ -124,15 +126,16 @@ class Calls:
                 break
             if group is not together:
                 if together is not None:
-                    together.answered(receivers, answers)
-                    receivers, answers = [], []
+                    together.answered(receivers, answers, headers)
+                    receivers, answers, headers = [], [], []
                 together = group
             del waiting[answer.opaque]
             receivers.append(receiver)
             answers.append(answer)
+            headers.append(header)
             at = end
         if together is not None:
-            together.answered(receivers, answers)
+            together.answered(receivers, answers, headers)
         return at
 
     def watch(self, deadline: float) -> None:

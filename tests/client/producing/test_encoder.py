@@ -67,11 +67,16 @@ async def test_an_encoder_writes_what_the_slow_encoder_writes(
             header.born_timestamp, header.properties = born, text
             expected = slow(connection, names, oneway, 1234567, header, body)
             assert encoder.encode(b"%d" % born, text, 1234567, body) == expected
-        if encoder.around_id is not None:
+        if encoder.templates is not None:
             header.born_timestamp, header.properties = 1_700_000_000_125, "UNIQ_KEY\x01AB\x02WAIT\x01true"
-            written = encoder.around_id.fill(5, b"1700000000125", b"AB", 1)
+            written = encoder.templates.around_id.fill(5, b"1700000000125", b"AB", 1)
             assert written == slow(connection, names, oneway, 5, header, b"x")
-        assert (encoder.around_id is None) == (account is not None or serialization == "MSGPACK")
+            for text in TEXTS:
+                header.properties = f"UNIQ_KEY\x01AB\x02WAIT\x01true\x02own\x01{text}"
+                behind = encoder.templates.quote(header.properties.removeprefix("UNIQ_KEY\x01AB"))
+                written = encoder.templates.from_id.fill(5, b"1700000000125", b"AB" + behind, 1)
+                assert written == slow(connection, names, oneway, 5, header, b"x")
+        assert (encoder.templates is None) == (account is not None or serialization == "MSGPACK")
 
 
 @pytest.fixture(params=itertools.product(SERIALIZATIONS, (None, "ns"), (None, ACCOUNT)), ids=str)

@@ -103,7 +103,8 @@ class Accumulator:
             self._drain(pending)
 
     async def wait_idle(self, timeout: float) -> None:
-        """Wait until no send is under way, for ``timeout`` seconds at most."""
+        """Let the sends of this turn leave, and wait until none is under way, for ``timeout`` seconds at most."""
+        self._end_turn()
         if self._count:
             if self._idle is None or self._idle.is_set():
                 self._idle = asyncio.Event()

@@ -38,12 +38,22 @@ _SAMPLE_TEXT: Final = "sample"
 _SAMPLE_OPAQUE: Final = 7
 
 
+class IdTemplates(NamedTuple):
+    """Templates of requests whose properties begin with a unique id; their first value is the born timestamp."""
+
+    around_id: Template
+    """For properties that hold the id and ``WAIT`` only: its second value is the id."""
+    from_id: Template
+    """For other properties: its second value is the id and what ``quote`` gives for the text behind it."""
+    quote: Callable[[str], bytes]
+
+
 class Encoder(NamedTuple):
     """Writes the requests of one kind to one queue."""
 
     encode: Encode
-    around_id: Template | None = None
-    """For properties that hold a unique id and ``WAIT`` only: its second value is the id. None without a template."""
+    templates: IdTemplates | None = None
+    """Write the same as ``encode`` for born timestamps of BORN_LENGTH digits."""
 
 
 def encoder_of(
@@ -82,9 +92,11 @@ def _by_template(template: Template, names: Names, otherwise: Encode) -> Encoder
             return otherwise(born, properties, opaque, body)
         return fill(opaque, born, quote(edit(properties)), len(body))
 
+    from_id = template.around(BEFORE_ID, "")
     if names.namespace:
-        return Encoder(encode_renamed, template.around(BEFORE_ID, edit(AFTER_ID)))
-    return Encoder(encode, template.around(BEFORE_ID, AFTER_ID))
+        around_id = template.around(BEFORE_ID, edit(AFTER_ID))
+        return Encoder(encode_renamed, IdTemplates(around_id, from_id, lambda text: quote(edit(text))))
+    return Encoder(encode, IdTemplates(template.around(BEFORE_ID, AFTER_ID), from_id, quote))
 
 
 def _signed(

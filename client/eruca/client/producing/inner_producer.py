@@ -14,7 +14,7 @@ from eruca.client.errors import ClientError
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
-from eruca.client.producing.send import Send, SendKind, should_retry
+from eruca.client.producing.send import Send, kind_of, should_retry
 from eruca.client.producing.sender import NEW_TOPIC_QUEUES, Sender
 from eruca.protocol import api
 from eruca.protocol.queues import MessageQueue
@@ -96,15 +96,7 @@ class InnerProducer:
             reconsume_times, max_reconsume_times: of a message that is sent to a retry topic.
         """
         endpoint = api.SEND_BATCH_MESSAGE if batch else api.SEND_MESSAGE_V2
-        kind = SendKind(
-            endpoint,
-            sys_flag,
-            flag,
-            batch=batch,
-            keyed=unique_id,
-            reconsume_times=reconsume_times,
-            max_reconsume_times=max_reconsume_times,
-        )
+        kind = kind_of(endpoint, sys_flag, flag, batch, False, unique_id, reconsume_times, max_reconsume_times)
         sender = self._sender
         future: Future[SendResult] = sender.loop.create_future()
         send = Send(sender, sender.topic(topic), future, body, properties, self._timeout, kind, self._attempts)

@@ -28,8 +28,8 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user
-from eruca.client.producing.send_hooks import CallsOfHooks, Rewrite, rewrite_batch, rewrite_one
+from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
+from eruca.client.producing.send_hooks import Rewrite, observe, rewrite_batch, rewrite_one
 from eruca.client.producing.sender import Sender
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
@@ -241,8 +241,9 @@ class Producer(Client):
         send = self._start(message, queue, selector, arg, None, kind=ONEWAY)
         calls = send.hooks
         try:
-            await send.future
-            await self._running().wait_until_read(send, self.send_timeout)
+            if not send.unattended:
+                await send.future
+                await self._running().wait_until_read(send, self.send_timeout)
         except BaseException as error:
             if calls is not None:
                 calls.ended_oneway(error)
@@ -309,23 +310,17 @@ class Producer(Client):
     ) -> Send:
         """Start a send, with ``more`` in its properties than a user may give. Raises the errors of use."""
         topic = self._topics.get(message.topic) if type(message) is Message else None
-        if (
-            topic is None
-            or message.flag
-            or message.delay_level
-            or type(message.body) is not bytes
-            or not 0 < len(message.body) <= self.max_message_size
-        ):
+        if topic is None or type(message.body) is not bytes or not 0 < len(message.body) <= self.max_message_size:
             check_message(message, self.max_message_size)
             topic = self._running().topic(message.topic)
-            if message.flag:
-                kind = SendKind(kind.endpoint, kind.sys_flag, message.flag, oneway=kind.oneway)
-        body, text = message.body, AFTER_ID
+        body, text, bits, flag, delay_level = message.body, AFTER_ID, 0, message.flag, message.delay_level
+        if flag or delay_level:
+            message.check_numbers()
         if (
             message.tags
             or message.keys
             or message.properties
-            or message.delay_level
+            or delay_level
             or message.delay is not None
             or message.deliver_at is not None
             or not message.wait_store
@@ -335,7 +330,8 @@ class Producer(Client):
             text += more
         if len(body) >= self.compress_from:
             body, bits = self._compress(body)
-            kind = SendKind(kind.endpoint, kind.sys_flag | bits, kind.flag, oneway=kind.oneway)
+        if flag or bits:
+            kind = with_flags(kind, flag, bits)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         choose = None
         if queue is not None or selector is not None:
@@ -387,7 +383,7 @@ class Producer(Client):
     def _start_observed(self, sender: Sender, send: Send, messages: list[Message], rewrite: Rewrite) -> None:
         """Start a send that hooks see."""
         kind, size = send.kind, len(send.body)
-        calls = send.hooks = CallsOfHooks(self._hooks, self.session, self.group, messages, kind, size, rewrite)
+        calls = send.hooks = observe(self._hooks, sender.session, self.group, messages, kind, size, rewrite)
         if not kind.oneway:
             send.future.add_done_callback(calls.ended)
         sender.append(send)

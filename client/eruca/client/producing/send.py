@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
@@ -41,8 +42,11 @@ Choice = Callable[[Route], MessageQueue]
 """The queue that the user wants, given the route. May raise anything."""
 
 
-class SendKind(NamedTuple):
-    """What the request of a send says beside topic, queue, time, properties and body."""
+class SendKind(msgspec.Struct, frozen=True, eq=False):
+    """What the request of a send says beside topic, queue, time, properties and body.
+
+    Encoders are remembered by kind, and kinds are compared by identity: ``kind_of`` gives equal kinds one identity.
+    """
 
     endpoint: SendEndpoint = api.SEND_MESSAGE_V2
     sys_flag: int = 0
@@ -53,6 +57,27 @@ class SendKind(NamedTuple):
     """Whether the properties begin with a unique id that the sender makes; else ``Send.text`` is all of them."""
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
+
+
+@lru_cache(1024)
+def kind_of(
+    endpoint: SendEndpoint,
+    sys_flag: int,
+    flag: int,
+    batch: bool,
+    oneway: bool,
+    keyed: bool,
+    reconsume_times: int,
+    max_reconsume_times: int | None,
+) -> SendKind:
+    """The kind with these values."""
+    return SendKind(endpoint, sys_flag, flag, batch, oneway, keyed, reconsume_times, max_reconsume_times)
+
+
+@lru_cache(1024)
+def with_flags(kind: SendKind, flag: int, bits: int) -> SendKind:
+    """The kind of messages with this flag and further bits of the system flag."""
+    return msgspec.structs.replace(kind, flag=flag, sys_flag=kind.sys_flag | bits)
 
 
 PLAIN = SendKind()
@@ -68,8 +93,8 @@ class SendHooks(Protocol):
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
 
-    def answered(self, header: SendReply) -> None:
-        """The broker has stored the message."""
+    def answered(self, region: str, trace_on: bool) -> None:
+        """The broker has stored the message: its region, and whether it wants messages traced."""
 
     def ended_oneway(self, error: BaseException | None) -> None:
         """A one-way send has left, or failed."""
@@ -111,6 +136,8 @@ class Send(msgspec.Struct, eq=False):
     new_ids: bool = False
     """Whether each attempt gets a unique id of its own."""
     hooks: SendHooks | None = None
+    unattended: bool = False
+    """Whether nobody awaits the future: a one-way send that leaves at the end of the turn."""
     size: int = 0
     """Bytes that the accumulator counted, where the body is another one now."""
     born: bytes = b""

@@ -11,13 +11,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 
+import msgspec
+
 from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
+from eruca.client.network.directory import Directory
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import encode_messages
 from eruca.client.producing.send import Send, SendKind
-from eruca.protocol.headers.send import SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue
 
@@ -45,44 +47,22 @@ def rewrite_batch(messages: Sequence[Message], keys: Sequence[str], max_size: in
     return rewrite
 
 
-class CallsOfHooks:
+class CallsOfHooks(msgspec.Struct, eq=False):
     """The calls of hooks around one send (``SendHooks``)."""
 
-    __slots__ = ("_hooks", "_rewrite", "_session", "begun", "context", "origin")
-
-    def __init__(
-        self,
-        hooks: Hooks,
-        session: Session,
-        group: str,
-        messages: list[Message],
-        kind: SendKind,
-        size: int,
-        rewrite: Rewrite,
-    ) -> None:
-        self._hooks = hooks
-        self._session = session
-        self._rewrite = rewrite
-        self.begun = False
-        self.origin: Context | None = None
-        """The context of the sender, where the first call is made elsewhere."""
-        first = messages[0]
-        self.context = SendContext(
-            producer_group=group,
-            messages=messages,
-            message_type=MessageType.DELAY if first.delay_level or first.timer else _TYPES[kind.sys_flag & _PREPARED],
-            body_size=size,
-            born_host=session.address,
-            client_id=session.client_id,
-            namespace=session.names.namespace,
-            oneway=kind.oneway,
-        )
+    hooks: Hooks
+    directory: Directory
+    rewrite: Rewrite
+    context: SendContext
+    begun: bool = False
+    origin: Context | None = None
+    """The context of the sender, where the first call is made elsewhere."""
 
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
         context = self.context
         context.queue = queue
-        context.broker_address = self._session.directory.master_now(queue.broker_name)
+        context.broker_address = self.directory.master_now(queue.broker_name)
         if not self.begun:
             if self.origin is not None:
                 self.origin.run(self._begin, send)
@@ -90,17 +70,18 @@ class CallsOfHooks:
                 self._begin(send)
 
     def _begin(self, send: Send) -> None:
-        for call in self._hooks.check_forbidden:
-            call(self.context)
+        context, hooks = self.context, self.hooks
+        for call in hooks.check_forbidden:
+            call(context)
         self.begun = True
-        run_calls(self._hooks.before_send, self.context)
-        if self.context.properties:
-            self._rewrite(send, self.context.properties)
+        run_calls(hooks.before_send, context)
+        if context.properties:
+            self.rewrite(send, context.properties)
 
-    def answered(self, header: SendReply) -> None:
-        """The broker has stored the message."""
-        self.context.region_id = header.region
-        self.context.trace_on = header.trace_on
+    def answered(self, region: str, trace_on: bool) -> None:
+        """The broker has stored the message: its region, and whether it wants messages traced."""
+        self.context.region_id = region
+        self.context.trace_on = trace_on
 
     def ended(self, future: asyncio.Future[SendResult]) -> None:
         """The send has ended; called before whoever awaits it goes on."""
@@ -108,20 +89,44 @@ class CallsOfHooks:
         if not self.begun:
             if context.queue is not None:  # a hook refused it
                 return
-            run_calls(self._hooks.before_send, context)
+            run_calls(self.hooks.before_send, context)
         if future.cancelled():
             context.error = asyncio.CancelledError("The sender waits no more; the message may have been stored.")
         elif (error := future.exception()) is not None:
             context.error = error
         else:
             context.result = future.result()
-        run_calls(self._hooks.after_send, context)
+        run_calls(self.hooks.after_send, context)
 
     def ended_oneway(self, error: BaseException | None) -> None:
         """A one-way send has left, or failed."""
         if self.begun:
             self.context.error = error
-            run_calls(self._hooks.after_send, self.context)
+            run_calls(self.hooks.after_send, self.context)
+
+
+def observe(
+    hooks: Hooks,
+    session: Session,
+    group: str,
+    messages: list[Message],
+    kind: SendKind,
+    size: int,
+    rewrite: Rewrite,
+) -> CallsOfHooks:
+    """The calls of hooks around a send of these messages, whose body travels with ``size`` bytes."""
+    first = messages[0]
+    context = SendContext(
+        producer_group=group,
+        messages=messages,
+        message_type=MessageType.DELAY if first.delay_level or first.timer else _TYPES[kind.sys_flag & _PREPARED],
+        body_size=size,
+        born_host=session.address,
+        client_id=session.client_id,
+        namespace=session.names.namespace,
+        oneway=kind.oneway,
+    )
+    return CallsOfHooks(hooks, session.directory, rewrite, context)
 
 
 _PREPARED = TRANSACTION_PREPARED

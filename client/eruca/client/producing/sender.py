@@ -23,7 +23,7 @@ from eruca.client.network import identity
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
-from eruca.client.producing.encoder import Encode, Encoder, encoder_of
+from eruca.client.producing.encoder import Encoder, encoder_of
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Send, SendKind, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
@@ -33,7 +33,7 @@ from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.memo import Memo
 from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.templates import BORN_LENGTH, StoredAnswer, Template
+from eruca.protocol.templates import BORN_LENGTH, StoredAnswer, read_stored_region
 from eruca.remoting import Answer, Connection
 from eruca.remoting.calls import PendingCall
 
@@ -45,14 +45,13 @@ _KINDS: Final = 64
 """Kinds of sends whose encoders are remembered for a queue."""
 _ONEWAY_UNSENT: Final = 64 * 1024
 """Bytes that one-way sends leave in a connection before they wait for it."""
-_SEND: Final = PLAIN.endpoint
 _SEND_OK: Final = SendStatus.SEND_OK
 _STATUS: Final = {each.value: each for each in SendStatus}
 
 _ConnectionBatch = tuple[list[bytes], dict[int, PendingCall], Iterator[int]]
 """What goes to one connection in this turn: pieces of frames, calls by opaque, and opaques for more."""
-_QueueBatch = tuple[MessageQueue, Template | None, Encode, Target, list[bytes], dict[int, PendingCall], Iterator[int]]
-"""What the sends of this turn to one queue need."""
+_QueueBatch = tuple[MessageQueue, Encoder, Target, list[bytes], dict[int, PendingCall], Iterator[int]]
+"""What the sends of this turn to one queue need; the encoder is that of plain sends."""
 
 
 class Sender:
@@ -97,6 +96,8 @@ class Sender:
         self._retry_when_not_stored = retry_when_not_stored
         self._faults = LatencyFaults() if fault_tolerance else None
         self._clock = session.loop.time
+        self._gathered = 0
+        """Bytes of the one-way sends that leave at the end of this turn."""
 
     def topic(self, name: str) -> TopicQueues:
         """The queues of a topic whose name is legal."""
@@ -105,7 +106,8 @@ class Sender:
 
     def append(self, send: Send) -> None:
         """Start a send; its future may have ended when this returns."""
-        if send.choose is not None or send.hooks is not None:
+        oneway = send.kind.oneway
+        if send.choose is not None or send.hooks is not None or oneway:
             topic = send.topic
             topic.renew(self.session.directory)
             if topic.in_turn:
@@ -114,17 +116,36 @@ class Sender:
                 except Exception as error:  # a selector or a hook of the user's may raise anything
                     send.future.set_exception(error)
                     return
-        if send.kind.oneway:
-            pending = self.accumulator.take_pending()  # what was started before leaves before
-            pending.append(send)  # one-way sends are not counted
-            self._drain(pending, flush=False)
-        else:
+        if not oneway:
             self.accumulator.append(send)
+        elif self._may_gather(send):  # one-way sends are not counted
+            send.unattended = True
+            self.accumulator.reenqueue(send)
+        else:
+            pending = self.accumulator.take_pending()  # what was started before leaves before
+            pending.append(send)
+            self._drain(pending, flush=False)
+
+    def _may_gather(self, send: Send) -> bool:
+        """Whether a one-way send can leave at the end of this turn, and nobody has to wait for that.
+
+        Not when its broker is not connected or does not read, nor when many bytes are unsent.
+        """
+        topic, queue = send.topic, send.queue
+        target = None if queue is None else topic.targets[topic.number(queue)]
+        if target is None:
+            return False
+        connection, size = target.connection, self._gathered + len(send.body) + len(send.text)
+        if connection.closed or connection.congested or size + connection.unsent > _ONEWAY_UNSENT:
+            return False
+        self._gathered = size
+        return True
 
     # ------------------------------------------------------------------ leaving
 
     def _drain(self, pending: list[Send], *, flush: bool = True) -> None:
         """Send what was gathered in this turn of the loop, in its order."""
+        self._gathered = 0
         now, start = time(), self._clock()
         born = b"%d" % int(now * 1000)
         regular = len(born) == BORN_LENGTH
@@ -155,57 +176,65 @@ class Sender:
                     send.key = key
             elif send.new_ids and send.brokers:
                 send.key = key
-            queue = send.queue
-            if first and in_turn and queue is None and send.choose is None:
+            if first and in_turn and send.queue is None and send.choose is None:
                 turn.last = last = turn.last + 1
                 number = last % in_turn
             else:
-                if queue is None:
-                    try:
-                        queue = self._choose(send, topic)
-                    except Exception as error:  # a selector or a hook of the user's may raise anything
-                        self._fail(send, error)
-                        continue
-                    if queue is None:
-                        self.session.spawn(self._prepare(send))
-                        continue
-                number = topic.number(queue)
+                number = self._number(send, topic)
+                if number < 0:
+                    continue
                 if number == len(batches):  # a queue that the route does not name
                     batches.append(None)
             batch = batches[number]
             if batch is None:
-                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending), regular)
+                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending))
                 if batch is None:
                     send.queue = topic.queues[number]
                     self.session.spawn(self._prepare(send))
                     continue
-            send.queue, around_id, encode, target, frames, calls, opaques = batch
+            send.queue, encoder, target, frames, calls, opaques = batch
             body, text, kind = send.body, send.text, send.kind
+            if kind is not PLAIN:
+                encoder = target.others.get(kind) or self._new_encoder(target, kind)
+            encode, templates = encoder
             opaque = next(opaques)
             try:
-                if first and text is AFTER_ID and kind is PLAIN and around_id is not None:
-                    frames += (around_id.fill(opaque, born, key.encode(), len(body)), body)
-                    deadline, endpoint = start + send.timeout, _SEND
+                if templates is None or not first or not regular:
+                    head = encode(send.born, BEFORE_ID + send.key + text if kind.keyed else text, opaque, body)
+                elif text is AFTER_ID:
+                    head = templates.around_id.fill(opaque, born, key.encode(), len(body))
                 else:
-                    if kind is not PLAIN:
-                        encode = self._encoder(target, kind).encode
-                    if kind.keyed:
-                        text = BEFORE_ID + send.key + text
-                    frames += (encode(send.born, text, opaque, body), body)
-                    if kind.oneway:
-                        send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
-                        continue
-                    deadline, endpoint = send.start + send.timeout, kind.endpoint
+                    head = templates.from_id.fill(opaque, born, key.encode() + templates.quote(text), len(body))
             except ProtocolError as error:  # too long for a frame
                 self._fail(send, translate(error))
                 continue
+            frames += (head, body)
+            if kind.oneway:
+                if not send.unattended:
+                    send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
+                continue
+            deadline = send.start + send.timeout
             if attempt_timeout is not None:
                 deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
             if deadline < earliest:
                 earliest = deadline
-            calls[opaque] = (send, endpoint, deadline, self if send.hooks is None else None)
+            calls[opaque] = (send, kind.endpoint, deadline, self)
         for connection, (frames, calls, _) in by_connection.items():
             connection.call_many(frames, calls, earliest, flush=flush)
+
+    def _number(self, send: Send, topic: TopicQueues) -> int:
+        """The number of the queue of an attempt; -1 for a send that has failed, or waits for a route."""
+        queue = send.queue
+        if queue is None:
+            try:
+                queue = self._choose(send, topic)
+            except Exception as error:  # a selector or a hook of the user's may raise anything
+                self._fail(send, error)
+                return -1
+            if queue is None:
+                self.session.spawn(self._prepare(send))
+                return -1
+        return topic.number(queue)
 
     def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
         """Choose the queue of an attempt; None where no route is known. Raises what selectors and hooks raise."""
@@ -225,12 +254,7 @@ class Sender:
         return queue
 
     def _begin_batch(
-        self,
-        topic: TopicQueues,
-        number: int,
-        by_connection: dict[Connection, _ConnectionBatch],
-        count: int,
-        regular: bool,
+        self, topic: TopicQueues, number: int, by_connection: dict[Connection, _ConnectionBatch], count: int
     ) -> _QueueBatch | None:
         """What the sends of this turn to one queue need, ``count`` at most; None where its broker is not connected."""
         target = topic.targets[number]
@@ -238,12 +262,11 @@ class Sender:
             target = topic.targets[number] = self._connected(target, topic.queues[number])
             if target is None:
                 return None
-        connection, plain = target.connection, target.plain
+        connection = target.connection
         if connection not in by_connection:
             by_connection[connection] = [], {}, iter(connection.reserve(count))
         frames, calls, opaques = by_connection[connection]
-        around_id = plain.around_id if regular else None
-        return target.queue, around_id, plain.encode, target, frames, calls, opaques
+        return target.queue, target.plain, target, frames, calls, opaques
 
     def _connected(self, target: Target | None, queue: MessageQueue) -> Target | None:
         """The target of a queue by the connection that its broker has now; None where it has none."""
@@ -253,11 +276,8 @@ class Sender:
             return None if connection is None else target
         return Target(queue, connection, self._make_encoder(queue, connection, PLAIN), Memo(_KINDS))
 
-    def _encoder(self, target: Target, kind: SendKind) -> Encoder:
-        encoder = target.others.get(kind)
-        if encoder is None:
-            encoder = target.others.remember(kind, self._make_encoder(target.queue, target.connection, kind))
-        return encoder
+    def _new_encoder(self, target: Target, kind: SendKind) -> Encoder:
+        return target.others.remember(kind, self._make_encoder(target.queue, target.connection, kind))
 
     def _make_encoder(self, queue: MessageQueue, connection: Connection, kind: SendKind) -> Encoder:
         header = SendMessageV2(
@@ -275,7 +295,8 @@ class Sender:
             batch=kind.batch,
         )
         flag = frame.ONEWAY_FLAG if kind.oneway else 0
-        return encoder_of(connection, self.session.names, kind.endpoint, header, flag)
+        encoder = encoder_of(connection, self.session.names, kind.endpoint, header, flag)
+        return encoder if kind.keyed else Encoder(encoder.encode)
 
     async def _prepare(self, send: Send) -> None:
         """Ask for the route and connect, as far as needed, and put the send back into the accumulator."""
@@ -323,13 +344,17 @@ class Sender:
 
     # ------------------------------------------------------------------ answers
 
-    def answered(self, sends: list[Send], answers: list[StoredAnswer], /) -> None:
+    def answered(self, sends: list[Send], answers: list[StoredAnswer], headers: list[bytes], /) -> None:
         """Sends were stored, by the answers of one read (called by Calls)."""
         size = 0
-        for send, answer in zip(sends, answers, strict=True):
-            stored, queue, future = answer.stored, send.queue, send.future
+        for send, answer, header in zip(sends, answers, headers, strict=True):
+            stored, queue, future, hooks = answer.stored, send.queue, send.future, send.hooks
             assert queue is not None
-            size += len(send.body)
+            if hooks is None:
+                size += len(send.body)
+            else:
+                hooks.answered(*read_stored_region(header))
+                size += send.size or len(send.body)  # hooks may have rewritten it
             if stored.queue_id != queue.queue_id:
                 queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
             if not future.done():
@@ -345,7 +370,7 @@ class Sender:
         header, queue = answer.header, send.queue
         assert queue is not None
         if send.hooks is not None:
-            send.hooks.answered(header)
+            send.hooks.answered(header.region, header.trace_on)
         self._note(send, failed=False)
         if header.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)
@@ -438,6 +463,8 @@ class Sender:
             return
         if send.result is not None:
             send.future.set_result(send.result)
+        elif send.unattended:
+            send.future.cancel()
         else:
             send.future.set_exception(error)
 
