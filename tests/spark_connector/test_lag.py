@@ -49,7 +49,7 @@ def test_an_error_of_the_listener_is_logged(caplog: pytest.LogCaptureFixture) ->
         raise RuntimeError("no gauge")
 
     LagListener(fail).onQueryProgress(progress(READ, THERE))
-    assert "the lag of query q was not told" in caplog.text and "no gauge" in caplog.text
+    assert "the listener for the lag of query q failed" in caplog.text and "no gauge" in caplog.text
 
 
 def test_spark_tells_it_of_a_running_query(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
