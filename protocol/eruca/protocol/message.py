@@ -83,11 +83,13 @@ def java_hash(text: str, before: int = 0) -> int:
     """
     while len(text) > _CHUNK:
         before, text = java_hash(text[:_CHUNK], before), text[_CHUNK:]
-    units: bytes | list[int]
     if text.isascii():
-        units = text.encode("ascii")
-    else:
-        units = memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H").tolist()
+        return units_hash(text.encode("ascii"), before)
+    return units_hash(memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H").tolist(), before)
+
+
+def units_hash(units: bytes | list[int], before: int = 0) -> int:
+    """``java_hash`` of at most 512 UTF-16 code units; those of ASCII text are its bytes."""
     value: int = (before * _POWERS[len(units)] + sum(map(mul, reversed(units), _POWERS))) & 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 

@@ -20,15 +20,12 @@ def _beginnings(name: str) -> tuple[bytes, bytes]:
 def get(text: bytes, name: str) -> bytes:
     """The raw value of a property; empty where there is none."""
     first, later = _beginnings(name)
-    start = text.rfind(later)
-    if start >= 0:
-        start += len(later)
-    elif text.startswith(first):
-        start = len(first)
-    else:
-        return b""
-    end = text.find(b"\x02", start)
-    return text[start:] if end < 0 else text[start:end]
+    _, found, rest = text.rpartition(later)
+    if not found:
+        if not text.startswith(first):
+            return b""
+        rest = text[len(first) :]
+    return rest.partition(b"\x02")[0]
 
 
 def without(text: bytes, *names: str) -> bytes:

@@ -385,47 +385,50 @@ class Varying(NamedTuple):
 class RepeatedFields(Generic[H]):
     """Reads the fields of binary headers of one type: what repeats is parsed once.
 
-    The ``varying`` fields are read from each header, in the order in which Java writes them; only the last one may be a
-    text. What stands before, between and after them is the key of a memo, which holds the header as it was read the
-    first time. Lengths are bounded, so that no header makes the search slow.
+    Two fields vary: first a number, then a number or a text, in the order in which Java writes them. They are found by
+    their names. What stands before, between and after them is the key of a memo, which holds the header as it was read
+    the first time.
     """
 
-    def __init__(self, kind: type[H], *varying: Varying) -> None:
+    def __init__(self, kind: type[H], first: Varying, second: Varying) -> None:
         self._kind = kind
-        self._search = re.compile(b"(.{0,128}?)".join(map(_pattern, varying)), re.DOTALL).search
-        self._numbers = tuple(each.attribute for each in varying if each.digits)
-        self._text = None if varying[-1].digits else varying[-1].attribute
-        self._names = frozenset(each.wire for each in varying)
-        self._known: Memo[tuple[bytes, ...], H] = Memo(_LIMIT)
+        self._first, self._first_name, self._first_digits = first.attribute, _binary_name(first), first.digits
+        self._second, self._second_name, self._second_digits = second.attribute, _binary_name(second), second.digits
+        self._first_size, self._second_size = len(self._first_name) + 2, len(self._second_name) + 2
+        self._names = frozenset((first.wire, second.wire))
+        self._known: Memo[tuple[bytes, bytes, bytes], H] = Memo(_LIMIT)
 
     def read(self, fields: bytes) -> H | None:
         """The header with these fields; None when they have to be read by ``from_fields``."""
-        found = self._search(fields) if len(fields) <= _LONGEST_FIELDS else None
-        if found is None:
+        if len(fields) > _LONGEST_FIELDS:
             return None
-        groups = found.groups()  # of each number its length and its digits, and what stands before the next field
-        values: dict[str, int | str | None] = {}
-        place = 0
-        for attribute in self._numbers:
-            number = groups[place + 1]
-            if groups[place][0] != len(number):
-                return None
-            values[attribute] = int(number)
-            place += 3
-        end = found.end()
-        if self._text is not None:
-            start, end = end, end + int.from_bytes(groups[place], "big")
-            if end > len(fields):
-                return None
+        first_at = fields.find(self._first_name)
+        start = first_at + self._first_size
+        first_end = start + int.from_bytes(fields[start - 2 : start], "big")
+        first = fields[start:first_end]
+        second_at = fields.find(self._second_name, first_end)
+        start = second_at + self._second_size
+        end = start + int.from_bytes(fields[start - 2 : start], "big")
+        second = fields[start:end]
+        if first_at < 0 or second_at < 0 or end > len(fields) or len(first) > self._first_digits or not first.isdigit():
+            return None
+        value: int | str | None
+        if not (digits := self._second_digits):
             try:
-                values[self._text] = fields[start:end].decode() or None
+                value = second.decode() or None
             except UnicodeDecodeError:
                 return None
-        key = fields[: found.start()], *groups[2::3], fields[end:]
+        elif len(second) <= digits and second.isdigit():
+            value = int(second)
+        else:
+            return None
+        key = fields[:first_at], fields[first_end:second_at], fields[end:]
         known = self._known.get(key) or self._remember(fields, key)
-        return None if known is None else msgspec.structs.replace(known, **values)
+        if known is None:
+            return None
+        return msgspec.structs.replace(known, **{self._first: int(first), self._second: value})
 
-    def _remember(self, fields: bytes, parts: tuple[bytes, ...]) -> H | None:
+    def _remember(self, fields: bytes, parts: tuple[bytes, bytes, bytes]) -> H | None:
         """Read a header whole, and remember it if each part consists of whole fields, none of which varies."""
         try:
             for part in parts:
@@ -437,17 +440,15 @@ class RepeatedFields(Generic[H]):
         return self._known.remember(parts, found)
 
 
-def _pattern(field: Varying) -> bytes:
-    """Matches a varying field: a number, or a text up to the two lower bytes of its length."""
+def _binary_name(field: Varying) -> bytes:
+    """A field's name as it is written, and the two upper bytes of its value's length."""
     name = field.wire.encode()
-    begin = re.escape(len(name).to_bytes(2, "big") + name)
-    return begin + (rb"\0\0\0(.)(\d{1,%d}+)" % field.digits if field.digits else rb"\0\0(..)")
+    return len(name).to_bytes(2, "big") + name + bytes(2)
 
 
 read_send = RepeatedFields(
     SendMessageV2,
     Varying(BORN_FIELD, "born_timestamp", 18),
-    Varying("h", "flag", 9),
     Varying(PROPERTIES_FIELD, "properties", 0),
 ).read
 """Reads the binary fields of a 310, 320 or 325."""

@@ -28,6 +28,7 @@ from eruca.protocol.message import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
     java_hash,
+    units_hash,
 )
 from eruca.protocol.properties_text import get
 from eruca.protocol.record import HEADS, PROPERTIES_MAX, decode_batch, pack_into
@@ -44,6 +45,7 @@ _GAP: Final = 4096
 _TOGETHER_BYTES: Final = 1 << 20
 """Records with at most ``_GAP`` bytes between them are read together, up to about this size."""
 _MAX_SECONDS: Final = 0x7FFFFFFF
+_SLOT: Final = struct.Struct(">I")
 
 
 # ---- batches
@@ -155,6 +157,11 @@ class Choice(NamedTuple):
     sizes: tuple[int, ...]
     scanned: int
     """How many units were looked at."""
+    size: int
+    """Bytes of all these records."""
+    ends: tuple[int, ...]
+    adjacent: bool = False
+    """Whether the records are known to lie next to one another, in this order."""
 
 
 def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, high: int) -> Choice | None:
@@ -165,9 +172,17 @@ def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, hi
     if codes is None and 0 < total <= most and total <= FILTER_REACH:
         flat = _places_of(total).unpack(units)
         positions, sizes = flat[::2], flat[1::2]
-        if min(sizes) > 0 and sum(sizes) <= room:  # all of them, as nearly always
-            inside = low <= min(positions) and max(map(add, positions, sizes)) <= high
-            return Choice(range(total), positions, sizes, total) if inside else None
+        if min(sizes) > 0:
+            ends = tuple(map(add, positions, sizes))
+            first, end = positions[0], ends[-1]
+            adjacent = ends[:-1] == positions[1:]  # as in a topic with one queue
+            if adjacent:
+                size = end - first
+            else:
+                size, first, end = sum(sizes), min(positions), max(ends)
+            if size <= room:  # all of them, as nearly always
+                inside = low <= first and end <= high
+                return Choice(range(total), positions, sizes, total, size, ends, adjacent) if inside else None
     return _choose_each(units, range(total) if codes is None else wanted(units, codes), most, room, low, high)
 
 
@@ -187,7 +202,7 @@ def _choose_each(units: bytes, wanted: Sequence[int], most: int, room: int, low:
         positions.append(position)
         sizes.append(size)
         room -= size
-    return Choice(numbers, tuple(positions), tuple(sizes), scanned)
+    return Choice(numbers, tuple(positions), tuple(sizes), scanned, sum(sizes), tuple(map(add, positions, sizes)))
 
 
 def take(
@@ -207,16 +222,14 @@ def take(
     choice = choose(units, codes, most, room, low, high)
     if choice is None:
         return None
-    _, positions, sizes, scanned = choice
-    size = sum(sizes)
+    _, positions, sizes, scanned, size, ends, adjacent = choice
     if size > _COPIED_MAX or (size > _LARGE_FROM and _too_large_to_copy(sizes, memory)):
         return None
-    ends = tuple(map(add, positions, sizes))
-    if positions and ends[:-1] == positions[1:]:
+    if adjacent:
         data = bytes(memory[positions[0] - start : ends[-1] - start])
     else:
-        parts = zip(positions, ends, strict=True)
-        data = b"".join([memory[position - start : end - start] for position, end in parts])
+        places = zip(positions, ends, strict=True)
+        data = b"".join([memory[position - start : end - start] for position, end in places])
     return data, len(positions), scanned
 
 
@@ -249,7 +262,7 @@ def fetch(
     choice = choose(units, codes, most, room, low, high)
     if choice is None:
         return None
-    numbers, positions, sizes, scanned = choice
+    numbers, positions, sizes, scanned, _, _, _ = choice
     parts: list[bytes] = []
     while len(parts) < len(positions):
         begin = len(parts)
@@ -296,23 +309,37 @@ def _is_own(data: bytes, position: int, topic: bytes, queue_id: int, queue_offse
 
 def follow(work: list[Request], at: int, touched: set[ConsumeQueue], timed: tuple[str, ...], /) -> int:
     """Append the units of records from ``work[at]`` on; returns the number of the first request that needs more."""
-    pack = UNIT_FORM.pack
-    for number in range(at, len(work)):
-        queue, position, size, properties, queue_offset, _, sys_flag = work[number]
-        if sys_flag & TRANSACTION_PREPARED:  # half messages and rollbacks (bits 4 and 12) have no unit
-            continue
-        tail = queue.tail
-        if queue.topic in timed or queue.tail_start + len(tail) // _UNIT != queue_offset:
-            return number
-        code = tag_code(get(properties, "TAGS"))
-        tail += pack(position, size, code)
-        queue.arrived.append(code)
-        touched.add(queue)
-    return len(work)
+    nexts: dict[ConsumeQueue, int] = {}
+    units: dict[ConsumeQueue, list[int]] = {}
+    number = at
+    for queue, position, size, properties, queue_offset, _, sys_flag in work[at:] if at else work:
+        if not sys_flag & TRANSACTION_PREPARED:  # half messages and rollbacks (bits 4 and 12) have no unit
+            if queue not in nexts:
+                nexts[queue] = -1 if queue.topic in timed else queue.max_offset
+                units[queue] = []
+            if nexts[queue] != queue_offset:
+                break
+            nexts[queue] = queue_offset + 1
+            units[queue] += (position, size, tag_code(get(properties, "TAGS")))
+        number += 1
+    for queue, flat in units.items():
+        if flat:
+            for first in range(0, len(flat), 3 * _TOGETHER):
+                part = flat[first : first + 3 * _TOGETHER]
+                queue.tail += _units(len(part) // 3).pack(*part)
+            queue.arrived += flat[2::3]
+            touched.add(queue)
+    return number
 
 
-_beginning_hash = lru_cache(maxsize=4096)(java_hash)
-"""``java_hash``, for the first characters of unique keys, which a producer's have in common for a minute."""
+@lru_cache(maxsize=_TOGETHER + 1)
+def _units(count: int) -> struct.Struct:
+    return struct.Struct(">" + "qiq" * count)
+
+
+_KEY_BEGINNING: Final = 24
+_beginning_hash = lru_cache(maxsize=4096)(units_hash)
+"""``units_hash`` of the first characters of unique keys, which a producer's have in common for a minute."""
 
 
 def keys(work: list[Request], /) -> list[IndexEntry]:
@@ -322,14 +349,17 @@ def keys(work: list[Request], /) -> list[IndexEntry]:
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         prefix = queue.index_prefix
-        unique = get(properties, "UNIQ_KEY").decode("utf-8", "replace")
-        if unique:
-            code = java_hash(unique[24:], _beginning_hash(unique[:24], prefix))
+        unique = get(properties, "UNIQ_KEY")
+        if len(unique) == 32 and unique.isascii():
+            code = units_hash(unique[_KEY_BEGINNING:], _beginning_hash(unique[:_KEY_BEGINNING], prefix))
             entries.append((index_hash(code), position, store_time))
-        for key in get(properties, "KEYS").split(b" "):
-            if key:
-                code = java_hash(key.decode("utf-8", "replace"), prefix)
-                entries.append((index_hash(code), position, store_time))
+        elif unique:
+            entries.append((index_hash(java_hash(unique.decode("utf-8", "replace"), prefix)), position, store_time))
+        business = get(properties, "KEYS")
+        if business:
+            for key in business.decode("utf-8", "replace").split(" "):
+                if key:
+                    entries.append((index_hash(java_hash(key, prefix)), position, store_time))
     return entries
 
 
@@ -355,13 +385,16 @@ def put_entries(
     flat: list[int] = []
     for value, position, store_time in entries:
         seconds = (store_time - begin_time) // 1000 if 0 < begin_time < store_time else 0
+        if seconds > _MAX_SECONDS:
+            seconds = _MAX_SECONDS
         if count <= 1:
             begin_time = store_time
         slot = _INDEX_HEADER + value % slots * 4
-        previous = int.from_bytes(map[slot : slot + 4], "big")
-        used += previous == 0
-        flat += (value, position, min(seconds, _MAX_SECONDS), previous)
-        map[slot : slot + 4] = count.to_bytes(4, "big")
+        (previous,) = _SLOT.unpack_from(map, slot)
+        if not previous:
+            used += 1
+        flat += (value, position, seconds, previous)
+        _SLOT.pack_into(map, slot, count)
         count += 1
     for first in range(0, len(entries), _TOGETHER):
         part = flat[4 * first : 4 * (first + _TOGETHER)]
