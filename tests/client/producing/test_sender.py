@@ -148,6 +148,19 @@ async def test_what_was_started_first_leaves_first_whatever_it_is(pair: Pair) ->
     assert [number for number, body in enumerate(pair.broker.bodies) if len(body) >= 10] == [2, 8]
 
 
+async def test_the_oneway_sends_of_one_turn_leave_together_until_they_are_many(pair: Pair) -> None:
+    await pair.producer.send(Message("T", b"the first one"), queue=SECOND)
+    line = pair.line()
+    for number in range(100):
+        await pair.producer.send_oneway(Message("T", b"%d" % number), queue=SECOND)
+    assert not line.written
+    await asyncio.sleep(0)
+    assert len(line.written) == 1 and [body for _, body in line.requests()] == [b"%d" % each for each in range(100)]
+    for _ in range(200):
+        await pair.producer.send_oneway(Message("T", b"x" * 1000), queue=SECOND)
+    assert len(line.requests()) > 150, "nobody waited, and yet most of them have left"
+
+
 async def test_the_sends_of_one_turn_leave_in_one_write(pair: Pair) -> None:
     line = pair.line()
     sends = [pair.producer.start_send(Message("T", b"%d" % number)) for number in range(100)]

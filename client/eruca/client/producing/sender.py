@@ -46,6 +46,8 @@ _KINDS: Final = 64
 _ONEWAY_UNSENT: Final = 64 * 1024
 """Bytes that one-way sends leave in a connection before they wait for it."""
 _SEND_OK: Final = SendStatus.SEND_OK
+_HEADER_SIZE: Final = 256
+"""Bytes of a request beside body and properties, about."""
 _STATUS: Final = {each.value: each for each in SendStatus}
 
 _ConnectionBatch = tuple[list[bytes], dict[int, PendingCall], Iterator[int]]
@@ -135,7 +137,7 @@ class Sender:
         target = None if queue is None else topic.targets[topic.number(queue)]
         if target is None:
             return False
-        connection, size = target.connection, self._gathered + len(send.body) + len(send.text)
+        connection, size = target.connection, self._gathered + _HEADER_SIZE + len(send.body) + len(send.text)
         if connection.closed or connection.congested or size + connection.unsent > _ONEWAY_UNSENT:
             return False
         self._gathered = size
