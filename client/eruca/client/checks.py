@@ -19,6 +19,9 @@ from typing import Any, cast
 from eruca.client.errors import BadConfig, UsageError
 from eruca.protocol.queues import MessageQueue
 
+MAX_INT = 2**31 - 1
+"""The largest value of RocketMQ's options, which are Java's ints; brokers refuse requests with more."""
+
 
 def check_kind(name: str, value: object, kind: type | UnionType, expected: str) -> None:
     """Raise UsageError unless ``value``, named ``name`` in the sentence, is of this kind: ``expected`` in words."""
@@ -80,10 +83,19 @@ def check_wait(name: str, seconds: float) -> float:
 
 
 def check_least(least: int, **options: float) -> None:
-    """Raise BadConfig for an option, given by its name, that is no whole number of ``least`` or more."""
+    """Raise BadConfig for an option, given by its name, that is no whole number of ``least`` to ``MAX_INT``."""
     for name, value in options.items():
         if not _is_whole(value, least):
             raise BadConfig(f"{name}={value!r} is not allowed: a whole number of {least} or more is expected")
+        if operator.index(value) > MAX_INT:  # type: ignore[arg-type]
+            raise BadConfig(f"{name}={value!r} is not allowed: {MAX_INT} at most is expected")
+
+
+def check_flags(**options: object) -> None:
+    """Raise BadConfig for an option, given by its name, that is neither True nor False: ``"false"`` is true."""
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise BadConfig(f"{name}={value!r} is not allowed: True or False is expected")
 
 
 def check_seconds(least: float, **options: float) -> None:
@@ -94,7 +106,8 @@ def check_seconds(least: float, **options: float) -> None:
 
 
 def check_sharing(strategy: object, offset_folder: object, *, broadcast: bool) -> None:
-    """Raise UsageError for a strategy that cannot be called, and BadConfig for a folder that is none or is not used."""
+    """Raise UsageError for a strategy that cannot be called, and BadConfig for the others if they are wrong."""
+    check_flags(broadcast=broadcast)
     if not callable(strategy):
         raise UsageError(f"strategy is of type {type(strategy).__name__}: a function is expected.")
     if not isinstance(offset_folder, str | PathLike | None):

@@ -275,6 +275,18 @@ async def test_a_topic_may_come_later(lab: Lab, seen: Seen, monkeypatch: pytest.
         await seen.reaches(1)
 
 
+async def test_a_topic_that_this_program_creates_is_found_soon(
+    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer shares the consumer's session, where it leaves the provisional route of the new topic."""
+    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
+    await lab.send("Other", b"x")  # the broker is known, and creates the retry topic at the start
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T") as consumer:
+        await eventually(lambda: len(consumer.queues) == 1)  # of the retry topic: no other rebalance is due soon
+        await lab.send("T", b"first")
+        await seen.reaches(1)
+
+
 async def test_without_a_nameserver_it_does_not_start_and_may_be_started_later(tmp_path: Path, seen: Seen) -> None:
     port = free_port()
     consumer = PushConsumer("g", seen.coroutine, nameserver=f"127.0.0.1:{port}").subscribe("T")
@@ -380,6 +392,24 @@ async def test_messages_settled_by_hand_in_any_order(lab: Lab) -> None:
         mine[0].ack()
         mine[0].ack()
         assert consumer.positions("T")[queue] == start + 3
+
+
+async def test_a_task_that_is_cancelled_while_it_waits_holds_no_message_back(lab: Lab) -> None:
+    got: list[bytes] = []
+    async with PushConsumer("g", nameserver=lab.address, start_from="first").subscribe("T") as consumer:
+
+        async def loop() -> None:
+            async for message in consumer:
+                got.append(message.body)
+
+        tasks = [asyncio.create_task(loop()) for _ in range(3)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        tasks[1].cancel()
+        await asyncio.wait(tasks[:2])
+        await lab.send("T", b"x")
+        await eventually(lambda: got == [b"x"])
+    await asyncio.wait_for(tasks[2], 5)
 
 
 async def test_iteration_ends_with_the_consumer(lab: Lab) -> None:

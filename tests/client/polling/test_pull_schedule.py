@@ -145,8 +145,9 @@ async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pyte
         await eventually(lambda: calls > 8)
 
 
+@pytest.mark.parametrize(("delay", "named"), [("soon", " is of type str"), (float("nan"), "=nan")])
 async def test_a_callback_that_names_no_time_is_told_and_called_again(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, delay: float, named: str
 ) -> None:
     monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
     await fill(lab, 1)
@@ -154,12 +155,12 @@ async def test_a_callback_that_names_no_time_is_told_and_called_again(
 
     async def callback(queue: MessageQueue, context: PullTaskContext[PullConsumer]) -> None:
         calls[queue] += 1
-        context.pull_next_delay_time = "soon"  # type: ignore[assignment]
+        context.pull_next_delay_time = delay
 
     async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
         await eventually(lambda: calls[QUEUES[0]] > 3)
     (told,) = (each for each in caplog.messages if "queueId=0" in each)
-    assert told.endswith("every 0.01 s: pull_next_delay_time is of type str: a number of seconds is expected.")
+    assert told.endswith(f"every 0.01 s: pull_next_delay_time{named}: a number of seconds is expected.")
 
 
 async def test_a_broker_that_does_not_answer_is_told_once(

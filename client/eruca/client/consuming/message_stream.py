@@ -122,11 +122,12 @@ class MessageStream:
         self._wake(batch.left)
 
     def _wake(self, count: int) -> None:
-        for _ in range(min(count, len(self._takers))):
-            taker = self._takers.popleft()
-            if taker.done():
-                continue
-            taker.set_result(None)
+        takers = self._takers
+        while count and takers:
+            taker = takers.popleft()
+            if not taker.done():  # else its task was cancelled
+                taker.set_result(None)
+                count -= 1
 
     def take(self, now: float | None = None) -> Delivery | None:
         """The next message, or None if none waits; ``now`` is the monotonic time if known."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from eruca.client import callbacks
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
-from eruca.client.checks import check_least, check_seconds
+from eruca.client.checks import check_flags, check_least, check_seconds
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consistency import Comparison
@@ -144,6 +144,7 @@ class PushConsumer(Client):
         check_least(1, concurrency=concurrency, pull_batch_size=pull_batch_size)
         if consume_message_batch_max_size is not None:
             check_least(1, consume_message_batch_max_size=consume_message_batch_max_size)
+        check_flags(orderly=orderly, auto_commit=auto_commit)
         if not auto_commit and not orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         self.group = group
@@ -514,9 +515,10 @@ def _retries(max_reconsume_times: int | None, orderly: bool) -> int:
     """``max_reconsume_times`` or its default. Raises BadConfig."""
     if max_reconsume_times is None:
         return MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
-    if not isinstance(max_reconsume_times, int) or max_reconsume_times < 0:
+    if max_reconsume_times == -1:
         raise BadConfig(
             f"max_reconsume_times={max_reconsume_times!r} is not allowed: 0 or more is expected; leave it out for "
             "RocketMQ's default, which is -1 there"
         )
+    check_least(0, max_reconsume_times=max_reconsume_times)
     return max_reconsume_times

@@ -171,15 +171,22 @@ class Rebalance(Generic[R]):
                 log.exception("the rebalance of %s failed", self._group)
 
     async def find_topics(self, topics: Callable[[], Collection[str]]) -> None:
-        """Look up topics that do not exist yet, periodically; a route that is found wakes the rebalance."""
+        """Look up topics that do not exist yet, periodically; a route that is found wakes the rebalance.
+
+        Such a topic may have a provisional route, if a producer of this session sends to it.
+        """
         routes, logged = self._session.directory.routes, set[str]()
+
+        def missing() -> set[str]:
+            return {topic for topic in topics() if (route := routes.get(topic)) is None or route.provisional}
+
         while True:
-            for topic in sorted(set(topics()) - routes.keys() - logged):
+            for topic in sorted(missing() - logged):
                 if not names.is_retry_topic(topic):
                     log.warning("no broker has the topic %s yet: %s waits for it", topic, self._group)
                 logged.add(topic)
             await asyncio.sleep(TOPIC_POLL_INTERVAL)
-            for topic in set(topics()) - routes.keys():
+            for topic in missing():
                 self._session.directory.look_again(topic)
 
     # ------------------------------------------------------------------ who owns what

@@ -21,6 +21,7 @@ from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
 from eruca.client.checks import (
+    check_flags,
     check_kind,
     check_least,
     check_offset,
@@ -126,6 +127,7 @@ class LitePullConsumer(Client):
     ) -> None:
         check_group(group, "consumer")
         check_seconds(LEAST_COMMIT_INTERVAL, auto_commit_interval=auto_commit_interval)
+        check_flags(auto_commit=auto_commit)
         check_least(1, pull_batch_size=pull_batch_size, pull_threshold_for_all=pull_threshold_for_all)
         check_positive(
             pull_time_delay_when_exception=pull_time_delay_when_exception,

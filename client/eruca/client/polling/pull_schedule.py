@@ -273,6 +273,8 @@ class PullScheduleService(Client):
                 await callbacks.call(callback, queue, context)
                 delay = context.pull_next_delay_time
                 check_kind("pull_next_delay_time", delay, int | float, "a number of seconds")
+                if delay != delay:
+                    raise UsageError("pull_next_delay_time=nan: a number of seconds is expected.")
             except ClientError as error:  # such as an unreachable broker: no fault of the callback
                 text = f"the callback for {queue} failed, retrying every {AFTER_ERROR} s: {error}"
                 self._warnings.tell(queue, text)
