@@ -43,7 +43,7 @@ class ConsumeReturnType(enum.IntEnum):
     EXCEPTION = 2
     RETURNNULL = 3
     FAILED = 4
-    """It said that the messages shall come again."""
+    """It returned that the messages are to be retried."""
 
 
 class SendContext(msgspec.Struct, kw_only=True):
@@ -73,9 +73,9 @@ class SendContext(msgspec.Struct, kw_only=True):
     error: BaseException | None = None
     region_id: str = DEFAULT_REGION
     trace_on: bool = True
-    """What the broker's answer says: its region, and whether it wants messages traced."""
+    """What the broker's answer contains: its region, and whether messages are to be traced."""
     notes: dict[Any, Any] = msgspec.field(default_factory=dict)
-    """For hooks: what one wants to know again afterwards, under a key of its own."""
+    """For hooks: values that a hook keeps until the send has ended, under a key of its own."""
 
     @property
     def message(self) -> Message:
@@ -85,7 +85,7 @@ class SendContext(msgspec.Struct, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumeContext:
-    """Messages that a listener gets. What follows ``queue`` is true afterwards.
+    """Messages that a listener gets. The fields after ``queue`` are set when the listener has ended.
 
     ``in_listener`` is False where messages are taken by ``async for``: then the two calls enclose the time from
     handing a message out to its settling, and do not run in one task.
@@ -117,7 +117,7 @@ class EndTransactionContext:
     transaction_id: str
     state: TransactionState
     from_check: bool
-    """The answer to a question of the broker's."""
+    """The end of a transaction answers a check by the broker."""
     namespace: str | None = None
     error: BaseException | None = None
     notes: dict[Any, Any] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class EndTransactionContext:
 
 @dataclass(slots=True, kw_only=True)
 class FilterContext:
-    """Messages that were pulled, before listeners see them: what a hook takes out of ``messages`` is passed over."""
+    """Messages that were pulled, before listeners see them: those that a hook removes from ``messages`` are skipped."""
 
     consumer_group: str
     queue: MessageQueue
@@ -143,7 +143,7 @@ class Hook:
         """Before a message is sent: raise to refuse it; the error reaches the sender."""
 
     def before_send(self, context: SendContext) -> None:
-        """A message is about to be sent, or could not be; once for a send, however many attempts it takes."""
+        """A message is about to be sent, or could not be; called once for a send, whatever its number of attempts."""
 
     def after_send(self, context: SendContext) -> None:
         """The send has ended."""
@@ -155,7 +155,7 @@ class Hook:
         """It was sent; brokers do not answer."""
 
     def filter_messages(self, context: FilterContext) -> None:
-        """Messages were pulled: take out of the list what this consumer must not see."""
+        """Messages were pulled: remove from the list those that this consumer must not get."""
 
     def before_consume(self, context: ConsumeContext) -> None:
         """A listener is about to get messages."""
@@ -195,7 +195,7 @@ class Hooks:
         return cls((*hooks, *([own] if own is not None else [])))
 
     def _calls(self, name: str) -> Calls:
-        """The methods of that name which say something."""
+        """The methods of that name that a hook overrides."""
         return tuple(getattr(hook, name) for hook in self.all if getattr(type(hook), name) is not getattr(Hook, name))
 
     @property
@@ -221,7 +221,7 @@ def run_calls(calls: Calls, context: object) -> None:
 def filter_messages(
     hooks: Hooks, group: str, queue: MessageQueue, messages: list[ReceivedMessage]
 ) -> list[ReceivedMessage]:
-    """What the hooks leave of pulled messages."""
+    """The pulled messages without those that hooks removed."""
     context = FilterContext(consumer_group=group, queue=queue, messages=messages)
     run_calls(hooks.filter_messages, context)
     return context.messages

@@ -104,7 +104,7 @@ class OpenTelemetry(Hook):
         self._operation.record(time.perf_counter() - context.began, {**figures, "messaging.operation.type": "send"})
 
     def before_end_transaction(self, context: EndTransactionContext) -> None:
-        """A span begins, for a broker's question as a part of the trace of the message that it asks about."""
+        """A span begins, for a broker's check as a part of the trace of the message that it checks."""
         message, topic = context.message, context.message.topic
         parent = self.context_of(message) if isinstance(message, ReceivedMessage) else None
         attributes: dict[str, Any] = {
@@ -152,7 +152,7 @@ class OpenTelemetry(Hook):
         if len(messages) == 1:
             attributes["messaging.message.id"] = messages[0].message_id
             attributes["messaging.message.body.size"] = len(messages[0].record.body)
-        # The context that happens to be here, such as that of whoever started the consumer, has no part in this.
+        # The current context, such as that of the code that started the consumer, is not used here.
         parent = origins[0] if len(messages) == 1 else self._context.Context()
         span = self._tracer.start_span(
             f"process {topic}",
@@ -196,12 +196,12 @@ class OpenTelemetry(Hook):
 def _histogram(meter: Any, name: str, description: str) -> Any:
     try:
         return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=SECONDS)
-    except TypeError:  # an older version, where bounds are the matter of views alone
+    except TypeError:  # an older version, in which only views set bounds
         return meter.create_histogram(name, "s", description)
 
 
 def _about(message: Message | ReceivedMessage, topic: str, count: int) -> Mapping[str, Any]:
-    """What holds for any span of messages; tags and keys only of a single one."""
+    """The attributes of every span of messages; tags and keys only if there is a single one."""
     attributes: dict[str, Any] = {"messaging.system": "rocketmq", "messaging.destination.name": topic}
     if count > 1:
         attributes["messaging.batch.message_count"] = count

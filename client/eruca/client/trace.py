@@ -47,7 +47,7 @@ MAX_WAITING = 10_000
 MAX_UNDER_WAY = 64
 """Messages of traces under way at once."""
 TELL_AGAIN = 60.0
-"""Seconds between two words to the log about traces that are lost."""
+"""Seconds between two warnings about lost traces."""
 STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE", "UNKNOWN": "UNKNOW"}
 """The names of transaction states, as Java spells them."""
 
@@ -137,7 +137,7 @@ def encode_end(
 
 
 def encode_transaction(context: EndTransactionContext, now: int) -> Trace:
-    """EndTransaction: what became of a transaction."""
+    """EndTransaction: how a transaction ended."""
     message = context.message
     keys = _keys_of(message)
     line = _line(
@@ -159,7 +159,7 @@ def encode_transaction(context: EndTransactionContext, now: int) -> Trace:
 
 
 class Collector:
-    """Takes traces from any thread, and lets ``send`` have them as messages for ``topic``, in the event loop.
+    """Takes traces from any thread, and passes them to ``send`` as messages for ``topic``, in the event loop.
 
     ``send`` starts a send and returns its future.
     """
@@ -273,7 +273,7 @@ class MessageTrace(Hook):
         self._collector: Collector | None = None
 
     async def start(self) -> None:
-        """Be ready to send."""
+        """Start to send."""
         producer = self._producer = self._make_producer(
             self.group, send_timeout=SEND_TIMEOUT, max_message_size=MAX_MESSAGE_SIZE, settings=self._settings
         )
@@ -294,7 +294,7 @@ class MessageTrace(Hook):
                 collector.append(trace)
 
     def before_send(self, context: SendContext) -> None:
-        """Take the time."""
+        """Note the time."""
         context.notes[self] = now_ms()
 
     def after_send(self, context: SendContext) -> None:

@@ -22,33 +22,33 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_record, encode_record, host_bytes
 
 _HOST_BITS = 0x30
-"""The bits of a sysFlag that say that a host is an IPv6 address."""
+"""The bits of a sysFlag that mark a host as an IPv6 address."""
 
 
 class Requests:
-    """The questions of one client that wait for an answer."""
+    """The requests of one client that wait for a reply."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
         self.known_everywhere = False
-        """Whether all brokers know this client: an answer may come by any of them."""
+        """Whether all brokers know this client: any of them may pass the reply on."""
 
     def open(self, client_id: str, timeout: float) -> tuple[str, asyncio.Future[ReceivedMessage], str]:
-        """A question begins: its id, its answer, and what its properties get for it."""
+        """Begin a request: its correlation id, the future of its reply, and the properties to add."""
         correlation = str(uuid.uuid4())
         answer = self._waiting[correlation] = asyncio.get_running_loop().create_future()
         return correlation, answer, _properties(correlation, client_id, str(int(timeout * 1000)))
 
     def close(self, correlation: str) -> None:
-        """Nobody waits for this answer any more."""
+        """Forget a request whose reply is no longer awaited."""
         self._waiting.pop(correlation, None)
 
     def answered(self, header: PushReplyMessage, body: bytes) -> None:
-        """An answer came."""
+        """A reply arrived."""
         correlation = decode_properties((header.properties or "").encode()).get(names.CORRELATION_ID, "")
         waiting = self._waiting.pop(correlation, None)
         if waiting is None or waiting.done():
-            log.warning("an answer came to nobody's question: CORRELATION_ID %s of %s", correlation, header.born_host)
+            log.warning("an answer belongs to no request: CORRELATION_ID %s of %s", correlation, header.born_host)
             return
         waiting.set_result(_received(header, body))
 
@@ -60,7 +60,7 @@ def _properties(correlation: str, client_id: str, ttl: str) -> str:
 
 
 def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
-    """An answer in the form of a stored message; it has no place in a log."""
+    """A reply as a stored message, which is in no commit log."""
     record = encode_record(
         topic=header.topic,
         queue_id=header.queue_id,
@@ -80,7 +80,7 @@ def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
 
 
 def _host(text: str) -> bytes:
-    """An IPv4 host as a record has it; zeros for any other."""
+    """An IPv4 host as in a record; zeros for any other."""
     address, _, port = text.lstrip("/").rpartition(":")
     with contextlib.suppress(ProtocolError, ValueError):
         host = host_bytes(address, int(port))
@@ -90,7 +90,7 @@ def _host(text: str) -> bytes:
 
 
 def reply_to(question: ReceivedMessage, body: bytes) -> tuple[Message, str]:
-    """The answer to a question, and what its properties get. Raises BadMessage for a message that asks nothing."""
+    """The reply to a request, and the properties to add. Raises BadMessage for a message that is no request."""
     if not isinstance(question, ReceivedMessage):
         raise BadMessage(f"what is to be answered is of type {type(question).__name__}: give the message received")
     found = question.properties

@@ -1,6 +1,6 @@
 """What the clients of one event loop share: connections, routes, heartbeats, and the client id that names them.
 
-Owns who of this process is a member of which group, and sends heartbeats to brokers: every ``heartbeat_interval``,
+Owns the groups of which this process has members, and sends heartbeats to brokers: every ``heartbeat_interval``,
 and at once when a connection to a broker is new, so that a restarted broker knows its clients before they call it.
 Knows nothing of messages. Invariant: the members of one consumer group in a process never share a client id.
 """
@@ -59,14 +59,14 @@ R = TypeVar("R", bound=Header)
 _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
 MEETING = 0.5
-"""Seconds that a call waits at most until all brokers know its client; slow ones hear of it in the background."""
+"""Seconds that a call waits at most until all brokers have the heartbeat; slow ones get it in the background."""
 
 
 class ConsumerMember(pushed.Reachable, Protocol):
     """A consumer as its session sees it: what heartbeats say of it, and what brokers may ask it."""
 
     def describe(self) -> ConsumerData:
-        """What the heartbeat says of this consumer."""
+        """This consumer in heartbeats."""
 
     def topics(self) -> set[str]:
         """The topics whose routes it needs."""
@@ -127,7 +127,7 @@ class Session:
     ) -> Session:
         """The session for ``settings`` on the running loop; another one where the group has a member already.
 
-        With ``member`` its seat in the group is taken.
+        ``member`` becomes the member of the group.
         """
         for loop in [each for each in _open if each.is_closed()]:
             del _open[loop]  # of clients that nobody stopped: now their sockets can be closed
@@ -206,7 +206,7 @@ class Session:
             await self.beat()
 
     async def remove_producer(self, group: str) -> None:
-        """End the membership and tell the brokers."""
+        """End the membership, and unregister it at the brokers."""
         self._producers[group] -= 1
         if not self._producers[group]:
             del self._producers[group]
@@ -221,7 +221,7 @@ class Session:
         await self.beat()
 
     async def remove_consumer(self, group: str) -> None:
-        """End the membership and tell the brokers."""
+        """End the membership, and unregister it at the brokers."""
         if self.consumers.pop(group, None) is not None:
             await self._unregister(consumer_group=group)
 
@@ -242,13 +242,13 @@ class Session:
         )
 
     async def beat(self) -> None:
-        """Tell every known broker of this client's groups, now; one that cannot be reached is left out."""
+        """Send a heartbeat with this client's groups to every known broker now; unreachable ones are left out."""
         if self._producers or self.consumers:
             addresses = self.directory.addresses(with_slaves=bool(self.consumers))
             await asyncio.gather(*(self._greet(address) for address in addresses), return_exceptions=True)
 
     async def meet_all(self) -> None:
-        """From now on tell all brokers of the cluster, also those of topics that are not used yet and new ones."""
+        """From now on send heartbeats to all brokers of the cluster, also new ones and those of unused topics."""
         self._meets_all = True
         await asyncio.wait({self.spawn(self._meet())}, timeout=MEETING)
 
@@ -257,7 +257,7 @@ class Session:
             try:
                 self.directory.learn(await self.cluster())
             except ClientError as error:
-                self._warnings.tell(self, f"a nameserver must tell which brokers are to know of this client: {error}")
+                self._warnings.tell(self, f"the brokers that get heartbeats cannot be looked up: {error}")
         await self.beat()
 
     async def _greet(self, address: str) -> None:
@@ -277,7 +277,7 @@ class Session:
             self.greeted.discard(connection)
             self._warnings.tell(address, f"the heartbeat to {address} failed: {error}")
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
-                connection.abort()  # perhaps nobody is at its other end any more; the next call makes another one
+                connection.abort()  # its other end may be gone; the next call opens another one
             raise
         else:
             self._warnings.forget(address)
@@ -319,8 +319,8 @@ class Session:
     def doubt(self, address: str | None) -> None:
         """An answer did not come in time: a heartbeat finds out whether that broker is there at all.
 
-        A connection can be dead without a word, after a power failure or when a firewall forgot it; the system itself
-        gives it up after a quarter of an hour.
+        A connection can be dead without being closed, after a power failure or when a firewall dropped it; the system
+        itself closes it after a quarter of an hour.
         """
         if address is not None and self.channels.ready(address) is not None:
             self._greet_once(address)

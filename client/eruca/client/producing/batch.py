@@ -147,7 +147,7 @@ def _encode(messages: Sequence[Message], keys: Sequence[str]) -> bytes:
 def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) -> Iterator[list[Message]]:
     """Divide messages, in their order, into lists that fit one batch each; of one topic and one ``wait_store``.
 
-    A message that does not fit alone comes in a list of its own, and its send says why it is refused.
+    A message that does not fit alone comes in a list of its own, and its send raises the reason.
     """
     if not isinstance(messages, Iterable):
         raise BadMessage(f"messages are of type {type(messages).__name__}: a list of messages is expected")

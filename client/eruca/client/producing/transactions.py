@@ -34,13 +34,13 @@ from eruca.protocol.record import Record
 from eruca.remoting import Connection
 
 MAX_WAITING_CHECKS = 2000
-"""Questions that may wait for an answer (checkRequestHoldMax); brokers ask again about what is left out."""
+"""Checks that may wait (checkRequestHoldMax); brokers repeat those that are left out."""
 
 
 LocalTransaction = Callable[[Message, str], TransactionState | Awaitable[TransactionState | None] | None]
 """Takes the message and the transaction id; runs after the half message was stored."""
 Check = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState | None] | None]
-"""Takes a half message that is undecided (its ``message_id`` is the transaction id): what became of it."""
+"""Takes a half message that is undecided (its ``message_id`` is the transaction id) and returns its state."""
 
 
 class TransactionResult(NamedTuple):
@@ -55,7 +55,7 @@ class TransactionResult(NamedTuple):
 
     @property
     def transaction_id(self) -> str:
-        """The id that the local transaction and the check get, too."""
+        """The id that is also passed to the local transaction and to the check."""
         return self.sent.message_id
 
 
@@ -119,7 +119,7 @@ class TransactionProducer(Producer):
         """A future for each transaction whose end was not sent yet."""
 
     async def start(self) -> None:
-        """As Producer.start; from here on any broker may ask, also about what a producer left that is gone."""
+        """As Producer.start; from now on brokers may check transactions, also those of producers that ended."""
         await super().start()
         session = self.session
         checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency, lambda: self._hooks)
@@ -154,7 +154,7 @@ class TransactionProducer(Producer):
         queue: MessageQueue | None = None,
         timeout: float | None = None,
     ) -> TransactionResult:
-        """Store a message, run the local transaction, and tell the broker what became of it.
+        """Store a message, run the local transaction, and send its outcome to the broker.
 
         ``local(message, transaction_id)`` is a coroutine function, or a function that runs in a thread. Its COMMIT or
         ROLLBACK is sent to the broker without waiting for an answer: should it be lost, or the producer be stopped
@@ -225,7 +225,7 @@ class TransactionProducer(Producer):
 
 
 async def decide(function: Any, *args: object) -> tuple[TransactionState, Exception | None]:
-    """What a user's function says of a transaction; UNKNOWN with the error when it fails or says something else."""
+    """The state that a user's function returns; UNKNOWN with the error if it fails or returns anything else."""
     try:
         answer = await callbacks.call(function, *args)
     except Exception as error:
@@ -246,7 +246,7 @@ class _Question(NamedTuple):
 
 
 class Checks:
-    """Answers the brokers' questions of one producer, ``concurrency`` at a time, in their order."""
+    """Answers the checks that brokers send to one producer, ``concurrency`` at a time, in their order."""
 
     def __init__(
         self, session: Session, group: str, check: Check, concurrency: int, hooks: Callable[[], Hooks]
@@ -259,7 +259,7 @@ class Checks:
         self._workers = [session.spawn(self._work()) for _ in range(concurrency)]
 
     def ask(self, header: CheckTransactionState, half: Record, connection: Connection) -> None:
-        """A broker asks about a half message, on this connection."""
+        """A broker checks a half message, on this connection."""
         try:
             self._waiting.put_nowait(_Question(header, half, connection))
         except asyncio.QueueFull:
@@ -281,7 +281,7 @@ class Checks:
                 await self._answer(question)
             except ClientError as error:  # the broker is gone; it asks again
                 log.warning("a question about a transaction of %s could not be answered: %s", self._group, error)
-            except Exception:  # such as a record that nobody can read: the next question is not its matter
+            except Exception:  # such as a record that cannot be read; further checks are not affected
                 log.exception("a broker's question about a transaction of %s could not be answered", self._group)
 
     async def _answer(self, question: _Question) -> None:
@@ -316,7 +316,7 @@ class Checks:
 
 
 def tell_end(hooks: Hooks, connection: Connection, ask: EndTransaction, end: EndTransactionContext) -> None:
-    """Send a broker the end of a transaction, with the hooks around it; raises what keeps it from being sent."""
+    """Send the end of a transaction to a broker, with the hooks around it; raises the error if it cannot be sent."""
     run_calls(hooks.before_end_transaction, end)
     try:
         connection.oneway(api.END_TRANSACTION, ask)
