@@ -178,11 +178,12 @@ class Sender:
                     send.key = key
             elif send.new_ids and send.brokers:
                 send.key = key
-            if first and in_turn and send.queue is None and send.choose is None:
+            queue = send.queue
+            if first and in_turn and queue is None and send.choose is None:
                 turn.last = last = turn.last + 1
                 number = last % in_turn
             else:
-                number = self._number(send, topic)
+                number = self._choose_number(send, topic) if queue is None else topic.number(queue)
                 if number < 0:
                     continue
                 if number == len(batches):  # a queue that the route does not name
@@ -224,18 +225,16 @@ class Sender:
         for connection, (frames, calls, _) in by_connection.items():
             connection.call_many(frames, calls, earliest, flush=flush)
 
-    def _number(self, send: Send, topic: TopicQueues) -> int:
-        """The number of the queue of an attempt; -1 for a send that has failed, or waits for a route."""
-        queue = send.queue
+    def _choose_number(self, send: Send, topic: TopicQueues) -> int:
+        """Choose the queue of an attempt, and return its number; -1 for a send that failed or waits for a route."""
+        try:
+            queue = self._choose(send, topic)
+        except Exception as error:  # a selector or a hook of the user's may raise anything
+            self._fail(send, error)
+            return -1
         if queue is None:
-            try:
-                queue = self._choose(send, topic)
-            except Exception as error:  # a selector or a hook of the user's may raise anything
-                self._fail(send, error)
-                return -1
-            if queue is None:
-                self.session.spawn(self._prepare(send))
-                return -1
+            self.session.spawn(self._prepare(send))
+            return -1
         return topic.number(queue)
 
     def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
