@@ -188,7 +188,8 @@ class HAConnection(asyncio.Protocol):
 
     def _send(self, data: memoryview | bytes) -> None:
         assert self._transport is not None
-        self._transport.writelines((frame_head(self.next, len(data)), data))
+        # Not by writelines: asyncio's own transport does not look at the high-water mark there, from Python 3.12 on.
+        self._transport.write(b"".join((frame_head(self.next, len(data)), data)))
         self.next += len(data)
         self._sent_at = asyncio.get_running_loop().time()
         self.rate.add(len(data), self._sent_at)
