@@ -72,6 +72,12 @@ class Watch:
         return [each.body for each in self.seen.messages if each.queue.queue_id == queue and each.body != b"first"]
 
 
+@pytest.fixture
+def quick_relock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues are locked again every 20 ms."""
+    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
+
+
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
 async def test_each_queue_is_consumed_in_its_order(lab: Lab, kind: str) -> None:
     await fill(lab, 30)
@@ -270,8 +276,7 @@ async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pyt
     assert sorted(offsets) == [1, 1, 2, 2, 3, 3]
 
 
-async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
+async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, quick_relock: None) -> None:
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     async with orderly(lab, seen.coroutine) as consumer:
@@ -295,11 +300,8 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, monkeypatc
     assert seen.bodies[-1] == b"later"
 
 
-async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab, quick_relock: None) -> None:
     """What the successor consumed does not come again, and its offset is not put back."""
-    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
     await fill(lab, 10, queues=1)
     seen, go_on = Seen(), asyncio.Event()
 

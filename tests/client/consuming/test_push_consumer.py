@@ -20,6 +20,12 @@ from tests.support.ports import free_port
 BODIES = [b"m%d" % number for number in range(40)]
 
 
+@pytest.fixture
+def quick_topic_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics are looked up every 20 ms."""
+    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
+
+
 async def test_everything_comes_once_and_is_remembered(lab: Lab, seen: Seen) -> None:
     await lab.send("T", *BODIES)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T"):
@@ -268,18 +274,14 @@ async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monk
     assert seen.bodies == [b"before", b"after"]
 
 
-async def test_a_topic_may_come_later(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
+async def test_a_topic_may_come_later(lab: Lab, seen: Seen, quick_topic_poll: None) -> None:
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
         await lab.send("T", b"first")
         await seen.reaches(1)
 
 
-async def test_a_topic_that_this_program_creates_is_found_soon(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_that_this_program_creates_is_found_soon(lab: Lab, seen: Seen, quick_topic_poll: None) -> None:
     """The producer shares the consumer's session, where it leaves the provisional route of the new topic."""
-    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
     await lab.send("Other", b"x")  # the broker is known, and creates the retry topic at the start
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T") as consumer:
         await eventually(lambda: len(consumer.queues) == 1)  # of the retry topic: no other rebalance is due soon
