@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from eruca.spark_connector.options import READERS
+from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.schema import COLUMNS
 from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS
 from tests.support.spark import Topic
@@ -57,6 +58,7 @@ def test_the_notebook_prints_what_stands_there(spark: SparkSession, capsys: pyte
             assert "\n".join(told).strip() == printed.strip(), cell
         assert 0 in names["lags"].values(), "the listener was told that nothing is left"
     finally:
+        clients.close_this_process()  # its clients would go on to look for the cluster, and warn during other tests
         names["mq"].stop()
         shutil.rmtree(names["folder"])
     assert len(cells) > 8
