@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from eruca.broker.store import Store, StoreDamaged
 from eruca.broker.store.scan import Scan
 from eruca.protocol.record import Record, decode_record, decode_records
+from tests.support.file_systems import Unsynced
 from tests.support.programme import ENOUGH, chance, rounds
 from tests.support.stores import Clock, put, small_config
 
@@ -21,17 +21,10 @@ def body(number: int) -> bytes:
     return b"the body of message %d;" % number * (1 + number % 4)
 
 
-@pytest.fixture(autouse=True)
-def no_power_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here loses power, so that flushing would only take time."""
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("model")
-    store = Store(small_config(root, max_index_num=400), Clock())
+    store = Store(small_config(root, max_index_num=400), Clock(), file_system=Unsynced())
     store.open()
     for number in range(COUNT):
         put(store, "T", number % 3, body(number), b"UNIQ_KEY\x01K%d\x02TAGS\x01t%d" % (number, number % 5))
@@ -57,7 +50,7 @@ KNOWN = {body(number) for number in range(COUNT)}
 
 def check(root: Path, where: str) -> None:
     """Open the damaged store, read all of it, and go on."""
-    store = Store(small_config(root, max_index_num=400), Clock())
+    store = Store(small_config(root, max_index_num=400), Clock(), file_system=Unsynced())
     try:
         report = store.open()
     except StoreDamaged as damaged:

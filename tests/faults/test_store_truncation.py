@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from eruca.broker.store import Store
 from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.errors import ProtocolError
+from tests.support.file_systems import Unsynced
 from tests.support.programme import amount
 from tests.support.stores import Clock, bodies, index_contents, put, queue_units, small_config
 
@@ -19,18 +19,11 @@ COUNT = 14
 QUEUES = 2
 
 
-@pytest.fixture(autouse=True)
-def no_power_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here loses power, so that flushing would only take time."""
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed store of a few messages."""
     root = tmp_path_factory.mktemp("model")
-    store = Store(small_config(root), Clock())
+    store = Store(small_config(root), Clock(), file_system=Unsynced())
     store.open()
     for number in range(COUNT):
         put(store, "T", number % QUEUES, b"body %d" % number, b"UNIQ_KEY\x01K%d\x02TAGS\x01t%d" % (number, number))
@@ -43,7 +36,7 @@ def ends(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
     """Where each record ends."""
     root = tmp_path_factory.mktemp("ends")
     shutil.copytree(model, root, dirs_exist_ok=True)
-    store = Store(small_config(root), Clock())
+    store = Store(small_config(root), Clock(), file_system=Unsynced())
     store.open()
     found = sorted(
         unit[0] + unit[1]
@@ -61,7 +54,7 @@ def rebuilt(root: Path, target: Path) -> tuple[dict[str, bytes], list[bytes]]:
     for name in ("consumequeue", "index"):
         shutil.rmtree(target / name, ignore_errors=True)
     (target / "abort").touch()
-    store = Store(small_config(target), Clock())
+    store = Store(small_config(target), Clock(), file_system=Unsynced())
     store.open()
     store.close()
     result = queue_units(target), index_contents(target)
@@ -70,7 +63,7 @@ def rebuilt(root: Path, target: Path) -> tuple[dict[str, bytes], list[bytes]]:
 
 
 def check(root: Path, left: int, full: tuple[dict[str, bytes], list[bytes]]) -> None:
-    store = Store(small_config(root), Clock())
+    store = Store(small_config(root), Clock(), file_system=Unsynced())
     report = store.open()
     assert report.lost_slots == []
     for queue in range(QUEUES):

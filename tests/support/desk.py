@@ -13,6 +13,7 @@ from eruca.broker.store.results import Put
 from eruca.protocol import frame
 from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, TopicConfig
 from eruca.protocol.record import Record, decode_record
+from tests.support.file_systems import Switched
 from tests.support.peers import Answering, Peer
 
 START = 1_700_000_000_000
@@ -32,15 +33,17 @@ class Desk:
         self.config.store.max_hash_slot_num = 128
         self.config.store.max_index_num = 512
         self.file: Path | None = None
+        self.disk = Switched()
         self._peers: list[Peer] = []
 
     async def start(self) -> None:
-        self.app = BrokerApp(self.config, clock=lambda: self.now, file=self.file)
+        self.app = BrokerApp(self.config, clock=lambda: self.now, file=self.file, file_system=self.disk)
         await self.app.start()
         self.operator = await self.peer()
         self.ask = self.operator.ask
 
     async def stop(self) -> None:
+        self.disk.release()
         for peer in self._peers:
             await peer.close()
         self._peers.clear()
@@ -129,6 +132,10 @@ class Desk:
         """Let the store find its disk full, or not full any more."""
         self.broker.store.config.disk_space_warning_level_ratio = -1.0 if full else 1.0
         self.broker.store.check_disk()
+
+    def delete_forcibly(self) -> None:
+        """Let the store find its disk so full that files are deleted before their time."""
+        self.broker.store.config.disk_space_clean_forcibly_ratio = 0.0
 
     def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
         """Everything that was stored in a queue."""

@@ -25,7 +25,7 @@ from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
-from eruca.broker.store import StoreDamaged, StoreLocked, native
+from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import now_ms
@@ -55,12 +55,20 @@ class BrokerApp:
     """A broker in this process.
 
     ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved. ``clock`` returns
-    ms since 1970. Several may run on one event loop, each with its own store. Handlers work with ``broker``.
+    ms since 1970, ``file_system`` is the store's. Several may run on one event loop, each with its own store. Handlers
+    work with ``broker``.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Callable[[], int] = now_ms,
+        file: Path | None = None,
+        file_system: FileSystem | None = None,
+    ) -> None:
         self.config = config
-        self.broker = Broker(config, clock=clock)
+        self.broker = Broker(config, clock=clock, file_system=file_system)
         self.broker.configuration.file = file
         limits = ConnectionLimits(
             connections=config.server.server_max_connections,

@@ -32,7 +32,7 @@ from eruca.broker.state.locks import Locks
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import READ_WRITE, Topics
-from eruca.broker.store import Store
+from eruca.broker.store import FileSystem, Store
 from eruca.broker.store.config import parse_delay_levels
 from eruca.broker.store.results import Durability
 from eruca.protocol import names
@@ -55,13 +55,16 @@ SHORTEST_STAY = 600_000
 class Broker:
     """One broker.
 
-    ``config`` is completed (name and addresses); ``clock`` returns ms since 1970. ``address`` (``ip:port``),
-    ``ha_address`` and ``store_host`` (address and port as records hold them) are final after ``listen_on``.
-    ``accepting`` is true on a master between start and stop; otherwise sends are answered with 14. ``waits`` is whether
-    sends wait for durability, ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients.
+    ``config`` is completed (name and addresses); ``clock`` returns ms since 1970; ``file_system`` is the store's.
+    ``address`` (``ip:port``), ``ha_address`` and ``store_host`` (address and port as records hold them) are final after
+    ``listen_on``. ``accepting`` is true on a master between start and stop; otherwise sends are answered with 14.
+    ``waits`` is whether sends wait for durability, ``waiting_sends`` how many do. ``hosts`` caches the addresses of
+    clients.
     """
 
-    def __init__(self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms, file_system: FileSystem | None = None
+    ) -> None:
         self.config = complete(config)
         self.configuration = Configuration(config, clock)
         self.clock = clock
@@ -77,7 +80,7 @@ class Broker:
         )
         self.clients = Clients()
         self.locks = Locks(config.rebalance_lock_max_live_time)
-        self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave)
+        self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave, file_system=file_system)
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
         self.statistics = Statistics(config.broker_cluster_name, clock())

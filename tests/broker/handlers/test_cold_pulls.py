@@ -10,10 +10,9 @@ import threading
 import pytest
 
 from eruca.broker.broker import COLD_PULLS
-from eruca.broker.store import Store
+from eruca.broker.store import NotInMemory, Store
 from eruca.broker.store.reader import Reader
 from eruca.broker.store.results import Got
-from eruca.broker.store.segment import NotInMemory
 from eruca.remoting.connection import WRITE_HIGH_WATER
 from tests.support.desk import Desk
 from tests.support.pairs import eventually

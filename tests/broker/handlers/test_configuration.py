@@ -4,13 +4,13 @@ import asyncio
 import json
 import os
 import stat
-import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from eruca.protocol import properties
 from tests.support.desk import Desk
+from tests.support.pairs import eventually
 
 CHANGE, SHOW = 25, 26
 Prepared = Callable[[Callable[[Desk], None]], Awaitable[Desk]]
@@ -136,38 +136,21 @@ async def test_a_file_behind_a_link_is_the_one_that_is_written(prepared: Prepare
     assert (desk.folder / "real.conf").read_text() == "traceOn=false\n"
 
 
-async def test_two_operators_at_once_both_have_their_change_kept(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the first change is being written, the second waits: it would amend the file as it was before the first."""
+async def test_two_operators_at_once_both_have_their_change_kept(prepared: Prepared) -> None:
+    """While the first change is being written, the second waits: it would amend the file as it was before the first.
+
+    A pipe in place of the file: who reads it waits for the test.
+    """
     desk = await prepared(with_file("traceOn=true\n"))
-    replace, to_thread = os.replace, asyncio.to_thread
-    reached, go_on = threading.Event(), threading.Event()
-    writers: list[object] = []
-
-    def slow(source: os.PathLike[str], target: os.PathLike[str]) -> None:
-        reached.set()
-        assert go_on.wait(20)
-        replace(source, target)
-
-    def counted(work: Callable[..., object], *arguments: object) -> Awaitable[object]:
-        writers.append(work)
-        return to_thread(work, *arguments)
-
-    monkeypatch.setattr(os, "replace", slow)
-    monkeypatch.setattr(asyncio, "to_thread", counted)
+    file = desk.folder / "broker.conf"
+    file.unlink()
+    os.mkfifo(file)
     first = asyncio.ensure_future(desk.ask(CHANGE, body=b"fileReservedTime=48", within=20))
-    assert await to_thread(reached.wait, 20)
     second = asyncio.ensure_future((await desk.peer()).ask(CHANGE, body=b"traceOn=false", within=20))
-    seen = await (await desk.peer()).ask(SHOW, within=20)
-    while "traceOn=false" not in seen.body.decode():  # until the second change holds
-        seen = await desk.ask(SHOW, within=20)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert len(writers) == 1
-    go_on.set()
+    await eventually(lambda: desk.config.store.file_reserved_time == 48 and not desk.config.trace_on)
+    await asyncio.to_thread(file.write_text, "traceOn=true\n")
     assert [(await each).code for each in (first, second)] == [0, 0]
-    assert (desk.folder / "broker.conf").read_text() == "traceOn=false\nfileReservedTime=48\n"
+    assert file.read_text() == "traceOn=false\nfileReservedTime=48\n"
 
 
 async def test_a_file_that_is_gone_is_said(prepared: Prepared) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.store import native
-from eruca.broker.store.flush import Flush
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting import Connection, Router
@@ -236,6 +235,11 @@ def sync(desk: Desk) -> None:
     desk.config.send_thread_pool_queue_capacity = 500
 
 
+def impatient(desk: Desk) -> None:
+    sync(desk)
+    desk.config.store.sync_flush_timeout = 500
+
+
 @needs_native
 @pytest.mark.parametrize("kind", KINDS)
 async def test_under_sync_flush_the_answers_come_after_the_disk(
@@ -266,8 +270,10 @@ async def test_under_sync_flush_the_answers_come_after_the_disk(
     assert desk.broker.waiting_sends == 0 and desk.broker.store.figures().flushes < 200
 
 
-async def waiting(prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter]) -> tuple[Desk, Line]:
-    desk = await prepared(sync)
+async def waiting(
+    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], prepare: Callable[[Desk], None] = sync
+) -> tuple[Desk, Line]:
+    desk = await prepared(prepare)
     desk.topic("T")
     await desk.broker.topics.saved()
     producer = await line(desk, kind, lines)
@@ -276,18 +282,12 @@ async def waiting(prepared: Prepared, kind: int, lines: list[asyncio.StreamWrite
     return desk, producer
 
 
-def never_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is slow, and senders with a short timeout from now on."""
-    monkeypatch.setattr(desk.broker.store._flush, "_timeout", 0.05)
-    monkeypatch.setattr(Flush, "request", lambda self: None)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_slow_disk_is_answered_as_by_the_plain_handler(
-    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
+    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter]
 ) -> None:
-    desk, producer = await waiting(prepared, kind, lines)
-    never_back(desk, monkeypatch)
+    desk, producer = await waiting(prepared, kind, lines, impatient)
+    desk.disk.hold()
     assert (await producer.send("WAIT\x01false")).code == 0
     late = await producer.send("KEYS\x01k")
     assert (late.code, frame.fields_of(late)["queueOffset"]) == (10, "4")
@@ -296,14 +296,10 @@ async def test_a_slow_disk_is_answered_as_by_the_plain_handler(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_failing_disk_is_answered_as_by_the_plain_handler(
-    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
+    prepared: Prepared, kind: int, lines: list[asyncio.StreamWriter]
 ) -> None:
-    _, producer = await waiting(prepared, kind, lines)
-
-    def fail(self: Flush, *plan: object) -> int:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(Flush, "_work", fail)
+    desk, producer = await waiting(prepared, kind, lines)
+    desk.disk.broken = True
     broken = await producer.send("KEYS\x01k")
     assert (broken.code, set(frame.fields_of(broken))) == (14, {"MSG_REGION", "TRACE_ON"})
 

@@ -7,7 +7,6 @@ import pytest
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.runtime import moment
-from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import BrokerStatsData, KVTable
 from tests.support.desk import START, Desk
 
@@ -135,7 +134,7 @@ def waits_over_ten_ms(table: dict[str, str]) -> int:
 
 
 async def test_sends_that_waited_for_the_disk_are_told_apart(
-    prepared: Callable[[Callable[[Desk], None]], Awaitable[Desk]], monkeypatch: pytest.MonkeyPatch
+    prepared: Callable[[Callable[[Desk], None]], Awaitable[Desk]],
 ) -> None:
     def flush_before_answering(desk: Desk) -> None:
         desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
@@ -145,8 +144,7 @@ async def test_sends_that_waited_for_the_disk_are_told_apart(
     desk.topic("T")
     await send(desk, 2)
     before = waits_over_ten_ms(await figures(desk))
-    with monkeypatch.context() as stuck:
-        stuck.setattr(Flush, "request", lambda self: None)
+    with desk.disk.held():
         fields = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
         assert (await desk.ask(SEND, fields, b"slow")).code == 10
     table = await figures(desk)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from eruca.broker.config import FlushDiskType
-from eruca.broker.state import state_file
-from eruca.broker.store.flush import Flush
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
 from tests.support.desk import START, Desk
@@ -371,12 +367,13 @@ async def test_a_batch_that_is_none(desk: Desk, body: bytes) -> None:
 # ---------------------------------------------------------------------- waiting for the disk
 
 
-def full(path: Path, data: bytes) -> None:
-    raise OSError(errno.ENOSPC, "no room")
-
-
 def sync(desk: Desk) -> None:
     desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+
+
+def impatient(desk: Desk) -> None:
+    sync(desk)
+    desk.config.store.sync_flush_timeout = 500
 
 
 async def test_under_sync_flush_the_answer_comes_after_the_disk(prepared: Prepared) -> None:
@@ -392,52 +389,44 @@ async def test_under_sync_flush_the_answer_comes_after_the_disk(prepared: Prepar
     assert desk.broker.store.figures().flush_behind_bytes == 0
 
 
-async def test_who_does_not_wait_is_answered_at_once(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_does_not_wait_is_answered_at_once(prepared: Prepared) -> None:
     desk = await prepared(sync)
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"the topic is on disk")
-    monkeypatch.setattr(Flush, "request", lambda self: None)  # a disk that never comes back
+    desk.disk.hold()
     assert (await desk.ask(SEND_V2, message(i="WAIT\x01false"), b"x")).code == 0
 
 
-async def test_a_message_whose_new_topic_is_not_on_disk_is_not_acknowledged(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as disk:
-        disk.setattr(state_file, "replace_file", full)
-        for code, topic, body in ((SEND_V2, "New", b"x"), (BATCH, "Newer", encode_batch([BatchEntry(0, b"x", b"")]))):
-            answer = await desk.ask(code, message(topic, m="true" if code == BATCH else "false", i=""), body)
-            assert (answer.code, answer.fields["TRACE_ON"]) == (1, "true")
-            assert answer.remark == "the new topic could not be saved: no room; see to the broker's disk"
+async def test_a_message_whose_new_topic_is_not_on_disk_is_not_acknowledged(desk: Desk) -> None:
+    in_the_way = desk.folder / "store/config/topics.json.tmp"
+    in_the_way.mkdir(parents=True)
+    for code, topic, body in ((SEND_V2, "New", b"x"), (BATCH, "Newer", encode_batch([BatchEntry(0, b"x", b"")]))):
+        answer = await desk.ask(code, message(topic, m="true" if code == BATCH else "false", i=""), body)
+        assert (answer.code, answer.fields["TRACE_ON"]) == (1, "true")
+        assert answer.remark == "the new topic could not be saved: Is a directory; see to the broker's disk"
+    in_the_way.rmdir()
     assert (await desk.ask(SEND_V2, message("New"), b"again")).code == 0
     saved = json.loads((desk.folder / "store/config/topics.json").read_bytes())["topicConfigTable"]
     assert {"New", "Newer"} <= saved.keys()
 
 
-async def test_a_disk_that_is_too_slow(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = await prepared(sync)
+async def test_a_disk_that_is_too_slow(prepared: Prepared) -> None:
+    desk = await prepared(impatient)
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"the topic is on disk")
-    monkeypatch.setattr(desk.broker.store._flush, "_timeout", 0.05)
-    monkeypatch.setattr(Flush, "request", lambda self: None)
+    desk.disk.hold()
     answer = await desk.ask(SEND_V2, message(), b"x")
     assert (answer.code, answer.fields["queueOffset"]) == (10, "1")  # stored, but perhaps not for long
 
 
-async def test_after_a_failed_flush_nothing_is_acknowledged(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_failed_flush_nothing_is_acknowledged(prepared: Prepared) -> None:
     desk = await prepared(sync)
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"x")
-
-    def fail(self: Flush, *plan: object) -> int:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Flush, "_work", fail)
-        answer = await desk.ask(SEND_V2, message(), b"lost")
-        assert (answer.code, set(answer.fields)) == (14, {"MSG_REGION", "TRACE_ON"})
+    desk.disk.broken = True
+    answer = await desk.ask(SEND_V2, message(), b"lost")
+    assert (answer.code, set(answer.fields)) == (14, {"MSG_REGION", "TRACE_ON"})
+    desk.disk.broken = False
     assert (await desk.ask(SEND_V2, message(), b"x")).code == 14  # the disk lost what it had been given
     desk.config.store.flush_disk_type = FlushDiskType.ASYNC_FLUSH
 
@@ -464,7 +453,7 @@ async def test_a_loop_that_does_not_come_round_is_too_busy(desk: Desk, monkeypat
     assert (await desk.ask(SEND_V2, message(), b"x")).code == 0
 
 
-async def test_too_many_wait_for_the_disk(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_wait_for_the_disk(prepared: Prepared) -> None:
     def narrow(desk: Desk) -> None:
         sync(desk)
         desk.config.send_thread_pool_queue_capacity = 3
@@ -472,13 +461,11 @@ async def test_too_many_wait_for_the_disk(prepared: Prepared, monkeypatch: pytes
     desk = await prepared(narrow)
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"the topic is on disk")
-    with monkeypatch.context() as stuck:
-        stuck.setattr(Flush, "request", lambda self: None)
+    with desk.disk.held():
         *waiting, last = [asyncio.create_task(desk.ask(SEND_V2, message(), b"x")) for _ in range(4)]
         refused = await last
         assert (refused.code, refused.remark) == (
             2,
             "[OVERLOAD]system busy, start flow control for a while",
         )
-    desk.broker.store.flush()
     assert [answer.code for answer in await asyncio.gather(*waiting)] == [0, 0, 0]

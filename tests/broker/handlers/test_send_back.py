@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.runtime import moment
-from eruca.broker.store.results import Durability, Put
+from eruca.broker.store.results import Put
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.record import Record
 from tests.support.desk import START, Desk
@@ -206,33 +205,30 @@ async def test_properties_that_grew_too_long(desk: Desk) -> None:
     assert (answer.code, answer.remark) == (1, "PROPERTIES_SIZE_EXCEEDED")
 
 
-async def test_a_store_that_takes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_takes_nothing(desk: Desk) -> None:
     put = sent(desk)
     desk.fill_disk()
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
     desk.fill_disk(full=False)
-    monkeypatch.setattr(desk.broker, "accepting", False)
+    desk.broker.accepting = False
     answer = await desk.ask(SEND_BACK, back(put))
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
 
 
-async def test_under_sync_flush_the_answer_comes_after_the_disk(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_under_sync_flush_the_answer_comes_after_the_disk(prepared: Prepared) -> None:
     def sync(desk: Desk) -> None:
         desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+        desk.config.store.sync_flush_timeout = 500
 
     desk = await prepared(sync)
     put = sent(desk)
     desk.broker.store.flush()
     assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0
     assert desk.broker.store.figures().flush_behind_bytes == 0
-    late: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-    late.set_result(Durability.FLUSH_DISK_TIMEOUT)
-    monkeypatch.setattr(desk.broker, "durable", lambda end: late)
-    assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0  # stored, and the disk is only slow
-    monkeypatch.setattr(type(desk.broker.store), "refusal", "the commit log could not be flushed")
+    with desk.disk.held():
+        assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0  # stored, and the disk is only slow
+    desk.disk.broken = True
     answer = await desk.ask(SEND_BACK, back(put, 1))
     assert (answer.code, answer.remark) == (1, "FLUSH_DISK_TIMEOUT")
 

@@ -215,13 +215,13 @@ async def test_with_a_synchronous_disk_an_end_is_answered_when_it_is_safe(prepar
     assert figures.flushed_offset == figures.max_offset
 
 
-async def test_a_full_disk_leaves_it_undecided(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_leaves_it_undecided(desk: Desk) -> None:
     where = await send(desk)
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.broker.store.appender, "refusal", "the disk is full")
-        answer = await end(desk, where, COMMIT)
-        assert (answer.code, answer.remark) == (14, "Service not available now.")
+    desk.fill_disk()
+    answer = await end(desk, where, COMMIT)
+    assert (answer.code, answer.remark) == (14, "Service not available now.")
 
+    desk.fill_disk(full=False)
     assert (await end(desk, where, COMMIT)).code == 0
     assert len(desk.records("T")) == 1
 

@@ -225,15 +225,11 @@ async def test_positions_are_saved_only_after_the_log_they_speak_of(desk: Desk) 
     assert figures.flushed_offset == figures.max_offset
 
 
-async def test_positions_of_a_log_that_does_not_reach_the_disk_are_not_saved(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_positions_of_a_log_that_does_not_reach_the_disk_are_not_saved(desk: Desk, tmp_path: Path) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
     desk.deliver(1000)
-    failing = asyncio.get_running_loop().create_future()
-    failing.set_result(False)
-    monkeypatch.setattr(desk.broker.store, "on_disk", lambda end: failing)
+    desk.disk.broken = True
     await desk.broker.delays.saved()
     assert not (tmp_path / "store/config/delayOffset.json").exists()
 

@@ -289,9 +289,7 @@ async def test_a_file_in_which_a_message_waits_is_kept_until_it_has_moved(prepar
     assert bodies(desk) == [b"kept"]
 
 
-async def test_a_file_in_which_a_level_waits_is_kept_unless_the_disk_is_crowded(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_in_which_a_level_waits_is_kept_unless_the_disk_is_crowded(prepared: Prepared) -> None:
     def prepare(desk: Desk) -> None:
         desk.config.store.mapped_file_size_commit_log = 4096
         desk.config.store.file_reserved_time = 0
@@ -306,5 +304,5 @@ async def test_a_file_in_which_a_level_waits_is_kept_unless_the_disk_is_crowded(
     await desk.broker.delays.saved()
     desk.now += 1000
     assert await clean(desk) == 0 and desk.broker.store.held_back > 0
-    monkeypatch.setattr(desk.broker.store.config, "disk_space_clean_forcibly_ratio", 0.0)
+    desk.delete_forcibly()
     assert await clean(desk) > 0

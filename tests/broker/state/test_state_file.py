@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.state import state_file
 from eruca.broker.state.state_file import Saver, StateUnreadable, read_state
 from eruca.protocol import fastjson
 
@@ -65,11 +64,10 @@ async def test_a_save_keeps_the_content_before_it_as_the_copy(tmp_path: Path) ->
     assert sorted(each.name for each in saver.path.parent.iterdir()) == ["x.json", "x.json.bak"]
 
 
-async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_that_come_together_share_a_write(tmp_path: Path) -> None:
     writes: list[bytes] = []
-    monkeypatch.setattr(state_file, "replace_file", lambda _, data: writes.append(data))
     state = 0
-    saver = Saver(tmp_path / "x.json", lambda: b"%d" % state)
+    saver = Saver(tmp_path / "x.json", lambda: b"%d" % state, lambda _, data: writes.append(data))
 
     async def change() -> bytes:
         nonlocal state
@@ -84,25 +82,22 @@ async def test_changes_that_come_together_share_a_write(tmp_path: Path, monkeypa
     assert len(writes) <= 2 and writes[-1] == b"100"
 
 
-async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_failed_is_still_to_be_done(tmp_path: Path) -> None:
     saver = Saver(tmp_path / "x.json", lambda: b'{"n":1}')
     saver.changed()
-
-    def full(path: Path, data: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(state_file, "replace_file", full)
-        with pytest.raises(OSError, match="No space"):
-            await saver.saved()
-        with pytest.raises(OSError, match="No space"):
-            saver.save()
+    in_the_way = tmp_path / "x.json.tmp"
+    in_the_way.mkdir()
+    with pytest.raises(IsADirectoryError):
+        await saver.saved()
+    with pytest.raises(IsADirectoryError):
+        saver.save()
     assert saver.dirty
+    in_the_way.rmdir()
     await saver.saved()
     assert read(saver.path) == {"n": 1}
 
 
-async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path) -> None:
     """The thread of a waiter who was cancelled still writes; the next begins after it, and newer content stays."""
     entered, may_end = threading.Event(), threading.Event()
     under_way: list[bytes] = []
@@ -117,9 +112,8 @@ async def test_who_waited_and_left_leaves_no_second_writer(tmp_path: Path, monke
         path.write_bytes(data)
         under_way.remove(data)
 
-    monkeypatch.setattr(state_file, "replace_file", replace)
     state = {"n": 1}
-    saver = Saver(tmp_path / "x.json", lambda: fastjson.dumps(state))
+    saver = Saver(tmp_path / "x.json", lambda: fastjson.dumps(state), replace)
     saver.changed()
     leaves = asyncio.create_task(saver.saved())
     assert await asyncio.to_thread(entered.wait, 10)

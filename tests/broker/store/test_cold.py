@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import Store, segment
+from eruca.broker.store import Store
 from eruca.broker.store.lookup import Lookup
-from eruca.broker.store.segment import NotInMemory
+from tests.support.file_systems import Switched
 from tests.support.stores import Clock, put, small_config
 
 KEY = b"UNIQ_KEY\x01key"
@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Callable[[Lookup], object]] = {
 }
 
 
-async def opened_again(path: Path) -> Store:
+async def opened_again(path: Path, disk: Switched | None = None) -> Store:
     """A store whose messages were all written by an earlier run."""
     clock = Clock()
     store = Store(small_config(path), clock)
@@ -34,7 +34,7 @@ async def opened_again(path: Path) -> Store:
         clock.now += 1
     store.drain()
     store.close()
-    store = Store(small_config(path), clock)
+    store = Store(small_config(path), clock, file_system=disk)
     store.open()
     store.start()
     return store
@@ -45,35 +45,18 @@ async def ended(store: Store) -> None:
     store.close()
 
 
-@pytest.fixture
-def nothing_cached(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """No page is in memory; the threads that wait for the disk."""
-    threads: list[threading.Thread] = []
-    read_at = segment.read_at
-
-    def cold(fd: int, position: int, size: int, *, wait: bool) -> bytes:
-        if not wait:
-            raise NotInMemory
-        threads.append(threading.current_thread())
-        return read_at(fd, position, size, wait=True)
-
-    for module in ("segment", "index_file", "queue_table"):
-        monkeypatch.setattr(f"eruca.broker.store.{module}.read_at", cold)
-    return threads
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_the_loop_never_waits_for_the_disk(
-    tmp_path: Path, nothing_cached: list[threading.Thread], question: str
-) -> None:
-    store = await opened_again(tmp_path)
+async def test_the_loop_never_waits_for_the_disk(tmp_path: Path, question: str) -> None:
+    disk = Switched()
+    disk.cold = True
+    store = await opened_again(tmp_path, disk)
     expected = QUESTIONS[question](store.disk_lookup)
-    nothing_cached.clear()
+    disk.readers.clear()
     for queue in store._queues.queues.values():
         queue.cache = (0, b"")
     assert await store.lookup(QUESTIONS[question]) == expected
     assert expected not in (None, [], -1, 0)
-    assert nothing_cached and threading.main_thread() not in nothing_cached
+    assert disk.readers and threading.main_thread() not in disk.readers
     await ended(store)
 
 
@@ -101,15 +84,12 @@ async def test_what_an_earlier_run_wrote_is_not_read_through_the_mapping(tmp_pat
     await ended(store)
 
 
-async def test_a_disk_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = await opened_again(tmp_path)
-
-    def broken(fd: int, position: int, size: int, *, wait: bool) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(segment, "read_at", broken)
+async def test_a_disk_that_fails_is_said(tmp_path: Path) -> None:
+    disk = Switched()
+    store = await opened_again(tmp_path, disk)
+    disk.broken = True
     with pytest.raises(OSError, match="Input/output error"):
         await store.lookup(lambda there: there.record(0))
-    monkeypatch.undo()
+    disk.broken = False
     assert await store.lookup(lambda there: there.record(0)) is not None
     await ended(store)

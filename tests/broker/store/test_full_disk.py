@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
-import pytest
 from structlog.testing import capture_logs
 
-from eruca.broker.store import PutStatus, Store, appender
-from eruca.broker.store.index_file import IndexFile
+from eruca.broker.store import PutStatus, Store
+from tests.support.file_systems import Switched
 from tests.support.stores import HOST, Clock, bodies, small_config
 
 
@@ -18,20 +15,15 @@ def put(store: Store, body: bytes) -> PutStatus:
     return store.appender.put("T", 0, body, b"", born_timestamp=1, born_host=HOST, store_host=HOST).status
 
 
-def full(*_: int) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appender, "RETRY_AFTER", 0.0)
-    store = Store(small_config(tmp_path), Clock())
+def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    disk = Switched()
+    store = Store(small_config(tmp_path, retry_after_full=0.0), Clock(), file_system=disk)
     store.open()
     stored = [b"%04d" % number + bytes(1000) for number in range(3)]
     assert {put(store, body) for body in stored} == {PutStatus.OK}
 
     with capture_logs() as said:
-        with monkeypatch.context() as disk:
-            disk.setattr(os, "posix_fallocate", full)
+        with disk.without_room("/commitlog/"):
             statuses = [put(store, bytes(1000)) for _ in range(12)]
             taken = statuses.count(PutStatus.OK)
             assert taken < 8192 // 1000 and set(statuses[taken:]) == {PutStatus.SERVICE_NOT_AVAILABLE}
@@ -49,8 +41,9 @@ def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path, mon
     again.close()
 
 
-def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(small_config(tmp_path), Clock())
+def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    disk = Switched()
+    store = Store(small_config(tmp_path), Clock(), file_system=disk)
     store.open()
 
     def keyed(key: bytes) -> None:
@@ -62,8 +55,7 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, mo
         return [bool(store.disk_lookup.query("T", key, 9, 0, 2**62).records) for key in ("a", "b", "c")]
 
     with capture_logs() as said:
-        with monkeypatch.context() as disk:
-            disk.setattr(IndexFile, "allocate", full)
+        with disk.without_room("/index/"):
             keyed(b"a")
             keyed(b"b")
             assert found() == [False] * 3 and bodies(store, "T", 0) == [b"a", b"b"]
@@ -73,14 +65,12 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path, mo
     store.close()
 
 
-def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Store(small_config(tmp_path), Clock())
+def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(tmp_path: Path) -> None:
+    disk = Switched()
+    store = Store(small_config(tmp_path), Clock(), file_system=disk)
     store.open()
     assert put(store, b"kept") is PutStatus.OK
-    with capture_logs() as said, monkeypatch.context() as disk:
-        disk.setattr(os, "pwrite", full)
+    with capture_logs() as said, disk.without_room():
         store.close()
     assert [line["event"] for line in said] == ["store_not_closed_in_order"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eruca.broker.store import Store
+from eruca.broker.store import FileSystem, Store
 from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.index_file import IndexFile
 from eruca.broker.store.layout import index_hash
@@ -138,7 +138,7 @@ def test_a_full_file_is_followed_by_another_that_begins_at_its_end(tmp_path: Pat
         clock.now += 1000
     store.drain()
     store.close()
-    files = [IndexFile(path, 50, 10) for path in sorted((tmp_path / "index").iterdir())]
+    files = [IndexFile(path, 50, 10, FileSystem()) for path in sorted((tmp_path / "index").iterdir())]
     assert [file.count for file in files] == [10, 10, 3]
     assert files[0].entry(9)[2] == 8
     assert files[1].entry(1)[2] == 1, "relative to the end of the file before"
@@ -151,7 +151,7 @@ KEYED = [(number * 7 % 13, number * 100, 1_000 + number) for number in range(1, 
 @pytest.fixture
 def crashed(tmp_path: Path) -> tuple[IndexFile, bytes]:
     """A file with 20 entries that are on the disk and 80 that came later; and what was on the disk."""
-    file = IndexFile(tmp_path / "20231114221320000", 10, 120)
+    file = IndexFile(tmp_path / "20231114221320000", 10, 120, FileSystem())
     file.put(KEYED[:20])
     synced = bytes(file.map)
     file.put(KEYED[20:])

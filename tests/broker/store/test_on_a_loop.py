@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eruca.broker.store import PutStatus, Store, flush, native, scheduler
+from eruca.broker.store import NotInMemory, PutStatus, Store, flush, native
 from eruca.broker.store.flush import PATIENCE
 from eruca.broker.store.flush_thread import FlushThread, Job
 from eruca.broker.store.results import Durability
-from eruca.broker.store.segment import NotInMemory, Segment, Unflushed, flush_files
+from tests.support.file_systems import Switched
 from tests.support.stores import HOST, bodies, put, small_config
 
 
-async def started(path: Path, **changes: object) -> Store:
-    store = Store(small_config(path, **changes))
+async def started(path: Path, disk: Switched | None = None, **changes: object) -> Store:
+    store = Store(small_config(path, **changes), file_system=disk)
     store.open()
     store.start()
     return store
@@ -31,29 +30,12 @@ async def ended(store: Store) -> None:
     store.close()
 
 
-class SlowDisk(threading.Event):
-    """Flushes of the log wait for this event."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flushing = threading.Event()
-        """Whether one has begun."""
-
-
 @pytest.fixture
-async def slow_disk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlowDisk]:
-    allowed = SlowDisk()
-    flush = Segment.flush
-
-    def wait_and_flush(segment: Segment) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            allowed.flushing.set()
-            assert allowed.wait(20)
-        flush(segment)
-
-    monkeypatch.setattr(Segment, "flush", wait_and_flush)
-    yield allowed
-    allowed.set()
+def disk() -> Iterator[Switched]:
+    """A sound disk; whatever a test held there goes on after it."""
+    disk = Switched()
+    yield disk
+    disk.release()
 
 
 async def test_a_message_is_dispatched_after_the_round_of_the_loop(tmp_path: Path) -> None:
@@ -69,8 +51,9 @@ async def test_a_message_is_dispatched_after_the_round_of_the_loop(tmp_path: Pat
     await ended(store)
 
 
-async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk: SlowDisk) -> None:
-    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20)
+async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, disk: Switched) -> None:
+    store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20)
+    disk.hold()
     flushes = store.figures().flushes
     waiting = []
     for number in range(100):
@@ -80,7 +63,7 @@ async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, slow_disk:
         waiting.append(asyncio.ensure_future(durable))
     await asyncio.sleep(0)
     assert store.max_offset("T", 0) == 0, "nobody reads what is not durable"
-    slow_disk.set()
+    disk.release()
     assert await asyncio.wait_for(asyncio.gather(*waiting), 10) == [Durability.DURABLE] * 100
     assert store.figures().flushes - flushes <= 2
     assert len(bodies(store, "T", 0)) == 100
@@ -98,31 +81,33 @@ async def test_without_a_waiter_the_log_is_flushed_all_the_same(tmp_path: Path) 
     await ended(store)
 
 
-async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(tmp_path: Path, slow_disk: SlowDisk) -> None:
-    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
+async def test_what_comes_during_a_flush_is_flushed_next_without_a_waiter(tmp_path: Path, disk: Switched) -> None:
+    store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
+    disk.hold()
     arrived: asyncio.Queue[int] = asyncio.Queue()
     store.on_arrival = lambda topic, queue, end, codes: arrived.put_nowait(end)
     put(store, "T", 0, b"one")
-    assert await asyncio.to_thread(slow_disk.flushing.wait, 20)
+    assert await asyncio.to_thread(disk.flushing.wait, 20)
     put(store, "T", 0, b"two")
-    slow_disk.set()
+    disk.release()
     while await asyncio.wait_for(arrived.get(), 5) < 2:
         pass
     await ended(store)
 
 
-async def test_a_flush_that_takes_too_long(tmp_path: Path, slow_disk: SlowDisk) -> None:
-    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
+async def test_a_flush_that_takes_too_long(tmp_path: Path, disk: Switched) -> None:
+    store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=20)
+    disk.hold()
     put(store, "T", 0, b"one")
     durable = store.durable(store.figures().max_offset)
     assert durable is not None
     assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
-    slow_disk.set()
+    disk.release()
     await ended(store)
 
 
 async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
-    tmp_path: Path, slow_disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: Switched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop waits for a flush itself while the disk is quick; after one wait in vain it does not for a while."""
     patiences: list[float] = []
@@ -134,32 +119,28 @@ async def test_a_slow_disk_holds_the_loop_up_once_and_for_a_moment(
 
     monkeypatch.setattr(FlushThread, "begin", noted)
     monkeypatch.setattr(flush, "RESTS", (3600.0, 3600.0))
-    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
+    store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=3_600_000)
     for number, expected in enumerate(([PATIENCE], [PATIENCE, 0.0])):
-        slow_disk.clear()
+        disk.hold()
         put(store, "T", 0, b"%d" % number)
         durable = store.durable(store.figures().max_offset)
         assert durable is not None
         for _ in range(4):
             await asyncio.sleep(0)
         assert patiences == expected
-        slow_disk.set()
+        disk.release()
         assert await asyncio.wait_for(durable, 10) is Durability.DURABLE
     await ended(store)
 
 
-async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = await started(tmp_path, flush_disk_type="SYNC_FLUSH")
-
-    def fail(segment: Segment) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(Segment, "flush", fail)
-        put(store, "T", 0, b"one")
-        durable = store.durable(store.figures().max_offset)
-        assert durable is not None
-        assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
+async def test_after_a_failed_flush_nothing_is_acknowledged(tmp_path: Path, disk: Switched) -> None:
+    store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH")
+    disk.broken = True
+    put(store, "T", 0, b"one")
+    durable = store.durable(store.figures().max_offset)
+    assert durable is not None
+    assert await asyncio.wait_for(durable, 5) is Durability.FLUSH_DISK_TIMEOUT
+    disk.broken = False
     refused = store.appender.put("T", 0, b"two", b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.SERVICE_NOT_AVAILABLE
     assert "could not be flushed: Input/output error" in (store.refusal or "")
@@ -213,48 +194,23 @@ async def test_units_and_mark_are_written_in_time(tmp_path: Path) -> None:
     await ended(store)
 
 
-async def test_senders_do_not_wait_while_many_queues_are_flushed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_senders_do_not_wait_while_many_queues_are_flushed(tmp_path: Path, disk: Switched) -> None:
     """The files of consume queues have a thread of their own."""
-    flushing, go_on = threading.Event(), threading.Event()
-
-    def slow(files: Unflushed) -> None:
-        flushing.set()
-        assert go_on.wait(20)
-        flush_files(files)
-
     store = await started(
         tmp_path,
+        disk,
         flush_disk_type="SYNC_FLUSH",
         flush_interval_consume_queue=1,
         flush_consume_queue_thorough_interval=1,
     )
-    monkeypatch.setattr(scheduler, "flush_files", slow)
+    disk.hold_queues()
     put(store, "T", 0, b"first")
-    assert await asyncio.to_thread(flushing.wait, 20)
+    assert await asyncio.to_thread(disk.flushing.wait, 20)
     put(store, "T", 0, b"second")
     durable = store.durable(store.figures().max_offset)
     assert durable is not None and await durable is Durability.DURABLE
-    go_on.set()
+    disk.release()
     await ended(store)
-
-
-def test_many_files_are_flushed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [tmp_path / str(number) for number in range(200)]
-    for path in paths:
-        path.write_bytes(b"x")
-    flushed: list[int] = []
-    monkeypatch.setattr(os, "fdatasync", flushed.append)
-    flush_files(Unflushed({*map(str, paths), str(tmp_path / "dropped meanwhile")}, {str(tmp_path)}))
-    assert len(flushed) == 200
-
-    def broken(fd: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "fdatasync", broken)
-    with pytest.raises(OSError, match="Input/output error"):
-        flush_files(Unflushed(set(map(str, paths)), set()))
 
 
 async def test_stopping_leaves_no_thread(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import random
 from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import CopyRefused, PutStatus, Store, verify
-from eruca.broker.store.segment import Segment
+from eruca.broker.store import CopyRefused, FileSystem, PutStatus, Store, verify
+from tests.support.file_systems import Switched
 from tests.support.stores import HOST, bodies, index_contents, put, queue_units, small_config
 
 FILE = 8192
@@ -36,8 +35,8 @@ def master(tmp_path: Path) -> Store:
     return store
 
 
-def copy_of(tmp_path: Path, name: str = "slave", **changes: object) -> Store:
-    store = Store(small_config(tmp_path / name, **changes), follows=True)
+def copy_of(tmp_path: Path, name: str = "slave", disk: FileSystem | None = None, **changes: object) -> Store:
+    store = Store(small_config(tmp_path / name, **changes), follows=True, file_system=disk)
     store.open()
     return store
 
@@ -122,20 +121,12 @@ def test_bytes_that_do_not_continue_the_log_are_refused(tmp_path: Path, master: 
     master.close()
 
 
-def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(
-    tmp_path: Path, master: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = whole_log(master)
-    slave = copy_of(tmp_path)
+def test_a_full_disk_is_an_error_and_copying_goes_on_when_there_is_room(tmp_path: Path, master: Store) -> None:
+    log, disk = whole_log(master), Switched()
+    slave = copy_of(tmp_path, disk=disk)
     slave.replicator.append(0, log[:FILE])
-    with monkeypatch.context() as patch:
-
-        def full(*_: object) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        patch.setattr(Segment, "allocate", full)
-        with pytest.raises(OSError, match="No space"):
-            slave.replicator.append(FILE, log[FILE : FILE + 100])
+    with disk.without_room(), pytest.raises(OSError, match="No space"):
+        slave.replicator.append(FILE, log[FILE : FILE + 100])
     slave.replicator.append(slave.replicator.end_offset, log[slave.replicator.end_offset :])
     slave.drain()
     assert whole_log(slave) == log and bodies(slave, "U", 0) == bodies(master, "U", 0)

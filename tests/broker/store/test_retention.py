@@ -6,15 +6,14 @@ import asyncio
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import GetStatus, PutStatus, Store, appender, scheduler
+from eruca.broker.store import GetStatus, PutStatus, Store
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
-from eruca.broker.store.segment import Segment, Unflushed, flush_files
+from tests.support.file_systems import Switched
 from tests.support.stores import HOST, Clock, bodies, put, small_config
 
 HOUR = 3_600_000
@@ -140,9 +139,9 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store.close()
 
 
-async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    store = Store(small_config(tmp_path), clock)
+async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path) -> None:
+    clock, disk = Clock(), Switched()
+    store = Store(small_config(tmp_path), clock, file_system=disk)
     store.open()
     for _ in range(10):
         put(store, "T", 0, bytes(3000))
@@ -150,20 +149,13 @@ async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path, monk
     files = sorted((tmp_path / "commitlog").iterdir())
     for path in files[:3]:
         os.utime(path, (clock.now / 1000 - 80 * 3600,) * 2)
-    unlink = Segment.unlink
-
-    def stubborn(segment: Segment) -> None:
-        if segment.path == files[1]:
-            raise OSError(1, "Operation not permitted")
-        unlink(segment)
-
-    monkeypatch.setattr(Segment, "unlink", stubborn)
+    disk.stubborn = files[1]
     with pytest.raises(OSError, match="not permitted"):
         await store.clean(by_hand=True)
     assert sorted((tmp_path / "commitlog").iterdir()) == files[1:]
     assert store.figures().min_offset == int(files[1].name)
     assert bodies(store, "T", 0) == [bytes(3000)] * (10 - store.min_offset("T", 0))
-    monkeypatch.undo()
+    disk.stubborn = None
     assert await store.clean(by_hand=True) == 2
     assert sorted((tmp_path / "commitlog").iterdir()) == files[3:]
     store.close()
@@ -192,29 +184,20 @@ def test_a_dropped_topic_does_not_come_back_after_a_kill(tmp_path: Path) -> None
     killed.close()
 
 
-async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reached, go_on = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def slow(files: Unflushed) -> None:
-        loop.call_soon_threadsafe(reached.set)
-        assert go_on.wait(20)
-        flush_files(files)
-
-    store = Store(small_config(tmp_path / "store"))
+async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(tmp_path: Path) -> None:
+    disk = Switched()
+    store = Store(small_config(tmp_path / "store"), file_system=disk)
     store.open()
     store.start()
     for topic in ("T", "U"):
         for number in range(30):
             put(store, topic, number % 3, b"x")
     store.drain()
-    monkeypatch.setattr(scheduler, "flush_files", slow)
+    disk.hold_queues()
     write_out = asyncio.ensure_future(store._scheduler._write_out(sync=True))
-    await asyncio.wait_for(reached.wait(), 20)
+    assert await asyncio.to_thread(disk.flushing.wait, 20)
     assert store.drop_topic("T") == 3
-    go_on.set()
+    disk.release()
     await write_out
     shutil.copytree(tmp_path / "store", tmp_path / "killed")
     await store.stop()
@@ -256,9 +239,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appender, "RETRY_AFTER", 0.0)
-    config = small_config(small_disk / "store", mapped_file_size_commit_log=1 << 20, disk_space_warning_level_ratio=2)
+def test_a_disk_that_really_fills_up(small_disk: Path, tmp_path: Path) -> None:
+    config = small_config(
+        small_disk / "store",
+        mapped_file_size_commit_log=1 << 20,
+        disk_space_warning_level_ratio=2,
+        retry_after_full=0.0,
+    )
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1 << 20))
     store = Store(config)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eruca.broker.store import Got, Matcher, Store, native, reader
+from eruca.broker.store import Got, Matcher, Store, native
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.protocol.message import java_hash
 from eruca.protocol.record import decode_records
+from tests.support.file_systems import Switched
 from tests.support.native import Step, using
 from tests.support.stores import Clock, bodies, put, small_config
 
@@ -48,8 +49,8 @@ def test_what_is_found_is_the_same_however_it_is_read(
         store.reader.limits.memory = chance.choice([5000, 1 << 30])
         found = []
         for on, together in ((native.on, 128 << 10), (False, 128 << 10), (native.on, 900), (False, 0)):
-            with using(c=on), pytest.MonkeyPatch.context() as patch:
-                patch.setattr(reader, "TOGETHER", together)
+            store.reader.limits.together = together
+            with using(c=on):
                 found.append(taken(store.get(*ask)))
         assert found[0] == found[1] == found[2] == found[3], ask
     store.close()
@@ -57,32 +58,21 @@ def test_what_is_found_is_the_same_however_it_is_read(
 
 @pytest.mark.usefixtures("chosen")
 @pytest.mark.parametrize("again", [True, False], ids=["of an earlier run", "of this run"])
-def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
-) -> None:
-    store = Store(
-        small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
-    )
+def test_records_that_lie_apart_on_the_disk_come_in_several_answers(tmp_path: Path, again: bool) -> None:
+    config = small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000)
+    disk = Switched()
+    store = Store(config, Clock(), file_system=disk)
     store.open()
     for number in range(1600):
         put(store, "T", number % 4, b"%04d" % number + bytes(1100))
     store.drain()
     if again:
         store.close()
-        store = Store(
-            small_config(tmp_path, mapped_file_size_commit_log=4 << 20, mapped_file_size_consume_queue=20_000), Clock()
-        )
+        store = Store(config, Clock(), file_system=disk)
         store.open()
     store.commit_log.hot_bytes = 0
     seen: list[bytes] = []
-    reads: list[int] = []
-    bytes_at = store.commit_log.bytes_at
-
-    def counted(at: int, size: int, *, wait: bool) -> memoryview | bytes | None:
-        reads.append(size)
-        return bytes_at(at, size, wait=wait)
-
-    monkeypatch.setattr(store.commit_log, "bytes_at", counted)
+    disk.reads.clear()
     answers = 0
     while len(seen) < 400:
         got = store.get("T", 1, len(seen), 1024)
@@ -91,7 +81,7 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(
         seen += found
         answers += 1
     assert [int(body[:4]) for body in seen] == list(range(1, 1600, 4))
-    assert 2 <= answers <= 6 and sum(reads) <= 1.6 * 1600 * 1300 and len(reads) <= 5 * answers
+    assert 2 <= answers <= 6 and sum(disk.reads) <= 1.6 * 1600 * 1300 and len(disk.reads) <= 5 * answers
     store.close()
 
 

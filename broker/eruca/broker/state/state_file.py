@@ -67,12 +67,16 @@ def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None
 class Saver:
     """Saves one state file off the event loop; changes during a write share the next one.
 
-    ``encode`` returns the whole content. It is called on the event loop, so the content is consistent.
+    ``encode`` returns the whole content. It is called on the event loop, so the content is consistent. ``replace``
+    writes it, in a thread.
     """
 
-    def __init__(self, path: Path, encode: Callable[[], bytes]) -> None:
+    def __init__(
+        self, path: Path, encode: Callable[[], bytes], replace: Callable[[Path, bytes], None] = replace_file
+    ) -> None:
         self.path = path
         self._encode = encode
+        self._replace = replace
         self._changed = 0
         self._saved = 0
         self._written = 0
@@ -108,7 +112,7 @@ class Saver:
     def _write(self, saving: int, data: bytes) -> None:
         with self._writing:
             if saving > self._written:  # else newer content is already written
-                replace_file(self.path, data)
+                self._replace(self.path, data)
                 self._written = saving
 
 

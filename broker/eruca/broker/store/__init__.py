@@ -2,6 +2,7 @@
 
 from eruca.broker.store.commit_log import StoreDamaged
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
+from eruca.broker.store.file_system import FileSystem, NotInMemory
 from eruca.broker.store.marks import StoreLocked
 from eruca.broker.store.replicator import CopyRefused
 from eruca.broker.store.results import (
@@ -16,7 +17,6 @@ from eruca.broker.store.results import (
     PutStatus,
     RecoveryReport,
 )
-from eruca.broker.store.segment import NotInMemory
 from eruca.broker.store.store import Store
 from eruca.broker.store.verify import Finding, Verification, verify
 
@@ -24,6 +24,7 @@ __all__ = [
     "CopyRefused",
     "Damage",
     "Figures",
+    "FileSystem",
     "Finding",
     "Found",
     "GetStatus",

@@ -23,7 +23,6 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, PROPERTIES_MAX, decode_batch, pack_into
 
 _RECORD_EXTRA: Final = 64 << 10
-RETRY_AFTER: Final = 0.2
 _ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
 _PROPERTIES: Final = Put(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 _REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
@@ -79,6 +78,7 @@ class Appender:
         pending: list[Request],
         clock: Callable[[], int],
         max_message_size: int,
+        retry_after: float,
     ) -> None:
         self.refusal: str | None = "the store is not open"
         """Why nothing is accepted at present, None when everything is."""
@@ -100,6 +100,7 @@ class Appender:
         self._clock = clock
         self._max_body = max_message_size
         self._max_record = min(max_message_size + _RECORD_EXTRA, log.segment_size - BLANK_SIZE)
+        self._retry_after = retry_after
         self._retry_at = 0.0
 
     def put(
@@ -319,7 +320,7 @@ class Appender:
             if self.no_room is None:
                 log.error("no_room_in_commit_log", fault=fault.strerror, advice="free space, or lower fileReservedTime")
             self.no_room = f"no room in the commit log: {fault.strerror}"
-            self._retry_at = time.monotonic() + RETRY_AFTER
+            self._retry_at = time.monotonic() + self._retry_after
             return _REFUSED
         if self.no_room is not None:
             log.info("room_in_commit_log")

@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.segment import Segment
 from eruca.protocol.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, encode_blank, peek
 
@@ -26,8 +27,17 @@ class StoreDamaged(Exception):
 class CommitLog:
     """The log's files in order; the last one is written to."""
 
-    def __init__(self, path: Path, segment_size: int, *, populate: bool = True, hot_bytes: int = 256 << 20) -> None:
+    def __init__(
+        self,
+        path: Path,
+        segment_size: int,
+        file_system: FileSystem,
+        *,
+        populate: bool = True,
+        hot_bytes: int = 256 << 20,
+    ) -> None:
         self.path = path
+        self.file_system = file_system
         self.segment_size = segment_size
         self.hot_bytes = hot_bytes
         self.segments: list[Segment] = []
@@ -75,7 +85,7 @@ class CommitLog:
                 )
             if size < self.segment_size:
                 self.short_files.append(start)
-            self.segments.append(Segment(file, start, self.segment_size))
+            self.segments.append(Segment(file, start, self.segment_size, self.file_system))
         self.position = self.segments[-1].end
 
     def open_end(self, position: int) -> None:
@@ -128,7 +138,10 @@ class CommitLog:
             last.allocate(at, BLANK_SIZE, 0)
             # Before there is a next file: a kill in between leaves no gap. If none comes, the next record covers it.
             last.view[at : at + BLANK_SIZE] = encode_blank(last.end - self.position)
-        segment = Segment(self.path / f"{start:020d}", start, self.segment_size)
+        self._add(start)
+
+    def _add(self, start: int) -> None:
+        segment = Segment(self.path / f"{start:020d}", start, self.segment_size, self.file_system)
         self.segments.append(segment)
         self.new_files = True
         self.position = start
@@ -148,9 +161,7 @@ class CommitLog:
         """
         while data:
             if not self.segments or self.position == self.segments[-1].end:
-                self.segments.append(Segment(self.path / f"{self.position:020d}", self.position, self.segment_size))
-                self.new_files = True
-                self._aim(self.segments[-1])
+                self._add(self.position)
             segment = self.segments[-1]
             at = self.position - segment.start
             count = min(len(data), segment.size - at)

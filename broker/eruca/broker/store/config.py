@@ -80,6 +80,8 @@ class StoreConfig(StoreRules):
     """``ASYNC_FLUSH`` or ``SYNC_FLUSH``."""
     recover_check_bytes: int = 4 << 20
     """How much of the log's end is checked again after a clean stop."""
+    retry_after_full: float = 0.2
+    """Seconds after an append that found no room, until room is looked for again."""
     hot_bytes: int = 256 << 20
     """Data nearer than this to the log's end is read through the mapping, the rest by pread."""
 

@@ -1,44 +1,158 @@
-"""Bringing whole file systems to the disk: for thousands of small files one call in place of one each.
+"""The file system under a store: the calls of the operating system that may wait for the disk, or fail with it.
 
-Owns the decision where that is as good: on Linux from 5.8 on, which reports errors (syncfs(2)), and on file systems of
-its own disks that wait for all data and their journal. Elsewhere (FUSE answers without doing anything) nothing is done.
+Owns how data reaches the disk and comes from it, and when whole file systems are flushed in place of thousands of small
+files: on Linux from 5.8 on, which reports errors (syncfs(2)), and on file systems of its own disks that wait for all
+data and their journal. Elsewhere (FUSE answers without doing anything) the files are flushed one by one. Knows no
+formats. What is given to the native step, mappings and files without a promise, are not here.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
 
 _TELLS_ERRORS = (5, 8)
 _SURE = frozenset({0xEF53, 0x58465342, 0x9123683E})
 """Magic numbers of ext4, XFS and Btrfs (statfs(2))."""
 _STATFS_SIZE = 512
+_SIDE_BY_SIDE = 8
+_MANY = 64
+_VERY_MANY = 1000
+RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
-def flush_file_systems(paths: Iterable[str]) -> bool:
-    """Bring every file system that holds one of the paths to the disk; whether that was done. Made for a thread.
+class NotInMemory(Exception):
+    """The data would have to be read from the disk, and the caller does not want to wait."""
+
+
+class Unflushed(NamedTuple):
+    """What a thread has to flush."""
+
+    files: set[str]
+    folders: set[str]
+
+
+def read_at(fd: int, position: int, size: int, *, wait: bool) -> bytes:
+    """Bytes of a file, fewer where it ends; a disk error is an OSError here, where a mapping would end the process.
 
     Raises:
-        OSError: one of them could not be written.
+        NotInMemory: not all of them are in the page cache, and ``wait`` is False.
+        OSError: the disk fails.
     """
-    folders: dict[int, str] = {}
-    for path in {os.path.dirname(path) for path in paths}:
-        with suppress(FileNotFoundError):  # its topic was dropped meanwhile
-            folders.setdefault(os.stat(path).st_dev, path)
-    if not folders or not all(is_sure(folder) for folder in folders.values()):
-        return False
-    for folder in folders.values():
-        flush(folder)
-    return True
+    if wait or not RWF_NOWAIT:
+        return os.pread(fd, size, position)
+    buffer = bytearray(size)
+    try:
+        done = os.preadv(fd, [buffer], position, RWF_NOWAIT)
+    except BlockingIOError:
+        raise NotInMemory from None
+    except OSError:  # a file system without the flag
+        return os.pread(fd, size, position)
+    if done < size:
+        raise NotInMemory
+    return bytes(buffer)
 
 
-def is_sure(folder: str) -> bool:
-    if _kernel() < _TELLS_ERRORS:
-        return False
-    buffer = ctypes.create_string_buffer(_STATFS_SIZE)
-    return _libc().statfs(os.fsencode(folder), buffer) == 0 and _kind(buffer) in _SURE
+class FileSystem:
+    """The file system of the machine. Its methods may be called in any thread; all raise OSError."""
+
+    def read(self, fd: int, position: int, size: int, *, wait: bool) -> bytes:
+        """As ``read_at``."""
+        return read_at(fd, position, size, wait=wait)
+
+    def write(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write into a file; returns how many bytes found room."""
+        return os.pwrite(fd, data, position)
+
+    def allocate(self, fd: int, position: int, size: int) -> None:
+        """Give this part of a file its blocks, so that writing there through a mapping cannot fail."""
+        os.posix_fallocate(fd, position, size)
+
+    def delete(self, path: Path) -> None:
+        """Delete a file; what is open of it can still be read."""
+        path.unlink(missing_ok=True)
+
+    def flush(self, fd: int) -> None:
+        """Bring what was written into a file to the disk. After an error it may be lost."""
+        os.fdatasync(fd)
+
+    def flush_folder(self, path: Path | str) -> None:
+        """Make the entries of a folder durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def flush_whole(self, folder: str) -> None:
+        """Bring all that the file system of a folder holds to the disk."""
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _libc().syncfs(fd) != 0:
+                fault = ctypes.get_errno()
+                raise OSError(fault, os.strerror(fault), folder)
+        finally:
+            os.close(fd)
+
+    def flushes_whole(self, folder: str) -> bool:
+        """Whether ``flush_whole`` is as good as flushing the files one by one."""
+        if _kernel() < _TELLS_ERRORS:
+            return False
+        buffer = ctypes.create_string_buffer(_STATFS_SIZE)
+        return _libc().statfs(os.fsencode(folder), buffer) == 0 and _kind(buffer) in _SURE
+
+    def flush_files(self, unflushed: Unflushed) -> None:
+        """Bring files and the entries of folders to the disk; made for a thread.
+
+        Many are flushed side by side: a disk's journal takes what comes together in one go. Very many go with all that
+        the file system holds, where that is safe.
+        """
+        if len(unflushed.files) + len(unflushed.folders) >= _VERY_MANY and self._flush_wholes(chain(*unflushed)):
+            return
+        for paths, flush in ((list(unflushed.files), self._flush_file), (list(unflushed.folders), self._flush_entries)):
+            if len(paths) < _MANY:
+                _flush_each(paths, flush)
+                continue
+            with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="store-sync") as threads:
+                for done in [threads.submit(_flush_each, paths[n::_SIDE_BY_SIDE], flush) for n in range(_SIDE_BY_SIDE)]:
+                    done.result()
+
+    def _flush_wholes(self, paths: Iterable[str]) -> bool:
+        """Flush every file system that holds one of the paths; whether that was done."""
+        folders: dict[int, str] = {}
+        for path in {os.path.dirname(path) for path in paths}:
+            with suppress(FileNotFoundError):  # its topic was dropped meanwhile
+                folders.setdefault(os.stat(path).st_dev, path)
+        if not folders or not all(self.flushes_whole(folder) for folder in folders.values()):
+            return False
+        for folder in folders.values():
+            self.flush_whole(folder)
+        return True
+
+    def _flush_file(self, path: str) -> None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:  # its topic was dropped meanwhile
+            return
+        try:
+            self.flush(fd)
+        finally:
+            os.close(fd)
+
+    def _flush_entries(self, folder: str) -> None:
+        if os.path.isdir(folder):
+            self.flush_folder(folder)
+
+
+def _flush_each(paths: list[str], flush: Callable[[str], None]) -> None:
+    for path in paths:
+        flush(path)
 
 
 def _kind(buffer: ctypes.Array[ctypes.c_char]) -> int:
@@ -50,16 +164,6 @@ def _kernel() -> tuple[int, ...]:
     if system.sysname != "Linux":
         return (0,)
     return tuple(int(part) for part in system.release.split("-")[0].split(".")[:2] if part.isdecimal())
-
-
-def flush(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if _libc().syncfs(fd) != 0:
-            fault = ctypes.get_errno()
-            raise OSError(fault, os.strerror(fault), folder)
-    finally:
-        os.close(fd)
 
 
 def _libc() -> ctypes.CDLL:

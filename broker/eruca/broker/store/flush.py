@@ -18,7 +18,7 @@ from functools import partial
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.flush_thread import FlushThread
 from eruca.broker.store.results import Durability
-from eruca.broker.store.segment import Segment, flush_directory
+from eruca.broker.store.segment import Segment
 from eruca.broker.store.waiters import OffsetWaiters
 
 PATIENCE = 0.0005
@@ -139,7 +139,7 @@ class Flush:
         for segment in segments:
             segment.flush()
         if new_files:
-            flush_directory(self._log.path)
+            self._log.file_system.flush_folder(self._log.path)
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False

@@ -20,12 +20,13 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
+from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_mark
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import Disk, LogFile, disk_of, disk_refusal, expendable
-from eruca.broker.store.segment import Segment, Unflushed, flush_files
+from eruca.broker.store.segment import Segment
 
 log = structlog.get_logger("eruca.broker")
 
@@ -43,6 +44,7 @@ class Housekeeping:
         flush: Flush,
         appender: Appender,
         clock: Callable[[], int],
+        file_system: FileSystem,
     ) -> None:
         self.checkpoint = Checkpoint()
         self.mark = Mark(0, 0, 0, 0, -1)
@@ -60,6 +62,7 @@ class Housekeeping:
         self._flush = flush
         self._appender = appender
         self._clock = clock
+        self._file_system = file_system
         self._full: str | None = None
         self._covered = (0, 0)
         """Commit log offset and number of units that the last write-out covers, or the one that is going on."""
@@ -84,6 +87,15 @@ class Housekeeping:
             taken.append(self._index.take_unflushed())
         return taken
 
+    def flush(self, unflushed: list[Unflushed]) -> None:
+        """Bring these files to the disk; any thread.
+
+        Raises:
+            OSError: one of them cannot be flushed.
+        """
+        for one in unflushed:
+            self._file_system.flush_files(one)
+
     def give_back(self, unflushed: list[Unflushed]) -> None:
         """Note files again that could not be flushed."""
         for one in unflushed:
@@ -103,7 +115,7 @@ class Housekeeping:
         Raises:
             OSError: the disk is full or fails.
         """
-        write_checkpoint(self._config.store_path_root_dir, checkpoint)
+        write_checkpoint(self._config.store_path_root_dir, checkpoint, self._file_system)
 
     def note(self, checkpoint: Checkpoint | None) -> None:
         """Write the mark after a write-out; with the ``checkpoint`` that was written, if it was flushed.
@@ -114,7 +126,7 @@ class Housekeeping:
         indexed = self._index.end_offset if self._index is not None else -1
         self.mark = Mark(*self._covered, *(self.mark[2:4] if checkpoint is None else self._covered), indexed)
         self.checkpoint = checkpoint or self.checkpoint
-        write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint)
+        write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint, self._file_system)
 
     def persist(self, *, sync: bool = True) -> None:
         """Write out and flush queues and index, write checkpoint and mark, all at once.
@@ -125,8 +137,7 @@ class Housekeeping:
         _, moment = self.begin()
         self._queues.write_some(None)
         if sync:
-            for files in self.unflushed():
-                flush_files(files)
+            self.flush(self.unflushed())
         checkpoint = self.next_checkpoint(moment) if sync else None
         if checkpoint is not None:
             self.write_checkpoint(checkpoint)
@@ -246,4 +257,4 @@ class Housekeeping:
             self.mark = mark._replace(
                 written_units=mark.written_units - written, synced_units=mark.synced_units - synced
             )
-            write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint)
+            write_mark(self._config.store_path_root_dir, self.mark, self.checkpoint, self._file_system)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.index_file import IndexFile, size_of
 from eruca.broker.store.layout import IndexEntry, index_hash
-from eruca.broker.store.segment import Unflushed
 
 _NAME = re.compile(r"\d{17}\Z")
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"\d{17}\Z")
 class Index:
     """All index files under one folder; the newest one is written to."""
 
-    def __init__(self, path: Path, slots: int, entries: int, clock: Callable[[], int]) -> None:
+    def __init__(self, path: Path, slots: int, entries: int, clock: Callable[[], int], file_system: FileSystem) -> None:
         self.path = path
         self.slots = slots
         self.entries = entries
@@ -31,6 +31,7 @@ class Index:
         self.filled: list[IndexFile] = []
         """Files that became full since the last flush."""
         self._clock = clock
+        self._file_system = file_system
         self._room = 0
         self._partial = False
 
@@ -53,7 +54,7 @@ class Index:
                     "(maxHashSlotNum and maxIndexNum differ from those it was written with); it is not used"
                 )
                 continue
-            self.files.append(IndexFile(self.path / name, self.slots, self.entries))
+            self.files.append(IndexFile(self.path / name, self.slots, self.entries, self._file_system))
         return notes
 
     def put(self, entries: list[IndexEntry]) -> None:
@@ -94,7 +95,7 @@ class Index:
                 break
             moment += 1
         try:
-            file = IndexFile(path, self.slots, self.entries)
+            file = IndexFile(path, self.slots, self.entries, self._file_system)
         except OSError:
             path.unlink(missing_ok=True)
             raise

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eruca.broker.store import native
+from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.layout import IndexEntry
-from eruca.broker.store.segment import read_at
 
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
@@ -34,7 +34,7 @@ def size_of(slots: int, entries: int) -> int:
 class IndexFile:
     """One index file, mapped at its full size."""
 
-    def __init__(self, path: Path, slots: int, entries: int) -> None:
+    def __init__(self, path: Path, slots: int, entries: int, file_system: FileSystem) -> None:
         """Open or make the file.
 
         Raises:
@@ -43,6 +43,7 @@ class IndexFile:
         self.path = path
         self.slots = slots
         self.entries = entries
+        self._file_system = file_system
         self.entries_at: int = _HEADER.size + 4 * slots
         size = size_of(slots, entries)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -51,7 +52,7 @@ class IndexFile:
             """Whether the file was new or cut short when it was opened."""
             if self.short:
                 os.ftruncate(fd, size)
-            os.posix_fallocate(fd, 0, self.entries_at)
+            self._file_system.allocate(fd, 0, self.entries_at)
             self.map = mmap.mmap(fd, size)
         finally:
             os.close(fd)
@@ -111,10 +112,10 @@ class IndexFile:
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             try:
-                os.posix_fallocate(fd, start, stop - start)
+                self._file_system.allocate(fd, start, stop - start)
             except OSError:
                 stop = end
-                os.posix_fallocate(fd, start, stop - start)
+                self._file_system.allocate(fd, start, stop - start)
         finally:
             os.close(fd)
         self._allocated = stop
@@ -150,9 +151,9 @@ class IndexFile:
             return
         try:
             above = self.count
-            number = int.from_bytes(read_at(fd, 40 + value % self.slots * 4, 4, wait=wait), "big")
+            number = int.from_bytes(self._file_system.read(fd, 40 + value % self.slots * 4, 4, wait=wait), "big")
             while 0 < number < above:
-                entry = read_at(fd, self.entries_at + number * _ENTRY.size, _ENTRY.size, wait=wait)
+                entry = self._file_system.read(fd, self.entries_at + number * _ENTRY.size, _ENTRY.size, wait=wait)
                 found, offset, seconds, previous = _ENTRY.unpack(entry)
                 if found == value:
                     yield offset, self.begin_time + seconds * 1000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from eruca.broker.store.segment import flush_directory
+from eruca.broker.store.file_system import FileSystem
 
 _TIMES = struct.Struct(">qqq")
 _MARK = struct.Struct(">8sqqqqqqqq")
@@ -65,7 +65,7 @@ def read_checkpoint(root: Path) -> Checkpoint:
     return Checkpoint(*_TIMES.unpack_from(data)) if len(data) >= _TIMES.size else Checkpoint()
 
 
-def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
+def write_checkpoint(root: Path, checkpoint: Checkpoint, file_system: FileSystem) -> None:
     """Write the checkpoint, 4096 bytes, and bring it to the disk.
 
     Raises:
@@ -74,8 +74,8 @@ def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
     fd = os.open(root / "checkpoint", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         os.ftruncate(fd, _CHECKPOINT_SIZE)
-        os.pwrite(fd, _TIMES.pack(*checkpoint), 0)
-        os.fdatasync(fd)
+        file_system.write(fd, _TIMES.pack(*checkpoint), 0)
+        file_system.flush(fd)
     finally:
         os.close(fd)
 
@@ -95,7 +95,7 @@ def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
     return Mark(*numbers[:5])
 
 
-def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint) -> None:
+def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint, file_system: FileSystem) -> None:
     """Write the mark, to hold together with this checkpoint.
 
     Raises:
@@ -104,19 +104,19 @@ def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint) -> None:
     data = _MARK.pack(_MARK_NAME, *mark, *checkpoint)
     fd = os.open(root / "eruca.mark", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.pwrite(fd, data + crc32(data).to_bytes(4, "big"), 0)
+        file_system.write(fd, data + crc32(data).to_bytes(4, "big"), 0)
     finally:
         os.close(fd)
 
 
-def set_abort(root: Path) -> None:
+def set_abort(root: Path, file_system: FileSystem) -> None:
     """Leave the sign that the store is open, on the disk before a message is taken.
 
     Raises:
         OSError: the disk fails.
     """
     (root / "abort").touch()
-    flush_directory(root)
+    file_system.flush_folder(root)
 
 
 def clear_abort(root: Path) -> None:

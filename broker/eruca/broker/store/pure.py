@@ -16,10 +16,10 @@ from operator import add
 from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
+from eruca.broker.store.file_system import NotInMemory, read_at
 from eruca.broker.store.layout import IndexEntry, Request, index_hash
 from eruca.broker.store.results import FILTER_REACH
 from eruca.broker.store.scan import sound_record
-from eruca.broker.store.segment import NotInMemory, read_at
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import (
     BORN_HOST_V6,

@@ -20,8 +20,8 @@ from threading import Lock
 
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
+from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.queue_file import NEWEST, count_units, file_of, starts_in
-from eruca.broker.store.segment import Unflushed, read_at
 from eruca.protocol.names import is_legal
 
 _OPEN_FILES = 256
@@ -38,7 +38,7 @@ def _folders_in(folder: str) -> list[str]:
 class QueueTable:
     """All consume queues and their files under one folder."""
 
-    def __init__(self, path: Path, file_size: int) -> None:
+    def __init__(self, path: Path, file_size: int, file_system: FileSystem) -> None:
         self.path = path
         self.file_size = file_size
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -47,6 +47,7 @@ class QueueTable:
         self.unsynced: set[str] = set()
         """Files written to since they were last flushed."""
         self._new_folders: set[str] = set()
+        self._file_system = file_system
         self._files: OrderedDict[str, int] = OrderedDict()
         self.trimming = Lock()
         """Held while units leave a queue's memory, and by other threads while they look there."""
@@ -107,7 +108,7 @@ class QueueTable:
         done = 0
         for path, at, part in self._pieces(queue, index, len(data)):
             fd = self._file(path, create=True)
-            if os.pwrite(fd, data[done : done + part], at) != part:
+            if self._file_system.write(fd, data[done : done + part], at) != part:
                 raise OSError(28, "the disk is full", str(path))
             self.unsynced.add(path)
             done += part
@@ -217,12 +218,12 @@ class QueueTable:
         path, at, part = next(self._pieces(queue, index, count * UNIT))
         try:
             if not wait:
-                return read_at(self._file(path, create=False), at, part, wait=False)
+                return self._file_system.read(self._file(path, create=False), at, part, wait=False)
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
         try:
-            return read_at(fd, at, part, wait=True)
+            return self._file_system.read(fd, at, part, wait=True)
         finally:
             os.close(fd)
 

@@ -14,16 +14,15 @@ from eruca.broker.store import native, pure
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
+from eruca.broker.store.file_system import NotInMemory
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
-from eruca.broker.store.segment import NotInMemory, Segment
+from eruca.broker.store.segment import Segment
 
 _CODE = struct.Struct(">q")
 _FEW = 32
 """More tags than this are compared one by one in Python."""
-TOGETHER = 512 << 10
-"""Records on the disk within this many bytes are read at once, with what lies between them."""
 _new_got = tuple.__new__
 
 
@@ -61,13 +60,15 @@ _NOWHERE = _Near(0, 0, b"")
 class ReadLimits:
     """The most bytes and messages of a reply, from memory and from the disk, and the size of the memory."""
 
-    __slots__ = ("disk_bytes", "disk_count", "memory", "memory_bytes", "memory_count")
+    __slots__ = ("disk_bytes", "disk_count", "memory", "memory_bytes", "memory_count", "together")
 
     def __init__(self, config: StoreConfig, physical_memory: int) -> None:
         self.memory_bytes = config.max_transfer_bytes_on_message_in_memory
         self.memory_count = config.max_transfer_count_on_message_in_memory
         self.disk_bytes = config.max_transfer_bytes_on_message_in_disk
         self.disk_count = config.max_transfer_count_on_message_in_disk
+        self.together = 512 << 10
+        """Records on the disk within this many bytes are read at once, with what lies between them."""
         self.memory = physical_memory * config.access_message_in_memory_max_ratio // 100
 
 
@@ -226,7 +227,7 @@ class Reader:
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
         """The log between two offsets, read at once, if that is on the disk and not too much; else nothing."""
-        if start >= self._log.hot_from or not 0 < end - start <= TOGETHER:
+        if start >= self._log.hot_from or not 0 < end - start <= self.limits.together:
             return _NOWHERE
         try:
             data = self._log.bytes_at(start, end - start, wait=wait)

@@ -21,7 +21,6 @@ from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.segment import Unflushed, flush_files
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
@@ -190,7 +189,7 @@ class Scheduler:
             files = self._housekeeping.unflushed()
             durable = self._flush.durable(position)
             try:
-                await self.in_thread(self._housekeeping_thread, partial(_flush_all, files))
+                await self.in_thread(self._housekeeping_thread, partial(self._housekeeping.flush, files))
             except BaseException:
                 self._housekeeping.give_back(files)
                 raise
@@ -203,8 +202,3 @@ class Scheduler:
                 )
         self._housekeeping.note(checkpoint)
         return took
-
-
-def _flush_all(files: list[Unflushed]) -> None:
-    for one in files:
-        flush_files(one)

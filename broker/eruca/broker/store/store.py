@@ -24,6 +24,7 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.broker.store.dispatch import Arrival, Dispatch
+from eruca.broker.store.file_system import FileSystem, NotInMemory
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.index import Index
@@ -36,7 +37,6 @@ from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan, Scanned
 from eruca.broker.store.scheduler import Scheduler
-from eruca.broker.store.segment import NotInMemory
 from eruca.remoting.clock import now_ms
 
 log = structlog.get_logger("eruca.broker")
@@ -50,23 +50,39 @@ class Store:
     accepts no message.
     """
 
-    def __init__(self, config: StoreConfig, clock: Callable[[], int] = now_ms, *, follows: bool = False) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Callable[[], int] = now_ms,
+        *,
+        follows: bool = False,
+        file_system: FileSystem | None = None,
+    ) -> None:
         self.config = config
+        self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
         self.commit_log = CommitLog(
             config.commit_log_path,
             config.mapped_file_size_commit_log,
+            file_system,
             populate=not config.sync_flush,
             hot_bytes=config.hot_bytes,
         )
-        self._queues = QueueTable(config.consume_queue_path, config.consume_queue_file_size)
+        self._queues = QueueTable(config.consume_queue_path, config.consume_queue_file_size, file_system)
         self._index: Index | None = None
         if config.message_index_enable:
-            self._index = Index(config.index_path, config.max_hash_slot_num, config.max_index_num, clock)
+            self._index = Index(config.index_path, config.max_hash_slot_num, config.max_index_num, clock, file_system)
         self._dispatch = Dispatch(self._queues, self._index, parse_delay_levels(config.message_delay_level))
         self._flush = Flush(self.commit_log, config.sync_flush_timeout, eager=config.sync_flush)
         self._flush.on_flushed = self._flushed
-        self.appender = Appender(self.commit_log, self._queues, self._dispatch.pending, clock, config.max_message_size)
+        self.appender = Appender(
+            self.commit_log,
+            self._queues,
+            self._dispatch.pending,
+            clock,
+            config.max_message_size,
+            config.retry_after_full,
+        )
         if follows:
             self.appender.standing = "this store is the copy of a master's: send to the master"
         self.replicator = Replicator(
@@ -76,7 +92,15 @@ class Store:
         self.reader = Reader(self.commit_log, self._queues, ReadLimits(config, self._memory))
         self.reader.on_damage = _log_damage
         self.housekeeping = Housekeeping(
-            config, self.commit_log, self._queues, self._index, self._dispatch, self._flush, self.appender, clock
+            config,
+            self.commit_log,
+            self._queues,
+            self._index,
+            self._dispatch,
+            self._flush,
+            self.appender,
+            clock,
+            file_system,
         )
         self._scheduler = Scheduler(config, self.housekeeping, self._queues, self._flush, self.appender, self.drain)
         self._lock: Lock | None = None
@@ -132,7 +156,7 @@ class Store:
         self.appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
         self.housekeeping.move_min_offsets()
         self.replicator.begin()
-        set_abort(root)
+        set_abort(root, self._file_system)
         self._flush.flush()
         try:
             self.persist()

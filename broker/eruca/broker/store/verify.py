@@ -20,6 +20,7 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
+from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.marks import Lock, was_aborted
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.scan import Scan, Scanned, sound_record
@@ -80,10 +81,12 @@ class _Check:
     def __init__(self, root: Path, config: StoreConfig) -> None:
         self.result = Verification(root)
         self._config = config
-        self._log = CommitLog(config.commit_log_path, 0)
+        file_system = FileSystem()
+        self._log = CommitLog(config.commit_log_path, 0, file_system)
         sizes = Counter(path.stat().st_size for path in config.consume_queue_path.glob("*/*/*"))
         common = sizes.most_common(1)[0][0] if sizes else 0
-        self._queues = QueueTable(config.consume_queue_path, common if common >= 20 else config.consume_queue_file_size)
+        size = common if common >= 20 else config.consume_queue_file_size
+        self._queues = QueueTable(config.consume_queue_path, size, file_system)
         self._dispatch = Dispatch(self._queues, None, parse_delay_levels(config.message_delay_level))
         self._seen: dict[ConsumeQueue, bytearray] = {}
         self._missing: Counter[tuple[str, int]] = Counter()
@@ -119,7 +122,7 @@ class _Check:
             if there < size and not (self._killed and there == 0 and path is paths[-1]):
                 self._find(path, f"the file has {there} bytes instead of {size}")
             if there:
-                self._log.segments.append(Segment(path, start, there, writable=False))
+                self._log.segments.append(Segment(path, start, there, self._log.file_system, writable=False))
             following = start + size
         if self._log.segments:
             self._log.position = self._log.segments[-1].end

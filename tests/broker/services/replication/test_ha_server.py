@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -14,8 +13,6 @@ from structlog.testing import capture_logs
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.replication import ha_server
-from eruca.broker.store import segment
-from eruca.broker.store.segment import NotInMemory
 from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, make_cold, master_of, until
 from tests.support.desk import Desk
 
@@ -54,20 +51,9 @@ async def test_it_begins_at_the_offset_that_is_reported_be_it_within_a_record(ma
     assert offset == 4000 and data == log_bytes(master)[f"{0:020d}"][4000 : end(master)]
 
 
-async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(
-    master: Desk, slave: HandSlave, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(master: Desk, slave: HandSlave) -> None:
     filled(master, 60)
-    readers = []
-    read_at = segment.read_at
-
-    def cold(fd: int, position: int, size: int, *, wait: bool) -> bytes:
-        if not wait:
-            raise NotInMemory
-        readers.append(threading.current_thread())
-        return read_at(fd, position, size, wait=True)
-
-    monkeypatch.setattr(segment, "read_at", cold)
+    master.disk.cold = True
     make_cold(master)
     begin, got = end(master) - end(master) % FILE + 100, b""
     slave.report(begin)
@@ -76,20 +62,12 @@ async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(
         assert offset == begin + len(got) and len(data) <= 4096
         got += data
     assert got == log_bytes(master)[f"{begin - 100:020d}"][100 : end(master) % FILE]
-    assert readers and threading.main_thread() not in readers
+    assert master.disk.readers and threading.main_thread() not in master.disk.readers
 
 
-async def test_a_slave_hears_no_more_when_the_log_cannot_be_read(
-    master: Desk, slave: HandSlave, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slave_hears_no_more_when_the_log_cannot_be_read(master: Desk, slave: HandSlave) -> None:
     filled(master, 20)
-
-    def broken(fd: int, position: int, size: int, *, wait: bool) -> bytes:
-        if not wait:
-            raise NotInMemory
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(segment, "read_at", broken)
+    master.disk.cold = master.disk.broken = True
     make_cold(master)
     with capture_logs() as said:
         slave.report(100)
