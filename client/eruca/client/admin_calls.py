@@ -1,4 +1,4 @@
-"""AdminCalls: what every client can ask of a cluster: create a topic, look up messages, find the bounds of a queue.
+"""Client: what every client can ask of a cluster: create a topic, look up messages, find the bounds of a queue.
 
 Owns the requests and the meaning of their answers for a user; ``brokers`` owns those about one queue. Offsets count
 messages, times are ms since 1970. Facts: MQAdmin and MQAdminImpl in 4.9.7.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -39,15 +38,17 @@ READ_AND_WRITE: Final = 6
 LATEST: Final = 2**63 - 1
 
 
-class AdminCalls:
-    """The administrative calls of one client; ``session`` returns its session, or raises StateError.
+class Client(Startable):
+    """What producers and consumers have in common: the administrative calls.
 
     All raise ClientError. ``timeout`` is in seconds, for the whole call, which then raises CallTimeout. None: each
     request has its own, such as the request_timeout of the settings.
     """
 
-    def __init__(self, session: Callable[[], Session]) -> None:
-        self._session = session
+    @property
+    @abstractmethod
+    def session(self) -> Session:
+        """The session in use. Raises StateError before start, after stop, and in another event loop."""
 
     # ------------------------------------------------------------------ topics and queues
 
@@ -61,14 +62,19 @@ class AdminCalls:
         topic_sys_flag: int = 0,
         timeout: float | None = None,
     ) -> None:
-        """Create or change a topic (UPDATE_AND_CREATE_TOPIC) on the masters that have ``key``."""
+        """Create a topic with this number of queues on every master that has the topic ``key``, or change it there.
+
+        The template topic, the default ``key``, is on brokers that create topics automatically; the topic named after a
+        cluster is on all brokers of the cluster. ``key`` is used as given, whatever the namespace. Returns if at least
+        one broker succeeds, as RocketMQ's clients do, and logs the others.
+        """
         check_topic(topic)
         if names.is_system_topic(topic):
             raise BadName(f"The topic[{topic}] is conflict with system topic.")
         check_text(key, "key")
         check_least(1, queues=queues)
         check_least(0, topic_sys_flag=topic_sys_flag)
-        session = self._session()
+        session = self.session
         route = await session.directory.stored_route(key)
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
         if not masters:
@@ -90,41 +96,41 @@ class AdminCalls:
 
     @bounded
     async def fetch_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that can be read."""
+        """The queues of a topic that can be read, by the nameserver's current route. Raises TopicNotFound."""
         check_topic(topic)
-        return list((await self._session().directory.refresh(topic)).to_read)
+        return list((await self.session.directory.refresh(topic)).to_read)
 
     @bounded
     async def fetch_send_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that can be written."""
+        """The queues of a topic that can be written, by the nameserver's current route. Raises TopicNotFound."""
         check_topic(topic)
-        return list((await self._session().directory.refresh(topic)).to_send)
+        return list((await self.session.directory.refresh(topic)).to_send)
 
     @bounded
     async def min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset of the oldest message that exists."""
         check_queue(queue)
-        return await brokers.min_offset(self._session(), queue)
+        return await brokers.min_offset(self.session, queue)
 
     @bounded
     async def max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
         """The offset that the next message will get."""
         check_queue(queue)
-        return await brokers.max_offset(self._session(), queue)
+        return await brokers.max_offset(self.session, queue)
 
     @bounded
     async def offset_by_time(
         self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
     ) -> int:
-        """The offset at a time."""
+        """The offset at a time (a datetime, or ms since 1970); of two neighbours the broker chooses the nearer."""
         check_queue(queue)
-        return await brokers.offset_by_time(self._session(), queue, check_time("timestamp", timestamp))
+        return await brokers.offset_by_time(self.session, queue, check_time("timestamp", timestamp))
 
     @bounded
     async def earliest_store_time(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
-        """When the oldest message was stored, in ms since 1970; -1 for an empty queue."""
+        """When the oldest message was stored (ms since 1970); -1 for an empty queue."""
         check_queue(queue)
-        return await brokers.earliest_store_time(self._session(), queue)
+        return await brokers.earliest_store_time(self.session, queue)
 
     # ------------------------------------------------------------------ messages
 
@@ -132,9 +138,12 @@ class AdminCalls:
     async def view_message(
         self, message_id: str, *, topic: str | None = None, timeout: float | None = None
     ) -> ReceivedMessage:
-        """The message with this id."""
+        """The message with this id: a broker's id or, if ``topic`` is given, also a producer's.
+
+        Raises MessageNotFound.
+        """
         check_kind("message_id", message_id, str, "a text")
-        session = self._session()
+        session = self.session
         if topic is not None and (found := await self._find(topic, message_id, unique=True)):
             return found[0]
         try:
@@ -157,7 +166,13 @@ class AdminCalls:
         end: int | datetime = LATEST,
         timeout: float | None = None,
     ) -> list[ReceivedMessage]:
-        """The messages of a topic with this business key."""
+        """The messages of a topic with this business key, ordered by store time; empty if there are none.
+
+        Args:
+            most: how many messages each broker returns at most.
+            begin: stored at this time (a datetime, or ms since 1970) or later.
+            end: stored at this time or earlier.
+        """
         return await self._find(topic, key, most=most, begin=begin, end=end)
 
     async def _find(
@@ -174,7 +189,7 @@ class AdminCalls:
         check_kind("key", key, str, "a text")
         check_least(1, most=most)
         begin, end = check_time("begin", begin), check_time("end", end)
-        session = self._session()
+        session = self.session
         route = await session.directory.route(topic)
         ask = pull.QueryMessage(
             topic=topic,
@@ -201,94 +216,6 @@ class AdminCalls:
             ReceivedMessage(record, MessageQueue(topic, broker, record.queue_id))
             for broker, record in sorted(wanted, key=lambda pair: (pair[1].store_timestamp, pair[1].physical_offset))
         ]
-
-
-class Client(Startable):
-    """What producers and consumers have in common: the administrative calls.
-
-    All raise ClientError. ``timeout`` is in seconds, for the whole call, which then raises CallTimeout. None: each
-    request has its own, such as the request_timeout of the settings.
-    """
-
-    @property
-    @abstractmethod
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
-
-    @property
-    def _admin(self) -> AdminCalls:
-        return AdminCalls(lambda: self.session)
-
-    async def create_topic(
-        self,
-        topic: str,
-        queues: int = 4,
-        *,
-        key: str = names.DEFAULT_TOPIC,
-        topic_sys_flag: int = 0,
-        timeout: float | None = None,
-    ) -> None:
-        """Create a topic with this number of queues on every master that has the topic ``key``, or change it there.
-
-        The template topic, the default ``key``, is on brokers that create topics automatically; the topic named after a
-        cluster is on all brokers of the cluster. ``key`` is used as given, whatever the namespace. Returns if at least
-        one broker succeeds, as RocketMQ's clients do, and logs the others.
-        """
-        await self._admin.create_topic(topic, queues, key=key, topic_sys_flag=topic_sys_flag, timeout=timeout)
-
-    async def fetch_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that can be read, by the nameserver's current route. Raises TopicNotFound."""
-        return await self._admin.fetch_queues(topic, timeout=timeout)
-
-    async def fetch_send_queues(self, topic: str, *, timeout: float | None = None) -> list[MessageQueue]:
-        """The queues of a topic that can be written, by the nameserver's current route. Raises TopicNotFound."""
-        return await self._admin.fetch_send_queues(topic, timeout=timeout)
-
-    async def min_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
-        """The offset of the oldest message that exists."""
-        return await self._admin.min_offset(queue, timeout=timeout)
-
-    async def max_offset(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
-        """The offset that the next message will get."""
-        return await self._admin.max_offset(queue, timeout=timeout)
-
-    async def offset_by_time(
-        self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
-    ) -> int:
-        """The offset at a time (a datetime, or ms since 1970); of two neighbours the broker chooses the nearer."""
-        return await self._admin.offset_by_time(queue, timestamp, timeout=timeout)
-
-    async def earliest_store_time(self, queue: MessageQueue, *, timeout: float | None = None) -> int:
-        """When the oldest message was stored (ms since 1970); -1 for an empty queue."""
-        return await self._admin.earliest_store_time(queue, timeout=timeout)
-
-    async def view_message(
-        self, message_id: str, *, topic: str | None = None, timeout: float | None = None
-    ) -> ReceivedMessage:
-        """The message with this id: a broker's id or, if ``topic`` is given, also a producer's.
-
-        Raises MessageNotFound.
-        """
-        return await self._admin.view_message(message_id, topic=topic, timeout=timeout)
-
-    async def query_messages(
-        self,
-        topic: str,
-        key: str,
-        *,
-        most: int = 64,
-        begin: int | datetime = 0,
-        end: int | datetime = LATEST,
-        timeout: float | None = None,
-    ) -> list[ReceivedMessage]:
-        """The messages of a topic with this business key, ordered by store time; empty if there are none.
-
-        Args:
-            most: how many messages each broker returns at most.
-            begin: stored at this time (a datetime, or ms since 1970) or later.
-            end: stored at this time or earlier.
-        """
-        return await self._admin.query_messages(topic, key, most=most, begin=begin, end=end, timeout=timeout)
 
 
 async def _create(session: Session, address: str, ask: topics.CreateTopic) -> ClientError | None:
