@@ -85,6 +85,17 @@ def flag(given: str) -> bool:
     return given.lower() == "true"
 
 
+def one_of(*words: str) -> Callable[[str], str]:
+    """What reads one of these words, in any case."""
+
+    def read(given: str) -> str:
+        if given.lower() not in words:
+            raise ValueError(f"{' or '.join(words)} is expected")
+        return given.lower()
+
+    return read
+
+
 def group(given: str) -> str:
     """The name of a group."""
     if fault := group_fault(given):

@@ -15,13 +15,11 @@ from typing import Any, Final, Literal
 
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
-from eruca.spark_connector.option_parsers import duration, flag, group, milliseconds, number, read_values, text
+from eruca.spark_connector.option_parsers import duration, flag, group, milliseconds, number, one_of, read_values, text
 from eruca.spark_connector.runtime import access
 
 Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
-STRATEGIES: Final = ("error", "latest")
-ON_RESET: Final = ("ignore", "fail")
 MOST_PULLS: Final = 1024
 """Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
 
@@ -157,18 +155,6 @@ def _timestamps(text: str) -> Positions:
     return read_positions(_json(text), least=0)
 
 
-def _strategy(text: str) -> str:
-    if text.lower() not in STRATEGIES:
-        raise ValueError("error or latest is expected")
-    return text.lower()
-
-
-def _on_reset(text: str) -> str:
-    if text.lower() not in ON_RESET:
-        raise ValueError("ignore or fail is expected")
-    return text.lower()
-
-
 def _pipeline(text: str) -> int:
     return number(text, most=MOST_PULLS)
 
@@ -192,7 +178,7 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "startingOffsets": ("starting_offsets", _offsets),
     "startingTimestamp": ("starting_timestamp", milliseconds),
     "startingOffsetsByTimestamp": ("starting_offsets_by_timestamp", _timestamps),
-    "startingOffsetsByTimestampStrategy": ("starting_offsets_by_timestamp_strategy", _strategy),
+    "startingOffsetsByTimestampStrategy": ("starting_offsets_by_timestamp_strategy", one_of("error", "latest")),
     "endingOffsets": ("ending_offsets", _offsets),
     "endingTimestamp": ("ending_timestamp", milliseconds),
     "endingOffsetsByTimestamp": ("ending_offsets_by_timestamp", _timestamps),
@@ -208,7 +194,7 @@ READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "createPullGroup": ("create_pull_group", flag),
     "commitGroup": ("commit_group", group),
     "commitIntervalMs": ("commit_interval_ms", milliseconds),
-    "onGroupReset": ("on_group_reset", _on_reset),
+    "onGroupReset": ("on_group_reset", one_of("ignore", "fail")),
     "pullBatchSize": ("pull_batch_size", number),
     "pullPipeline": ("pull_pipeline", _pipeline),
     "pullTimeoutMs": ("pull_timeout_ms", number),

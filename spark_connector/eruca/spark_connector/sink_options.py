@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.option_parsers import Readers, flag, group, milliseconds, number, read_values
+from eruca.spark_connector.option_parsers import Readers, flag, group, milliseconds, number, one_of, read_values
 from eruca.spark_connector.runtime import access
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -130,12 +130,6 @@ def _topic(given: str) -> str:
     return given
 
 
-def _delivery(given: str) -> str:
-    if given.lower() not in (AT_LEAST_ONCE, TRANSACTIONAL):
-        raise ValueError(f"{AT_LEAST_ONCE} or {TRANSACTIONAL} is expected")
-    return given.lower()
-
-
 def _write_id(given: str) -> str:
     if not is_legal(given) or len(given) > 100:
         raise ValueError(f"at most 100 characters of {NAME_PATTERN} are expected")
@@ -165,7 +159,7 @@ def _rate(text: str) -> float:
 SINK_READERS: Final[Readers] = {
     **access.READERS,
     "topic": ("topic", _topic),
-    "delivery": ("delivery", _delivery),
+    "delivery": ("delivery", one_of(AT_LEAST_ONCE, TRANSACTIONAL)),
     "idempotent": ("idempotent", flag),
     "writeId": ("write_id", _write_id),
     "producerGroup": ("producer_group", group),

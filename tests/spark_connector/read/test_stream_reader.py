@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from eruca.client import MessageQueue
 from eruca.client.sync import PullConsumer
 from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.offsets.bounds import offset_from
 from eruca.spark_connector.offsets.positions import StreamOffset, write_positions
-from eruca.spark_connector.offsets.search import offset_from
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.stream import StreamReader
 from eruca.spark_connector.runtime.access import Access

@@ -12,7 +12,6 @@ from eruca.client import MessageQueue, PullConsumer
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions
-from eruca.spark_connector.offsets.search import offset_from
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime.retry import ask_each
 
@@ -32,7 +31,7 @@ async def starts(
         return await _named(consumer, options, chosen, options.starting_offsets, "startingOffsets")
 
     async def start(queue: MessageQueue) -> int:
-        found = await offset_from(consumer, queue, times[queue])
+        found = await bounds.offset_from(consumer, queue, times[queue])
         if found is not None:
             return found
         if times[queue] > now and options.starting_offsets_by_timestamp_strategy == "error":
@@ -53,7 +52,7 @@ async def ends(consumer: PullConsumer, options: Options, queues: Iterable[Messag
         return await _named(consumer, options, chosen, options.ending_offsets, "endingOffsets")
 
     async def end(queue: MessageQueue) -> int:
-        found = await offset_from(consumer, queue, times[queue])
+        found = await bounds.offset_from(consumer, queue, times[queue])
         return await bounds.max_offset(consumer, queue) if found is None else found
 
     return await ask_each(consumer, chosen, end)

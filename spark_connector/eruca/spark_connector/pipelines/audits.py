@@ -23,8 +23,7 @@ from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import write_positions
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.jobs import watched
-from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.traces import Traces, TraceSelection, read_traces
 from eruca.spark_connector.pipelines.units import read_interval, read_window
 

@@ -21,11 +21,9 @@ from eruca.protocol import names
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.option_parsers import group as check_group
-from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.jobs import watched
+from eruca.spark_connector.pipelines.endpoint import Endpoint, marked
 from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
-from eruca.spark_connector.pipelines.marks import marked
-from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.units import read_interval
 
 COLUMNS = (

@@ -1,18 +1,20 @@
-"""The cluster that a pipeline works with: its address, the options of the connection, and questions to it.
+"""The cluster that a pipeline works with: its address, the options of the connection, and requests to it.
 
 Owns how ``name_server`` and ``access`` (accessKey, secretKey, tls, namespace, … as in docs/spark.md) become options of
-Spark's readers and writers, and what pipelines ask brokers themselves: queues, their ends, and making a topic.
+Spark's readers and writers, and what pipelines ask brokers themselves: queues, their ends, and making a topic;
+and ``marked``, by which messages that are sent again carry where they come from.
 Offsets are by queue. Errors are BadOption and SourceError, one sentence each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import TopicNotFound
@@ -22,12 +24,13 @@ from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.positions import write_positions
-from eruca.spark_connector.offsets.search import offset_from
 from eruca.spark_connector.option_parsers import read_values
 from eruca.spark_connector.options import READERS
 from eruca.spark_connector.runtime import access as connection
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.runtime.retry import ask_each
+
+T = TypeVar("T")
 
 _PULLS: Final = {name: READERS[name] for name in ("pullGroup", "createPullGroup")}
 _PULLED: Final = {name.lower() for name in _PULLS}
@@ -88,15 +91,11 @@ class Endpoint:
 
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Where each queue ends now."""
-        return clients.this_process().call(
-            self._access, lambda consumer: ask_each(consumer, queues, consumer.max_offset)
-        )
+        return self._ask_each(queues, PullConsumer.max_offset)
 
     def beginnings(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """The oldest offset of each queue."""
-        return clients.this_process().call(
-            self._access, lambda consumer: ask_each(consumer, queues, consumer.min_offset)
-        )
+        return self._ask_each(queues, PullConsumer.min_offset)
 
     def offsets_from(self, queues: Sequence[MessageQueue], at: int) -> dict[MessageQueue, int]:
         """The first offset of each queue that was stored at ``at`` (ms) or later; its end where there is none.
@@ -106,7 +105,7 @@ class Endpoint:
 
         async def find(consumer: PullConsumer, queue: MessageQueue) -> int:
             end, by_slave = await bounds.end(consumer, queue)
-            found = await offset_from(consumer, queue, at)
+            found = await bounds.offset_from(consumer, queue, at)
             if found is None and by_slave:
                 raise SourceError(
                     f"The master of {queue.broker_name} does not answer, and its slave may be behind: "
@@ -114,15 +113,17 @@ class Endpoint:
                 )
             return end if found is None else found
 
-        return clients.this_process().call(
-            self._access, lambda consumer: ask_each(consumer, queues, partial(find, consumer))
-        )
+        return self._ask_each(queues, find)
 
     def group_offsets(self, queues: Sequence[MessageQueue], group: str) -> dict[MessageQueue, int | None]:
         """The offset of a group in each queue; None where it has none."""
+        return self._ask_each(queues, partial(PullConsumer.query_offset, group=group))
+
+    def _ask_each(
+        self, queues: Sequence[MessageQueue], ask: Callable[[PullConsumer, MessageQueue], Awaitable[T]]
+    ) -> dict[MessageQueue, T]:
         return clients.this_process().call(
-            self._access,
-            lambda consumer: ask_each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group)),
+            self._access, lambda consumer: ask_each(consumer, queues, partial(ask, consumer))
         )
 
     def ensure_topic(self, topic: str, like: Sequence[MessageQueue]) -> list[MessageQueue]:
@@ -141,3 +142,10 @@ class Endpoint:
 
         clients.this_process().call(self._access, create)
         return self.existing_queues(topic)
+
+
+def marked(marks: Mapping[str, Column]) -> Column:
+    """The column ``properties`` (null counts as empty) with these, in place of what has their names."""
+    there = F.coalesce(F.col("properties"), F.create_map().cast("map<string,string>"))
+    kept = F.map_filter(there, lambda name, _: ~name.isin(*marks))
+    return F.map_concat(kept, F.create_map(*(part for name, value in marks.items() for part in (F.lit(name), value))))

@@ -11,7 +11,6 @@ can tell a repeat: REPLAY_QUEUE and REPLAY_OFFSET name the original. Times are m
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections import Counter
@@ -28,10 +27,8 @@ from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.option_parsers import group as check_group
 from eruca.spark_connector.pipelines.archives import read_archive
-from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.jobs import watched
-from eruca.spark_connector.pipelines.marks import marked
-from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
+from eruca.spark_connector.pipelines.endpoint import Endpoint, marked
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, repeated, watched
 from eruca.spark_connector.pipelines.units import read_interval
 
 MARKS = ("REPLAY_ID", "REPLAY_TOPIC", "REPLAY_QUEUE", "REPLAY_OFFSET", "REPLAY_MESSAGE_ID", "REPLAY_STORED")
@@ -240,20 +237,10 @@ def _sent_messages_reported(
     target: Endpoint, queues: Sequence[MessageQueue], total: int, tell: ProgressListener
 ) -> Iterator[None]:
     """Report, while the block runs, how many messages the target's queues have got since."""
-    before, done = sum(target.ends(queues).values()), threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.5):
-            tell(Progress("sent", min(total, sum(target.ends(queues).values()) - before), total))
-
     if tell is ignore_progress:
         yield
         return
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
+    before = sum(target.ends(queues).values())
+    with repeated(lambda: tell(Progress("sent", min(total, sum(target.ends(queues).values()) - before), total))):
         yield
-    finally:
-        done.set()
-        watching.join()
     tell(Progress("sent", total, total))

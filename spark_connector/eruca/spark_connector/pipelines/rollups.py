@@ -28,8 +28,7 @@ from eruca.spark_connector.offsets.positions import Positions, write_positions
 from eruca.spark_connector.pipelines.archives import read_archive
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
-from eruca.spark_connector.pipelines.jobs import watched
-from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
+from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, check_free
 from eruca.spark_connector.pipelines.units import read_duration, read_interval, read_window
 

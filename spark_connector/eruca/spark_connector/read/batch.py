@@ -17,10 +17,9 @@ from pyspark.sql.types import StructType
 
 from eruca.client import PullConsumer
 from eruca.remoting.clock import now_ms
-from eruca.spark_connector.offsets import resolution
+from eruca.spark_connector.offsets import bounds, resolution
 from eruca.spark_connector.offsets.discovery import find_queues
 from eruca.spark_connector.offsets.positions import OffsetRange
-from eruca.spark_connector.offsets.search import offset_from
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
@@ -80,10 +79,10 @@ async def narrow(consumer: PullConsumer, ranges: list[OffsetRange], wanted: Push
         queue, times = whole.queue, wanted.times
         start, end = max(whole.start, wanted.offsets.low), min(whole.end, wanted.offsets.high)
         if start < end and times.low > 0:
-            found = await offset_from(consumer, queue, times.low)
+            found = await bounds.offset_from(consumer, queue, times.low)
             start = end if found is None else max(start, found)
         if start < end and times.high < NEVER:
-            found = await offset_from(consumer, queue, max(0, times.high))
+            found = await bounds.offset_from(consumer, queue, max(0, times.high))
             end = end if found is None else min(end, found)
         return OffsetRange(queue, start, end)
 

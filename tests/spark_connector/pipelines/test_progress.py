@@ -7,7 +7,7 @@ import threading
 from pyspark.sql import SparkSession
 
 from eruca.spark_connector.pipelines import Progress
-from eruca.spark_connector.pipelines.jobs import watched
+from eruca.spark_connector.pipelines.progress import watched
 
 
 def test_finished_tasks_are_told_while_a_block_runs(spark: SparkSession) -> None:
