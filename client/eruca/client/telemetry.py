@@ -16,6 +16,7 @@ from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, MessageType, SendContext
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
+from eruca.remoting.addresses import split_address
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -236,8 +237,8 @@ def _namespace(namespace: str | None) -> dict[str, Any]:
 def _server(address: str | None) -> dict[str, Any]:
     if address is None:
         return {}
-    host, _, port = address.rpartition(":")
-    return {"server.address": host.strip("[]"), "server.port": int(port)}
+    host, port = split_address(address)
+    return {"server.address": host, "server.port": port}
 
 
 def _kind(kind: MessageType) -> str:

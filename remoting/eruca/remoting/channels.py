@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.header import Header
+from eruca.remoting.addresses import split_address
 from eruca.remoting.calls import Answer
 from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
@@ -85,15 +86,14 @@ class Channels:
             raise ConnectFailed(address, f"connect to <{address}> failed: no connection in time") from None
 
     async def _connect(self, address: str) -> Connection:
-        host, separator, port = address.rpartition(":")
-        if not separator or not port.isdecimal():
-            raise ConnectFailed(address, f'connect to <{address}> failed: an address looks like "host:port"')
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise ConnectFailed(address, f"connect to <{address}> failed: {error}") from None
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await loop.create_connection(
-                    self._make, host.strip("[]"), int(port), **self.security(address)
-                )
+                _, connection = await loop.create_connection(self._make, host, port, **self.security(address))
         except (OSError, OverflowError, UnicodeError) as error:  # TimeoutError is an OSError; names may be illegal
             reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
@@ -108,12 +108,11 @@ class Channels:
 
     def security(self, address: str) -> dict[str, Any]:
         """The TLS arguments of ``create_connection`` for an address; empty without TLS."""
-        host = address.rpartition(":")[0].strip("[]")
         if self._tls is None:
             return {}
         return {
             "ssl": self._tls.context() if isinstance(self._tls, TlsFiles) else self._tls,
-            "server_hostname": self._server_name or self.host_names.get(address, host),
+            "server_hostname": self._server_name or self.host_names.get(address) or split_address(address)[0],
             "ssl_handshake_timeout": self._connect_timeout,
         }
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.addresses import split_address
 
 READ_BYTES: Final = 1 << 20
 """The most bytes of one read, unless a frame is longer."""
@@ -35,8 +36,7 @@ class Wire:
     """
 
     def __init__(self, address: str, security: dict[str, Any], *, connect_timeout: float, timeout: float) -> None:
-        host, _, port = address.rpartition(":")
-        plain = socket.create_connection((host.strip("[]"), int(port)), connect_timeout)
+        plain = socket.create_connection(split_address(address), connect_timeout)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = plain
         if security:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eruca.client import ClientSettings, Message, Producer, PullConsumer
-from eruca.client.network.routes import vip_address
+from eruca.remoting.addresses import vip_address
 from tests.client.conftest import Lab, eventually
 
 
@@ -26,8 +26,3 @@ async def test_messages_go_to_the_first_port_otherwise(lab: Lab) -> None:
     await lab.send("T", b"one")
 
     assert vip_address(lab.cluster.broker.address) not in lab.producer.session.channels.addresses()
-
-
-def test_two_ports_below() -> None:
-    assert vip_address("127.0.0.1:10911") == "127.0.0.1:10909"
-    assert vip_address("[::1]:10911") == "[::1]:10909"

@@ -28,6 +28,7 @@ from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Header
 from eruca.remoting import Answer, Channels, RemotingError
+from eruca.remoting.addresses import split_address
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -56,7 +57,7 @@ class Nameservers:
     @property
     def may_change(self) -> bool:
         """Whether it makes sense to look the list up again."""
-        return self._url is not None or any(not _is_ip(_host(each)) for each in self._given)
+        return self._url is not None or any(not _is_ip(split_address(each)[0]) for each in self._given)
 
     @property
     def addresses(self) -> list[str]:
@@ -170,18 +171,18 @@ class Nameservers:
         return found
 
     async def _resolve(self, entry: str) -> list[str]:
-        host, port = _host(entry), entry.rpartition(":")[2]
+        host, port = split_address(entry)
         if _is_ip(host):
             return [entry]
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
             why = "it is no legal name" if isinstance(error, UnicodeError) else error.strerror or "no answer in time"
             self._note(f"the name {host} cannot be resolved ({why})")
             return self._resolved.get(entry, [])
-        addresses = [_join(str(name[0]), int(port)) for *_, name in found]
+        addresses = [_join(str(name[0]), port) for *_, name in found]
         for address in addresses:
             self._channels.host_names[address] = host
         return addresses
@@ -226,10 +227,6 @@ def _read(url: str, timeout: float) -> str:
     with urllib.request.urlopen(url, timeout=timeout) as answer:
         data: bytes = answer.read(64 * 1024)
     return data.decode("utf-8", "replace")
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0].strip("[]")
 
 
 def _is_ip(host: str) -> bool:

@@ -20,6 +20,7 @@ from eruca.protocol.headers.send import PushReplyMessage
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_record, encode_record, host_bytes
+from eruca.remoting.addresses import split_address
 
 _HOST_BITS = 0x30
 """The bits of a sysFlag that mark a host as an IPv6 address."""
@@ -81,9 +82,9 @@ def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
 
 def _host(text: str) -> bytes:
     """An IPv4 host as in a record; zeros for any other."""
-    address, _, port = text.lstrip("/").rpartition(":")
     with contextlib.suppress(ProtocolError, ValueError):
-        host = host_bytes(address, int(port))
+        address, port = split_address(text.lstrip("/"))
+        host = host_bytes(address, port)
         if len(host) == 8:
             return host
     return bytes(8)

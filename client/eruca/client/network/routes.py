@@ -70,12 +70,6 @@ def build_provisional_route(topic: str, template: TopicRouteData, queue_count: i
     return Route(topic, route.to_send, route.to_read, route.brokers, route.clusters, provisional=True)
 
 
-def vip_address(address: str) -> str:
-    """The second address of a broker, of which it listens to sends alone: two ports below (MixAll.brokerVIPChannel)."""
-    host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) - 2}"
-
-
 def address_to_read(addresses: Mapping[int, str], broker_id: int) -> str | None:
     """Where to pull from when ``broker_id`` was suggested: that one, for a missing slave the next, else any."""
     found = addresses.get(broker_id)

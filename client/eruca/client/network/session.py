@@ -32,7 +32,6 @@ from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory, forget_task
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.requests import Requests
-from eruca.client.network.routes import vip_address
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused
@@ -50,7 +49,7 @@ from eruca.remoting import (
     Tls,
     TlsFiles,
 )
-from eruca.remoting.addresses import local_address
+from eruca.remoting.addresses import local_address, vip_address
 from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -46,6 +47,24 @@ async def test_the_slave_has_the_same_log_queues_and_index(tmp_path: Path, maste
     master.broker.store.persist()
     assert queue_units(tmp_path / "slave" / "store") == queue_units(tmp_path / "master" / "store")
     assert index_contents(tmp_path / "slave" / "store") == index_contents(tmp_path / "master" / "store")
+
+
+async def test_a_slave_follows_an_ipv6_address_in_brackets(tmp_path: Path) -> None:
+    """As operators write haMasterAddress; brokers advertise theirs without brackets."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    master = master_of(tmp_path / "master")
+    master.config.server.bind_address = master.config.broker_ip1 = "::1"
+    await master.start()
+    filled(master, 3)
+    slave = slave_of(tmp_path / "slave", f"[::1]:{master.broker.ha_address.rpartition(':')[2]}")
+    await slave.start()
+    await caught_up(master, slave)
+    await slave.stop()
+    await master.stop()
 
 
 @pytest.mark.parametrize("cut_after", [1, 11, 12, 13, 700, 1012, 5000, 20_000, 40_000])

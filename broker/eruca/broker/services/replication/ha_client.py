@@ -18,6 +18,7 @@ from eruca.broker.services.replication.transfer import Frame, FrameReader, Trans
 from eruca.broker.store import CopyRefused, Store
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.addresses import split_address
 
 RETRY_AFTER = (0.5, 5.0)
 """Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
@@ -103,14 +104,14 @@ class HAClient:
 
     async def _follow_once(self, address: str) -> bool:
         """Replicate over one connection until it ends; returns whether any log arrived."""
-        host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
         try:
+            host, port = split_address(address)
             waiter = self._store.durable(self._store.replicator.end_offset)
             if waiter is not None:
                 await waiter
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, link = await loop.create_connection(self._connection, host, int(port))
+                _, link = await loop.create_connection(self._connection, host, port)
         except (OSError, TimeoutError, ValueError) as fault:
             if not self._failing:
                 log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")

@@ -14,7 +14,6 @@ import structlog
 
 from eruca.broker.services.copied_delays import MasterLevels
 from eruca.broker.services.delays import Delays
-from eruca.broker.services.ports import VIP
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.topics import Topics
@@ -23,6 +22,7 @@ from eruca.protocol.bodies import SubscriptionGroupWrapper, TopicConfigSerialize
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.remoting import Channels, RemotingError
+from eruca.remoting.addresses import vip_address
 
 EVERY = 10.0
 """Seconds between two fetches of the tables."""
@@ -104,8 +104,7 @@ class TableSync:
         return (await self._channels.call(address, endpoint, timeout=TIMEOUT)).body
 
     async def _fetch_topics(self, master: str) -> None:
-        host, _, port = master.rpartition(":")
-        body = await self._ask(f"{host}:{int(port) + VIP}", api.GET_ALL_TOPIC_CONFIG)
+        body = await self._ask(vip_address(master), api.GET_ALL_TOPIC_CONFIG)
         self._topics.take_over(TopicConfigSerializeWrapper.decode(body))
         await self._topics.saved()
 
