@@ -26,7 +26,7 @@ class Trouble:
         self._logged = ""
         self._logged_at = 0.0
 
-    def tell(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """Log a warning, unless the same was logged recently."""
         now = clock()
         if text == self._logged and now - self._logged_at < REPEAT_AFTER:
@@ -46,9 +46,9 @@ class Warnings:
     def __init__(self) -> None:
         self._troubles: defaultdict[object, Trouble] = defaultdict(Trouble)
 
-    def tell(self, about: object, text: str) -> None:
+    def warn(self, about: object, text: str) -> None:
         """Log a warning about a subject."""
-        self._troubles[about].tell(text)
+        self._troubles[about].warn(text)
 
     def forget(self, about: object) -> None:
         """The problem of a subject is over."""

@@ -46,7 +46,7 @@ MAX_WAITING = 10_000
 """Traces that may wait (1024 in Java, whose sends wait, too)."""
 MAX_UNDER_WAY = 64
 """Messages of traces under way at once."""
-TELL_AGAIN = 60.0
+REPORT_AGAIN = 60.0
 """Seconds between two warnings about lost traces."""
 STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE", "UNKNOWN": "UNKNOW"}
 """The names of transaction states, as Java spells them."""
@@ -176,7 +176,7 @@ class Collector:
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: set[asyncio.Future[Any]] = set()
         self._lost = 0
-        self._told = 0.0
+        self._reported_at = 0.0
 
     def append(self, trace: Trace) -> None:
         """One more; any thread may call."""
@@ -236,8 +236,8 @@ class Collector:
 
     def _lose(self, count: int, why: object) -> None:
         self._lost += count
-        if not self._told or time.monotonic() - self._told >= TELL_AGAIN:
-            self._told = time.monotonic()
+        if not self._reported_at or time.monotonic() - self._reported_at >= REPORT_AGAIN:
+            self._reported_at = time.monotonic()
             log.warning("%s message traces for %s are lost: %s", self._lost, self._topic, why)
 
     async def drain(self) -> None:

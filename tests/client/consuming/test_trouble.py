@@ -24,9 +24,9 @@ def test_the_same_is_told_again_only_after_a_while(
     monkeypatch.setattr(client_log, "clock", lambda: next(clock))
     each = Trouble()
     for text in ("away", "away", "refused", "refused", "refused"):
-        each.tell(text)
+        each.warn(text)
     each.over()
-    each.tell("refused")
+    each.warn("refused")
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert told == ["away", "refused", "refused", "refused"]
 

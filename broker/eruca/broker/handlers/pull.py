@@ -248,12 +248,12 @@ def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionD
     try:
         return matchers.by_expression(compile_sql(subscription.sub_string or ""))
     except Sql92Error as error:
-        _tell_ignored(ask.consumer_group, ask.topic, str(error))
+        _warn_ignored(ask.consumer_group, ask.topic, str(error))
         return matchers.EVERYTHING
 
 
 @lru_cache(maxsize=256)
-def _tell_ignored(group: str, topic: str, reason: str) -> None:
+def _warn_ignored(group: str, topic: str, reason: str) -> None:
     """Log an ignored expression once, not with every pull."""
     log.warning("expression_ignored", group=group, topic=topic, reason=reason)
 

@@ -24,7 +24,7 @@ routes: Routes[Broker] = Routes()
 MOST_QUEUES = 65_536
 """The most queues of a topic on one broker; Apache has no limit."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-TELL_WITHIN = 2.0
+REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
 
 
@@ -48,7 +48,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     audit(call, "topic_updated", topic=str(config))
     with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
-    await _tell(broker, ask.topic)
+    await _register(broker, ask.topic)
     return Reply()
 
 
@@ -64,9 +64,9 @@ def _sensible(ask: CreateTopic) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{ask.topic_filter_type}] value invalid")
 
 
-async def _tell(broker: Broker, topic: str) -> None:
+async def _register(broker: Broker, topic: str) -> None:
     try:
-        async with asyncio.timeout(TELL_WITHIN):
+        async with asyncio.timeout(REGISTER_WITHIN):
             await broker.registration.register_topics([topic])
     except TimeoutError:
         broker.registration.announce()

@@ -134,20 +134,21 @@ class Registration:
     async def register_topics(self, names: Iterable[str]) -> None:
         """Register only these topics, and wait for the answers (request 17)."""
         found = [config for config in map(self._topics.get, names) if config is not None]
-        body = self._encode({config.topic_name: config for config in found})
-        await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
+        await self._register_everywhere(self._encode({config.topic_name: config for config in found}))
 
     async def register_all(self) -> None:
         """Register the whole table, and wait for the answers."""
-        body = self._body()
-        await asyncio.gather(*(self._tell(nameserver, body) for nameserver in self._due))
+        await self._register_everywhere(self._body())
+
+    async def _register_everywhere(self, body: bytes) -> None:
+        await asyncio.gather(*(self._register(nameserver, body) for nameserver in self._due))
 
     async def _refresh(self, nameserver: str, forced: bool) -> bool:
         if not forced and not await self._is_outdated(nameserver):
             return True
-        return await self._tell(nameserver, self._body())
+        return await self._register(nameserver, self._body())
 
-    async def _tell(self, nameserver: str, body: bytes) -> bool:
+    async def _register(self, nameserver: str, body: bytes) -> bool:
         assert self._channels is not None
         timeout = self._config.register_broker_timeout_mills / 1000
         try:

@@ -102,7 +102,7 @@ class QueueLocks:
         except ProtocolError as error:
             log.warning("%s", BadAnswer(f"the answer of {broker} to a lock cannot be read: {error}"))
         except ClientError as error:
-            self._warnings.tell(broker, f"the locks at {broker} cannot be taken or renewed now: {error}")
+            self._warnings.warn(broker, f"the locks at {broker} cannot be taken or renewed now: {error}")
         else:
             self._warnings.forget(broker)
             until = asked + self._session.settings.lock_lifetime

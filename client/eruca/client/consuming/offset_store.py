@@ -164,7 +164,7 @@ class LocalFileOffsetStore:
     def _log_failure(self, write: asyncio.Task[None]) -> None:
         error = _failure_of(write)
         if error is not None:
-            self._trouble.tell(str(error))
+            self._trouble.warn(str(error))
 
     async def _write(self) -> None:
         """Write the file in a thread, as the sync to disk blocks. Raises ClientError."""

@@ -284,5 +284,5 @@ class QueuePuller(Generic[Q]):
         elif isinstance(error, BrokerUnreachable):
             self._session.directory.look_again(topic)
         pause = self._options.after_error
-        self._trouble.tell(f"pulling {self.process_queue.queue} failed, retrying every {pause} s: {error}")
+        self._trouble.warn(f"pulling {self.process_queue.queue} failed, retrying every {pause} s: {error}")
         return pause

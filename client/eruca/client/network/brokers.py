@@ -72,7 +72,7 @@ async def group_offset(session: Session, group: str, queue: MessageQueue) -> int
 
 
 async def has_group_offset(session: Session, group: str, queue: MessageQueue) -> bool:
-    """Whether the broker has an offset of the group, which ``group_offset`` cannot tell from none while it is 0.
+    """Whether the broker has an offset of the group, which ``group_offset`` cannot distinguish from none while it is 0.
 
     Asks for all offsets of the broker (43): for rare questions only.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Reachable(Protocol):
-    """A consumer that brokers can ask and tell things."""
+    """A consumer as brokers reach it: their requests and notifications."""
 
     def members_changed(self) -> None:
         """Another member joined or left the group."""
@@ -115,8 +115,8 @@ def status(session: Session, call: Call[offsets.ConsumerStatus]) -> Reply:
     known = session.names
     member = session.consumers.get(known.from_broker(call.header.group))
     table = member.positions(known.from_broker(call.header.topic)) if member is not None else {}
-    told = dict(zip(known.queues_to_broker(table), table.values(), strict=True))
-    return Reply(body=GetConsumerStatusBody(message_queue_table=told).encode())
+    found = dict(zip(known.queues_to_broker(table), table.values(), strict=True))
+    return Reply(body=GetConsumerStatusBody(message_queue_table=found).encode())
 
 
 @routes.on(api.GET_CONSUMER_RUNNING_INFO)
@@ -126,13 +126,13 @@ async def running_info(session: Session, call: Call[clients.ConsumerRunningInfoO
     info = await member.running_info(call.header.jstack_enable)
     info.properties["PROP_NAMESERVER_ADDR"] = ";".join(session.nameservers.addresses)
     known = session.names
-    told = msgspec.structs.replace(
+    found = msgspec.structs.replace(
         info,
         mq_table=dict(zip(known.queues_to_broker(info.mq_table), info.mq_table.values(), strict=True)),
         status_table={known.to_broker(topic): status for topic, status in info.status_table.items()},
         subscription_set=[known.subscription(each) for each in info.subscription_set],
     )
-    return Reply(body=told.encode())
+    return Reply(body=found.encode())
 
 
 @routes.on(api.CONSUME_MESSAGE_DIRECTLY)

@@ -256,7 +256,7 @@ class Session:
             try:
                 self.directory.learn(await self.cluster())
             except ClientError as error:
-                self._warnings.tell(self, f"the brokers that get heartbeats cannot be looked up: {error}")
+                self._warnings.warn(self, f"the brokers that get heartbeats cannot be looked up: {error}")
         await self.beat()
 
     async def _greet(self, address: str) -> None:
@@ -271,10 +271,10 @@ class Session:
             )
         except Refused as error:
             # What is wrong with one group must not keep the others from their work; each request reports for itself.
-            self._warnings.tell(address, f"the heartbeat was refused by {address}: {translate(error)}")
+            self._warnings.warn(address, f"the heartbeat was refused by {address}: {translate(error)}")
         except (RemotingError, ProtocolError) as error:
             self.greeted.discard(connection)
-            self._warnings.tell(address, f"the heartbeat to {address} failed: {error}")
+            self._warnings.warn(address, f"the heartbeat to {address} failed: {error}")
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
                 connection.abort()  # its other end may be gone; the next call opens another one
             raise

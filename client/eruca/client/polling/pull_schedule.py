@@ -277,7 +277,7 @@ class PullScheduleService(Client):
                     raise UsageError("pull_next_delay_time=nan: a number of seconds is expected.")
             except ClientError as error:  # such as an unreachable broker: no fault of the callback
                 text = f"the callback for {queue} failed, retrying every {AFTER_ERROR} s: {error}"
-                self._warnings.tell(queue, text)
+                self._warnings.warn(queue, text)
                 return AFTER_ERROR
             except Exception:
                 log.exception("the callback for %s failed, retrying in %s s", queue, AFTER_ERROR)

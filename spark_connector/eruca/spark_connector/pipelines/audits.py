@@ -47,7 +47,7 @@ class QueueAudit:
 
     @property
     def lost(self) -> int:
-        """Messages that the broker deleted before the group consumed them, as far as offsets tell."""
+        """Messages that the broker deleted before the group consumed them, as far as offsets show."""
         return max(0, self.oldest - self.consumed) if self.consumed is not None else 0
 
 

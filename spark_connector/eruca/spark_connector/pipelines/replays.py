@@ -6,7 +6,7 @@ works through the interval again, with its offsets where they were; other groups
 
 Order: the messages of a queue (or of a key) go to one queue, in the order of their offsets (of their store times).
 Delivery is the sink's at least once; each message carries where it comes from in properties (``MARKS``), so a consumer
-can tell a repeat: REPLAY_QUEUE and REPLAY_OFFSET name the original. Times are ms since 1970.
+can detect a repeat: REPLAY_QUEUE and REPLAY_OFFSET name the original. Times are ms since 1970.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class TracedTopic:
 class TracedGroup:
     """What became of what was sent, by the traces of a group; ``windows`` holds (sent, consumed) by time of sending.
 
-    ``failing``: tried, and never with success. ``missing``: never tried, as far as traces tell. ``repeated``: consumed
+    ``failing``: tried, and never with success. ``missing``: never tried, as far as traces show. ``repeated``: consumed
     with success more than once. ``silent``: the group has written no trace at all.
     """
 

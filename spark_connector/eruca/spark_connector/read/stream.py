@@ -52,7 +52,7 @@ from eruca.spark_connector.runtime.retry import ask_each
 
 log = logging.getLogger("eruca.spark")
 REPORTS_KEPT = 100
-"""Reports of the group's offsets. They tell a broker that lost the newest ones from a reset of the group."""
+"""Reports of the group's offsets. They distinguish a broker that lost the newest ones from a reset of the group."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
