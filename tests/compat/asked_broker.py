@@ -11,19 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from eruca.protocol.record import decode_records
-from tests.compat.asked import (
-    BROKER,
-    EVER,
-    MEMBER,
-    MESSAGES,
-    TOPIC,
-    Ask,
-    Session,
-    heartbeat,
-    new_topic,
-    pull,
-    sent,
-)
+from tests.compat.asked import BROKER, EVER, MEMBER, MESSAGES, TOPIC, Ask, Session, heartbeat, new_topic, pull, sent
 from tests.support.peers import Peer
 
 

@@ -21,11 +21,7 @@ from eruca.protocol.compression import decompress
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import pull as pulling
 from eruca.protocol.headers import send as sending
-from eruca.protocol.message import (
-    encode_properties,
-    parse_offset_message_id,
-    unique_key,
-)
+from eruca.protocol.message import encode_properties, parse_offset_message_id, unique_key
 from eruca.protocol.names import DEFAULT_TOPIC, KEYS, MAX_OFFSET, MIN_OFFSET, TAGS, TOOLS_GROUP, UNIQ_KEY, WAIT
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, decode_records, host_text

@@ -20,14 +20,7 @@ from typing import Any, NamedTuple
 
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.errors import ClientError
-from eruca.client.hooks import (
-    DEFAULT_REGION,
-    ConsumeContext,
-    EndTransactionContext,
-    Hook,
-    MessageType,
-    SendContext,
-)
+from eruca.client.hooks import DEFAULT_REGION, ConsumeContext, EndTransactionContext, Hook, MessageType, SendContext
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names

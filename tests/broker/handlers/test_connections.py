@@ -1,12 +1,6 @@
 """Who is connected, as operators ask: 203, 204, 328."""
 
-from eruca.protocol.bodies import (
-    Connection,
-    ConsumerConnection,
-    ProducerConnection,
-    ProducerInfo,
-    ProducerTableInfo,
-)
+from eruca.protocol.bodies import Connection, ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTableInfo
 from tests.support.desk import Desk
 
 CONSUMERS, PRODUCERS, ALL_PRODUCERS = 203, 204, 328

@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eruca.client import (
-    Later,
-    Message,
-    Producer,
-    PushConsumer,
-    ReceivedMessage,
-    TransactionProducer,
-    TransactionState,
-)
+from eruca.client import Later, Message, Producer, PushConsumer, ReceivedMessage, TransactionProducer, TransactionState
 from eruca.client.sync import PullConsumer
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import audit

@@ -9,12 +9,7 @@ from eruca.admin.lookups import groups_of, readable_queues, topic_stats
 from eruca.admin.posix import Option
 from eruca.admin.text import cut, millis_text
 from eruca.protocol import api, fastjson
-from eruca.protocol.bodies import (
-    ClusterInfo,
-    QueueData,
-    TopicConfig,
-    TopicRouteData,
-)
+from eruca.protocol.bodies import ClusterInfo, QueueData, TopicConfig, TopicRouteData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import routes, topics

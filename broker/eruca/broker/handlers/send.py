@@ -26,13 +26,7 @@ from eruca.protocol import api, frame, names
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import SendRefused, SendReply
-from eruca.protocol.message import (
-    BORN_HOST_V6,
-    STORE_HOST_V6,
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
-    TRANSACTION_NONE,
-)
+from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.router import Result
 

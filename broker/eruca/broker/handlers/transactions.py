@@ -17,12 +17,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.send import EndTransaction
 from eruca.protocol.headers.topics import ResumeCheckHalfMessage
-from eruca.protocol.message import (
-    TRANSACTION_COMMIT,
-    TRANSACTION_NONE,
-    TRANSACTION_ROLLBACK,
-    parse_offset_message_id,
-)
+from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK, parse_offset_message_id
 from eruca.protocol.record import Record
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.router import Result

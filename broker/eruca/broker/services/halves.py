@@ -26,12 +26,7 @@ from eruca.broker.store.layout import HalfSent
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.message import (
-    STORE_HOST_V6,
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
-    encode_properties,
-)
+from eruca.protocol.message import STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, encode_properties
 from eruca.protocol.record import Record, decode_record
 
 HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC

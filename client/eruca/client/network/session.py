@@ -38,17 +38,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
 from eruca.protocol.templates import read_stored_binary, read_stored_json
-from eruca.remoting import (
-    Answer,
-    BadTls,
-    CallTimedOut,
-    Channels,
-    Connection,
-    RemotingError,
-    Router,
-    Tls,
-    TlsFiles,
-)
+from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls, TlsFiles
 from eruca.remoting.addresses import local_address, vip_address
 from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count

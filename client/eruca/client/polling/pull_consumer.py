@@ -17,13 +17,7 @@ from eruca.client import callbacks, checks
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
-from eruca.client.config import (
-    ClientSettings,
-    check_group,
-    check_suspend,
-    check_text,
-    check_topic,
-)
+from eruca.client.config import ClientSettings, check_group, check_suspend, check_text, check_topic
 from eruca.client.consuming.membership import subscription_of
 from eruca.client.consuming.offset_store import OffsetStore
 from eruca.client.consuming.rebalance import MemberOptions

@@ -17,14 +17,7 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.signature import SIGNATURE, Credentials
-from eruca.protocol.templates import (
-    BORN_FIELD,
-    BORN_LENGTH,
-    PROPERTIES_FIELD,
-    Template,
-    send_template,
-    template_of,
-)
+from eruca.protocol.templates import BORN_FIELD, BORN_LENGTH, PROPERTIES_FIELD, Template, send_template, template_of
 from eruca.remoting import Connection
 from eruca.remoting.rpc_hooks import fields_to_sign
 

@@ -26,9 +26,7 @@ from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
 from eruca.client.producing.send import HALF
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
-from eruca.protocol.message import (
-    parse_offset_message_id,
-)
+from eruca.protocol.message import parse_offset_message_id
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.remoting import Connection

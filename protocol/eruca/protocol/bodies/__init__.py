@@ -4,15 +4,8 @@ Owns the name and the members of each body.  Names follow the Java classes.  Mus
 who sends a body or what it is used for.
 """
 
-from eruca.protocol.bodies.access import (
-    AclConfig,
-    PlainAccessConfig,
-    decode_file_versions,
-    encode_file_versions,
-)
-from eruca.protocol.bodies.body import (
-    Body,
-)
+from eruca.protocol.bodies.access import AclConfig, PlainAccessConfig, decode_file_versions, encode_file_versions
+from eruca.protocol.bodies.body import Body
 from eruca.protocol.bodies.clients import (
     CheckClientRequestBody,
     Connection,
@@ -31,17 +24,8 @@ from eruca.protocol.bodies.clients import (
     ProducerTableInfo,
     SubscriptionData,
 )
-from eruca.protocol.bodies.filters import (
-    BloomFilterData,
-    ConsumerFilterData,
-    ConsumerFilters,
-    TopicFilters,
-)
-from eruca.protocol.bodies.groups import (
-    GroupList,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
-)
+from eruca.protocol.bodies.filters import BloomFilterData, ConsumerFilterData, ConsumerFilters, TopicFilters
+from eruca.protocol.bodies.groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.bodies.offsets import (
     ConsumerOffsets,
     ConsumeStats,
@@ -55,21 +39,9 @@ from eruca.protocol.bodies.offsets import (
     QueueTimeSpan,
     ResetOffsetBody,
 )
-from eruca.protocol.bodies.register import (
-    RegisterBrokerBody,
-    body_crc32,
-)
-from eruca.protocol.bodies.replication import (
-    HAClientRuntimeInfo,
-    HAConnectionRuntimeInfo,
-    HARuntimeInfo,
-)
-from eruca.protocol.bodies.route import (
-    BrokerData,
-    ClusterInfo,
-    QueueData,
-    TopicRouteData,
-)
+from eruca.protocol.bodies.register import RegisterBrokerBody, body_crc32
+from eruca.protocol.bodies.replication import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from eruca.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from eruca.protocol.bodies.running_info import (
     ConsumeMessageDirectlyResult,
     ConsumeResult,
