@@ -25,7 +25,7 @@ from eruca.protocol.bodies import (
     TopicRouteData,
     body_crc32,
 )
-from eruca.protocol.bodies import register as register_form
+from eruca.protocol.bodies import routes as register_form
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.queues import MessageQueue
 

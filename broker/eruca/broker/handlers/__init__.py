@@ -1,17 +1,14 @@
 """Handlers: from a request to a service or the store, and back to a reply.
 
-RocketMQ's processors are AdminBrokerProcessor (configuration, connections, groups, locks, offsets, progress, relays,
-resets, runtime, topics), ClientManageProcessor and ConsumerManageProcessor (clients, offsets), EndTransactionProcessor
-(transactions), PullMessageProcessor (pull), QueryMessageProcessor (queries), ReplyMessageProcessor (replies) and
-SendMessageProcessor (send, send_back). ``TABLES`` lists the routes of every module here.
+RocketMQ's processors are AdminBrokerProcessor (clients, groups, offsets, progress, relays, resets, runtime,
+topics), ClientManageProcessor and ConsumerManageProcessor (clients, offsets), EndTransactionProcessor (transactions),
+PullMessageProcessor (pull), QueryMessageProcessor (queries), ReplyMessageProcessor (replies) and SendMessageProcessor
+(send, send_back). ``TABLES`` lists the routes of every module here.
 """
 
 from eruca.broker.handlers import (
     clients,
-    configuration,
-    connections,
     groups,
-    locks,
     offsets,
     progress,
     pull,
@@ -38,13 +35,10 @@ TABLES = [
         offsets,
         topics,
         groups,
-        connections,
-        locks,
         progress,
         queries,
         relays,
         resets,
         runtime,
-        configuration,
     )
 ]

@@ -1,20 +1,35 @@
-"""Heartbeats, unregistration, consumer lists, and the check of a subscription: requests 34, 35, 38 and 46.
+"""Connected clients: heartbeats, unregistration, lists of clients, checks of subscriptions, and locks of queues.
 
-Owns only the translation: ``state.clients`` holds who is online. Facts: ClientManageProcessor, ConsumerManageProcessor
-and ClientHousekeepingService in 4.9.7.
+Requests 34, 35, 38, 41, 42, 46, 203, 204 and 328. Owns only the translation: ``state.clients`` holds who is online,
+``state.locks`` who holds a queue. Facts: ClientManageProcessor, ConsumerManageProcessor, ClientHousekeepingService,
+ConsumerManager, ProducerManager and RebalanceLockManager in 4.9.7.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import legal_group
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
-from eruca.protocol import api, names
-from eruca.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerIdList, HeartbeatData
+from eruca.protocol import api, bodies, names
+from eruca.protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerConnection,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchAnswer,
+    LockBatchRequest,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
-from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.protocol.headers.clients import OfConsumerGroup, OfProducerGroup, UnregisterClient
 from eruca.protocol.sql92 import Sql92Error, compile_sql
 from eruca.protocol.subscription import SQL92, is_tag_type
 from eruca.remoting import Call, Connection, Reply, Routes
@@ -148,3 +163,90 @@ def class_filter_refused() -> Refused:
         ResponseCode.SYSTEM_ERROR,
         "The broker does not support consumer to filter message by a Java class; subscribe by tags or by SQL92",
     )
+
+
+# ------------------------------------------------------------------ lists of clients, for operators
+
+
+@routes.on(api.GET_CONSUMER_CONNECTION_LIST)
+def consumers(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
+    """The online members of a consumer group, and its subscriptions."""
+    group = broker.clients.consumer(call.header.consumer_group)
+    if group is None:
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{call.header.consumer_group}] not online")
+    body = ConsumerConnection(
+        connection_set=_connections(group.members.values()),
+        consume_from_where=group.consume_from_where,
+        consume_type=group.consume_type,
+        message_model=group.message_model,
+        subscription_table=group.subscriptions,
+    )
+    return Reply(body=body.encode())
+
+
+@routes.on(api.GET_PRODUCER_CONNECTION_LIST)
+def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
+    """The online members of a producer group."""
+    members = broker.clients.producers.get(call.header.producer_group)
+    if members is None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{call.header.producer_group}] not exist")
+    return Reply(body=ProducerConnection(connection_set=_connections(members.values())).encode())
+
+
+@routes.on(api.GET_ALL_PRODUCER_INFO)
+def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
+    """All online producers by group."""
+    table = {
+        group: [
+            ProducerInfo(
+                client_id=member.client_id,
+                language=member.language,
+                last_update_timestamp=member.last_seen,
+                remote_ip=f"/{member.connection.remote}",
+                version=member.version,
+            )
+            for member in members.values()
+        ]
+        for group, members in broker.clients.producers.items()
+    }
+    return Reply(body=ProducerTableInfo(data=table).encode())
+
+
+def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
+    return [
+        bodies.Connection(
+            client_addr=member.connection.remote,
+            client_id=member.client_id,
+            language=member.language,
+            version=member.version,
+        )
+        for member in members
+    ]
+
+
+# ------------------------------------------------------------------ locks of queues, for orderly consumers
+
+
+@routes.on(api.LOCK_BATCH_MQ)
+def lock(broker: Broker, call: Call[Empty]) -> Reply:
+    """Lock queues for a client; the answer names those that it now holds."""
+    ask = _asked(call)
+    held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.clock())
+    return Reply(body=LockBatchAnswer(locked=held).encode())
+
+
+@routes.on(api.UNLOCK_BATCH_MQ)
+def unlock(broker: Broker, call: Call[Empty]) -> Reply:
+    """Release the queues that the client holds."""
+    ask = _asked(call)
+    broker.locks.unlock(ask.consumer_group, ask.mq_set, ask.client_id)
+    return Reply()
+
+
+def _asked(call: Call[Empty]) -> LockBatchRequest:
+    try:
+        ask = LockBatchRequest.decode(call.body)
+    except ProtocolError as error:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no LockBatchRequestBody: {error}") from None
+    legal_group(ask.consumer_group)
+    return ask

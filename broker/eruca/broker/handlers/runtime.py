@@ -1,4 +1,8 @@
-"""Figures of the broker (28, 315, 907), and deletions on request (306, 329) (AdminBrokerProcessor in 4.9.7)."""
+"""The broker itself, for operators (AdminBrokerProcessor in 4.9.7).
+
+Its figures (28, 315, 907), deletions on request (306, 329), and its configuration: read it (26), and change what may
+change at run time (25).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, persisting
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
-from eruca.protocol import api
+from eruca.protocol import api, properties
 from eruca.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty
-from eruca.protocol.headers.topics import BrokerStatsOf
+from eruca.protocol.headers.topics import BrokerStatsOf, ConfigVersion
 from eruca.remoting import Call, Reply, Routes
 
 routes: Routes[Broker] = Routes()
@@ -77,4 +81,28 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
             if not count:
                 break
     audit(call, "expired_files_deleted", files=gone)
+    return Reply()
+
+
+@routes.on(api.GET_BROKER_CONFIG)
+def show(broker: Broker, call: Call[Empty]) -> Reply:
+    """Every setting as ``name=value``."""
+    configuration = broker.configuration
+    version = ConfigVersion(version=configuration.version.encode().decode())
+    return Reply(header=version, body=configuration.text().encode())
+
+
+@routes.on(api.UPDATE_BROKER_CONFIG)
+async def update(broker: Broker, call: Call[Empty]) -> Reply:
+    """Change all given settings or none; they are in the configuration file before the answer."""
+    changed = broker.configuration.change(properties.decode(call.body))
+    if not changed:
+        return Reply()
+    broker.reconfigured()
+    if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
+        broker.topics.renew()
+        await broker.registration.register_all()
+    audit(call, "configuration_changed", **changed)
+    with persisting("the new configuration"):
+        await broker.configuration.save(changed)
     return Reply()

@@ -6,18 +6,32 @@ who sends a body or what it is used for.
 
 from eruca.protocol.bodies.access import AclConfig, PlainAccessConfig, decode_file_versions, encode_file_versions
 from eruca.protocol.bodies.body import Body
+from eruca.protocol.bodies.broker import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeQueueData,
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+    QueryConsumeQueueResponseBody,
+)
 from eruca.protocol.bodies.clients import (
     CheckClientRequestBody,
     Connection,
     ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
     ConsumerConnection,
     ConsumerData,
+    ConsumeResult,
     ConsumerIdList,
+    ConsumerRunningInfo,
+    ConsumeStatus,
     ConsumeType,
     HeartbeatData,
     LockBatchAnswer,
     LockBatchRequest,
     MessageModel,
+    ProcessQueueInfo,
     ProducerConnection,
     ProducerData,
     ProducerInfo,
@@ -39,21 +53,13 @@ from eruca.protocol.bodies.offsets import (
     QueueTimeSpan,
     ResetOffsetBody,
 )
-from eruca.protocol.bodies.register import RegisterBrokerBody, body_crc32
-from eruca.protocol.bodies.replication import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
-from eruca.protocol.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from eruca.protocol.bodies.running_info import (
-    ConsumeMessageDirectlyResult,
-    ConsumeResult,
-    ConsumerRunningInfo,
-    ConsumeStatus,
-    ProcessQueueInfo,
-)
-from eruca.protocol.bodies.stats import (
-    BrokerStatsData,
-    BrokerStatsItem,
-    ConsumeQueueData,
-    QueryConsumeQueueResponseBody,
+from eruca.protocol.bodies.routes import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    RegisterBrokerBody,
+    TopicRouteData,
+    body_crc32,
 )
 from eruca.protocol.bodies.topics import (
     PERM_INHERIT,
