@@ -6,6 +6,7 @@ carries the content type as a user property, so that any client of RocketMQ can 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import msgspec
@@ -73,66 +74,53 @@ class Text:
         return body.decode()
 
 
-class Json(Generic[T]):
-    """JSON, of plain values, dataclasses and msgspec structs.
+class _Typed(Generic[T]):
+    """What the formats of msgspec have in common: plain values, dataclasses and msgspec structs.
 
     Args:
-        type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any JSON.
+        type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any value.
     """
+
+    _format: Any
+    """The module of msgspec with its Encoder and Decoder."""
+
+    @overload
+    def __init__(self: _Typed[Any]) -> None: ...
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+    @overload
+    def __init__(self: _Typed[Any], type: Any) -> None: ...
+    def __init__(self, type: Any = Any) -> None:
+        self._encode: Callable[[Any], bytes] = self._format.Encoder().encode
+        self._decode: Callable[[bytes], T] = self._format.Decoder(type).decode
+
+    def dumps(self, value: Any) -> bytes:
+        """The value in this format. Raises TypeError."""
+        return self._encode(value)
+
+    def loads(self, body: bytes) -> T:
+        """The value, of the type. Raises msgspec.DecodeError."""
+        return self._decode(body)
+
+
+class Json(_Typed[T]):
+    """JSON, of plain values, dataclasses and msgspec structs; ``Json(list[int])`` reads and checks this type."""
 
     content_type = "application/json"
-
-    @overload
-    def __init__(self: Json[Any]) -> None: ...
-    @overload
-    def __init__(self, type: type[T]) -> None: ...
-    @overload
-    def __init__(self: Json[Any], type: Any) -> None: ...
-    def __init__(self, type: Any = Any) -> None:
-        self._encoder = msgspec.json.Encoder()
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(type)
-
-    def dumps(self, value: Any) -> bytes:
-        """The value as JSON. Raises TypeError."""
-        return self._encoder.encode(value)
-
-    def loads(self, body: bytes) -> T:
-        """The value, of the type. Raises msgspec.DecodeError."""
-        return self._decoder.decode(body)
+    _format = msgspec.json
 
 
-class MsgPack(Generic[T]):
-    """MessagePack, of plain values, dataclasses and msgspec structs.
-
-    Args:
-        type: what ``loads`` gives and checks; default any value.
-    """
+class MsgPack(_Typed[T]):
+    """MessagePack, of plain values, dataclasses and msgspec structs; ``MsgPack(Order)`` reads and checks this type."""
 
     content_type = "application/msgpack"
-
-    @overload
-    def __init__(self: MsgPack[Any]) -> None: ...
-    @overload
-    def __init__(self, type: type[T]) -> None: ...
-    @overload
-    def __init__(self: MsgPack[Any], type: Any) -> None: ...
-    def __init__(self, type: Any = Any) -> None:
-        self._encoder = msgspec.msgpack.Encoder()
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(type)
-
-    def dumps(self, value: Any) -> bytes:
-        """The value as MessagePack. Raises TypeError."""
-        return self._encoder.encode(value)
-
-    def loads(self, body: bytes) -> T:
-        """The value, of the type. Raises msgspec.DecodeError."""
-        return self._decoder.decode(body)
+    _format = msgspec.msgpack
 
 
 BYTES: Final = Bytes()
 TEXT: Final = Text()
-JSON: Final = Json()
-MSGPACK: Final = MsgPack()
+JSON: Final[Json[Any]] = Json()
+MSGPACK: Final[MsgPack[Any]] = MsgPack()
 
 _registered: dict[str, Serializer] = {each.content_type: each for each in (BYTES, TEXT, JSON, MSGPACK)}
 

@@ -65,6 +65,16 @@ class _Blocking(Generic[C]):
         if not self._thread.over:
             self._thread.run(self._client.stop())
 
+    def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+        """What an iteration of the client gives, for ``for``."""
+        iteration = self._thread.run(_call(begin))
+        while True:
+            try:
+                item = self._thread.run(_ask(iteration))
+            except StopAsyncIteration:
+                return
+            yield item
+
     def __repr__(self) -> str:
         return f"<sync.{named(self._client)}>"
 
@@ -265,15 +275,6 @@ class LitePullConsumer(_AdminCalls[lite_pull_consumer.LitePullConsumer]):
         """As the asynchronous ``messages``, for ``for``."""
         return self._each(self._client.messages)
 
-    def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        iteration = self._thread.run(_call(begin))
-        while True:
-            try:
-                item = self._thread.run(_ask(iteration))
-            except StopAsyncIteration:
-                return
-            yield item
-
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self.messages()
 
@@ -349,12 +350,7 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
 
     def messages(self, *, auto_ack: bool = True) -> Iterator[Delivery]:
         """As the asynchronous ``messages``, for ``for``; settling is thread-safe."""
-        iteration = self._thread.run(_call(self._client.messages, auto_ack=auto_ack))
-        while True:
-            try:
-                message = self._thread.run(_ask(iteration))
-            except StopAsyncIteration:
-                return
+        for message in self._each(functools.partial(self._client.messages, auto_ack=auto_ack)):
             message.settle_by(self._thread.loop.call_soon_threadsafe)
             yield message
 

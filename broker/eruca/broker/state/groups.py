@@ -59,11 +59,7 @@ class Groups(SavedState):
         """Read ``subscriptionGroup.json`` over the built-in groups. Raises StateUnreadable."""
         stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode, "subscriptionGroupTable")
         if stored is not None:
-            for name, config in stored.subscription_group_table.items():
-                if names.group_fault(name) is None:
-                    config.group_name = name
-                    self._table[name] = config
-            self.version = stored.data_version
+            self._take(stored)
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create a group or replace its settings."""
@@ -82,12 +78,16 @@ class Groups(SavedState):
         if other.data_version == self.version:
             return
         self._table = {}
+        self._take(other)
+        self._saver.changed()
+
+    def _take(self, other: SubscriptionGroupWrapper) -> None:
+        """Take the version and the groups with legal names."""
         for name, config in other.subscription_group_table.items():
             if names.group_fault(name) is None:
                 config.group_name = name
                 self._table[name] = config
         self.version = other.data_version
-        self._saver.changed()
 
     def _change(self) -> None:
         self.version = self.version.following(self._clock())

@@ -89,11 +89,7 @@ class Topics(SavedState):
         """Read ``topics.json`` over the system topics. Raises StateUnreadable."""
         stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode, "topicConfigTable")
         if stored is not None:
-            for name, config in stored.topic_config_table.items():
-                if names.topic_fault(name) is None:
-                    config.topic_name = name
-                    self._table[name] = config
-            self.version = stored.data_version
+            self._take(stored)
 
     def add_system(self, name: str, queues: int = 1, perm: int = READ_WRITE) -> None:
         """Add a system topic, in memory until another change is saved. An existing topic stays as it is."""
@@ -161,15 +157,19 @@ class Topics(SavedState):
             return
         former = self._table
         self._table = {}
+        self._take(other)
+        self._saver.changed()
+        for name in former.keys() | self._table.keys():
+            for watch in self.watchers:
+                watch(name)
+
+    def _take(self, other: TopicConfigSerializeWrapper) -> None:
+        """Take the version and the topics with legal names."""
         for name, config in other.topic_config_table.items():
             if names.topic_fault(name) is None:
                 config.topic_name = name
                 self._table[name] = config
         self.version = other.data_version
-        self._saver.changed()
-        for name in former.keys() | self._table.keys():
-            for watch in self.watchers:
-                watch(name)
 
     def renew(self) -> None:
         """Increment the version without a change of a topic, so that nameservers accept the next registration."""
