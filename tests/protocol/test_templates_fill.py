@@ -60,16 +60,20 @@ def test_sends_of_every_kind_have_a_template(header: SendMessageV2, serializatio
         fill(template, TEXT, 7, frame.MAX_FRAME)
 
 
+@pytest.mark.parametrize("topic", ["T", "ns%T"])
 @pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ])
 @pytest.mark.parametrize("after", ["", "\x02WAIT\x01true", '\x02city\x01Zürich "😀" 100 %d'], ids=repr)
 @pytest.mark.parametrize("key", ["C00002026C0AABBBF2266952730A0001", "AB" * 28, "7"])
-def test_what_is_written_around_an_id_is_what_is_filled_in(serialization: int, after: str, key: str) -> None:
-    template = send_template(serialization, 310, 0, send())
+def test_what_a_writer_writes_is_what_is_filled_in(serialization: int, after: str, key: str, topic: str) -> None:
+    template = send_template(serialization, 310, 0, send(topic=topic))
     assert template is not None
-    around = template.around("UNIQ_KEY\x01", after)
+    write = template.writer("UNIQ_KEY\x01", after, template.quote)
     for opaque in (0, 7, 2**31 - 1):
-        written = around.fill(opaque, b"%d" % NOW, key.encode(), 128)
-        assert written == fill(template, f"UNIQ_KEY\x01{key}{after}", opaque, 128)
+        for text in (after, after + "\x02KEYS\x01another"):
+            written = write(opaque, b"%d" % NOW, key, text, b"x" * 128)
+            assert written == fill(template, f"UNIQ_KEY\x01{key}{text}", opaque, 128)
+    with pytest.raises(ProtocolError, match="too long"):
+        write(7, b"%d" % NOW, key, after, bytes(frame.MAX_FRAME))
 
 
 def fill(template: Template, text: str, opaque: int, body_length: int) -> bytes:

@@ -14,6 +14,7 @@ import pytest
 
 from eruca.protocol import api
 from eruca.remoting import Connection
+from eruca.remoting.calls import SingleCall
 
 Happened = Callable[[Connection, api.Endpoint[Any, Any]], None]
 """Called for a request with its connection and endpoint."""
@@ -49,10 +50,11 @@ def watch(patch: pytest.MonkeyPatch, leaving: Happened = _nothing, answered: Hap
 
     def watched_calls(self: Connection, frames: Any, calls: Any, deadline: float, *, flush: bool = True) -> None:
         watched = {}
-        for opaque, (receiver, endpoint, until, _) in calls.items():
-            leaving(self, endpoint)
-            # Without a group each answer comes to its receiver.
-            watched[opaque] = _Watched(receiver, partial(answered, self, endpoint)), endpoint, until, None
+        for opaque, call in calls.items():
+            leaving(self, call.endpoint)
+            # Without an owner each answer comes to its receiver.
+            receiver = _Watched(call.receiver, partial(answered, self, call.endpoint))
+            watched[opaque] = SingleCall(receiver, call.endpoint, call.deadline)
         call_many(self, frames, watched, deadline, flush=flush)
 
     patch.setattr(Connection, "call_for", watched_call)

@@ -152,6 +152,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             text += f"\x02KEYS\x01{self.keys}"
             pairs += 1
         if self.delay_level:
+            self.check_numbers()
             text += f"\x02DELAY\x01{self.delay_level}"
             pairs += 1
         if timer:

@@ -56,6 +56,12 @@ _decode_text = msgspec.json.Decoder(str).decode
 # ---------------------------------------------------------------------- templates
 
 
+Writer = Callable[[int, bytes, str, str, bytes], bytes]
+"""Given opaque, first value, id, the text behind the id, and the body: everything of a frame before the body.
+
+Raises ProtocolError when the frame would be too long."""
+
+
 class Values(NamedTuple):
     """The values of a header in the places of a template, as they stand in the header."""
 
@@ -120,11 +126,27 @@ class JsonTemplate(NamedTuple):
             return Values(header[first_at:first_end], header[second_at:second_end], int(opaque))
         return None
 
-    def around(self, before: str, after: str) -> JsonTemplate:
-        """The template of headers whose second value begins and ends with these texts; ``fill`` writes what is
-        between them."""
-        between, before_opaque = self.between + self.quote(before), self.quote(after) + self.before_opaque
-        return self._replace(between=between, before_opaque=before_opaque)
+    def writer(self, before: str, usual: str, quote: Callable[[str], bytes]) -> Writer:
+        """``fill`` for headers whose second value is ``before``, an id, and a text, which most often is ``usual``.
+
+        ``quote`` gives the text as it is written; ``usual`` is quoted once, and known by its identity.
+        """
+        constant = [
+            piece.replace(b"%", b"%%")
+            for piece in (self.before, self.between + self.quote(before), self.before_opaque, self.end)
+        ]
+        pattern = b"%b%%b%b%%b%%b%b%%d%b" % tuple(constant)
+        usual_value = quote(usual)
+
+        def write(opaque: int, first: bytes, key: str, text: str, body: bytes) -> bytes:
+            header = pattern % (first, key.encode(), usual_value if text is usual else quote(text), opaque)
+            size = len(header)
+            length = 4 + size + len(body)
+            if length > _LONGEST:
+                raise frame.too_long(length)
+            return _prefix(length, size) + header
+
+        return write
 
     def with_first(self, before: str) -> JsonTemplate:
         """The template of headers whose first value begins with this text; ``fill`` writes the rest of it."""
@@ -217,10 +239,15 @@ class BinaryTemplate(NamedTuple):
             return Values(header[first_at:first_end], header[second_at:second_end], opaque)
         return None
 
-    def around(self, before: str, after: str) -> BinaryTemplate:
-        """As ``JsonTemplate.around``."""
-        begin, rest = before.encode(), after.encode()
-        return self._replace(second_begin=begin, end=rest + self.end, second_constant=len(begin) + len(rest))
+    def writer(self, before: str, usual: str, quote: Callable[[str], bytes]) -> Writer:
+        """As ``JsonTemplate.writer``."""
+        begin, usual_value = before.encode(), quote(usual)
+        fill = self._replace(second_begin=begin, second_constant=len(begin)).fill
+
+        def write(opaque: int, first: bytes, key: str, text: str, body: bytes) -> bytes:
+            return fill(opaque, first, key.encode() + (usual_value if text is usual else quote(text)), len(body))
+
+        return write
 
     def with_first(self, before: str) -> BinaryTemplate:
         """As ``JsonTemplate.with_first``."""
@@ -467,6 +494,8 @@ class Stored(msgspec.Struct, gc=False, rename="camel"):
     queue_id: Int
     queue_offset: Long
     transaction_id: str | None = None
+    region: str = msgspec.field(name="MSG_REGION", default="DefaultRegion")
+    trace_on: bool = msgspec.field(name="TRACE_ON", default=True)
 
 
 class StoredAnswer(msgspec.Struct, gc=False):
@@ -479,21 +508,17 @@ class StoredAnswer(msgspec.Struct, gc=False):
 
 
 read_stored_json = msgspec.json.Decoder(StoredAnswer, strict=False).decode
-"""Reads the JSON header of a reply with code 0. Raises one of ``frame.UNREADABLE`` for any other header.
-
-Damage in a text that is of no use here, such as a region that is not UTF-8, goes unnoticed.
-"""
-_read_region_json = frame.answer_reader(SendRefused)[1]
+"""Reads the JSON header of a reply with code 0. Raises one of ``frame.UNREADABLE`` for any other header."""
 _reply_start = struct.Struct(">hBHiiii7si").unpack_from
 """Code, language, version, opaque, flag, length of the remark, length of the fields; the first name, and how long."""
 _ID: Final = b"\0\5msgId"
 _QUEUE: Final = b"\0\7queueId\0\0\0"
 _OFFSET: Final = b"\0\x0bqueueOffset\0\0\0"
 _TRANSACTION: Final = b"\0\x0dtransactionId\0\0\0"
+_FIRST: Final = frozenset(("msgId", "queueId", "queueOffset", "transactionId"))
 _ID_AT: Final = 32
-_NO_REGION: Final = SendRefused()
-_harmless: Memo[bytes, None] = Memo(64)
-"""Ends of headers in which nothing changes what was read before them."""
+_ends: Memo[bytes, SendRefused | None] = Memo(64)
+"""The fields of ends of headers; None where one changes what was read before them."""
 
 
 def read_stored_binary(header: bytes) -> StoredAnswer | None:
@@ -512,27 +537,14 @@ def read_stored_binary(header: bytes) -> StoredAnswer | None:
                 return None
             transaction = text.decode()
         end = header[end_at:]
-        if not (end in _harmless or _adds_nothing(end)) or not _are_numbers(queue, offset):
+        rest = _ends[end] if end in _ends else _ends.remember(end, _read_end(end))
+        if rest is None or not _are_numbers(queue, offset):
             return None
-        stored = Stored(header[_ID_AT:queue_at].decode(), int(queue), int(offset), transaction)
+        identity = header[_ID_AT:queue_at].decode()
+        stored = Stored(identity, int(queue), int(offset), transaction, rest.region, rest.trace_on)
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
     return StoredAnswer(0, 1, opaque, stored)
-
-
-def read_stored_region(header: bytes) -> tuple[str, bool]:
-    """The other two fields of a reply that was read as StoredAnswer: the broker's region, and whether it wants messages
-    traced; the defaults where they are unreadable."""
-    try:
-        if header.startswith(b"{"):
-            fields = _read_region_json(header).ext
-        else:
-            fields = from_fields(SendRefused, read_binary_fields(header[21:]))
-        if fields is not None:
-            return fields.region, fields.trace_on
-    except (*frame.UNREADABLE, ProtocolError, Refused):
-        pass
-    return _NO_REGION.region, _NO_REGION.trace_on
 
 
 def _are_numbers(queue: bytes, offset: bytes) -> bool:
@@ -548,12 +560,10 @@ def _short_field(header: bytes, name: bytes, at: int) -> tuple[bytes, int]:
     return header[start:end] if end <= len(header) else b"", end
 
 
-def _adds_nothing(end: bytes) -> bool:
-    """Whether what follows in a header is fields, and none of those that were read."""
+def _read_end(end: bytes) -> SendRefused | None:
+    """The fields in the end of a header; None where one of them is among those that come first, or is malformed."""
     try:
-        if not frozenset(read_binary_fields(end)).isdisjoint(Stored.__struct_encode_fields__):
-            return False
-    except ProtocolError:
-        return False
-    _harmless.remember(end, None)
-    return True
+        fields = read_binary_fields(end)
+        return from_fields(SendRefused, fields) if _FIRST.isdisjoint(fields) else None
+    except (ProtocolError, Refused):
+        return None

@@ -61,14 +61,41 @@ class QuickAnswer(Protocol):
 class AnswerGroup(Protocol):
     """Receives the answers of one read to many calls in one go."""
 
-    def answered(self, receivers: list[Any], answers: list[Any], headers: list[bytes], /) -> None:
-        """These calls were answered, each by the answer at the same place, read from that header. Must not raise."""
+    def answered(self, calls: list[Any], answers: list[Any], /) -> None:
+        """These calls were answered, each by the answer at the same place. Must not raise."""
+
+
+class PendingCall(Protocol):
+    """A call that awaits its answer."""
+
+    @property
+    def receiver(self) -> Receiver[Any]:
+        """Who receives the answer ..."""
+
+    @property
+    def endpoint(self) -> Endpoint[Any, Any]:
+        """... to what ..."""
+
+    @property
+    def deadline(self) -> float:
+        """... and until when, by the loop's time."""
+
+    @property
+    def owner(self) -> AnswerGroup | None:
+        """Who takes plain answers in place of the receivers, those of one read together."""
+
+
+class SingleCall(msgspec.Struct, eq=False):
+    """A call whose receiver takes every answer."""
+
+    receiver: Receiver[Any]
+    endpoint: Endpoint[Any, Any]
+    deadline: float
+    owner: None = None
 
 
 AnswerReader = Callable[[bytes], QuickAnswer | None]
 """Reads the header of a plain answer; returns None, or raises one of ``frame.UNREADABLE``, for any other."""
-PendingCall = tuple[Receiver[Any], Endpoint[Any, Any], float, AnswerGroup | None]
-"""Who receives the answer, to what, until when by the loop's time, and the group that takes plain answers together."""
 
 
 class Calls:
@@ -91,7 +118,7 @@ class Calls:
     def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
         """Expect an answer within ``timeout`` seconds."""
         deadline = self._loop.time() + timeout
-        self.waiting[opaque] = (receiver, endpoint, deadline, None)
+        self.waiting[opaque] = SingleCall(receiver, endpoint, deadline)
         self.watch(deadline)
 
     def add_many(self, calls: Mapping[int, PendingCall], deadline: float) -> None:
@@ -100,42 +127,41 @@ class Calls:
         self.watch(deadline)
 
     def answered_together(self, data: bytes, at: int, readers: Mapping[int, AnswerReader]) -> int:
-        """Give the answers that begin at ``at`` to their groups, and return where the first other frame begins.
+        """Give the answers that begin at ``at`` to the owners of the calls; returns where the first other frame begins.
 
-        Stops at whatever is no plain answer to a call of a group: the slow path reads that.
+        Stops at whatever is no plain answer to a call with an owner: the slow path reads that.
         """
         waiting, size = self.waiting, len(data)
-        together: AnswerGroup | None = None
-        receivers: list[Any] = []
-        answers: list[Any] = []
-        headers: list[bytes] = []
+        owner: AnswerGroup | None = None
+        calls: list[PendingCall] = []
+        answers: list[QuickAnswer] = []
         while size - at > 8:
             length, word = _prefix(data, at)
             end, body_at = at + 4 + length, at + 8 + (word & 0xFFFFFF)
             if end > size or body_at > end:
                 break
             try:
-                header = data[at + 8 : body_at]
-                answer = readers[word >> 24](header)
+                answer = readers[word >> 24](data[at + 8 : body_at])
                 if answer is None:
                     break
-                receiver, _, _, group = waiting[answer.opaque]
+                call = waiting[answer.opaque]
             except _NO_PLAIN_ANSWER:
                 break
-            if group is None:
+            if call.owner is not owner:
+                if call.owner is None:
+                    break
+                if owner is not None:
+                    owner.answered(calls, answers)
+                    calls, answers = [], []
+                owner = call.owner
+            elif owner is None:
                 break
-            if group is not together:
-                if together is not None:
-                    together.answered(receivers, answers, headers)
-                    receivers, answers, headers = [], [], []
-                together = group
             del waiting[answer.opaque]
-            receivers.append(receiver)
+            calls.append(call)
             answers.append(answer)
-            headers.append(header)
             at = end
-        if together is not None:
-            together.answered(receivers, answers, headers)
+        if owner is not None:
+            owner.answered(calls, answers)
         return at
 
     def watch(self, deadline: float) -> None:
@@ -156,13 +182,11 @@ class Calls:
         fields = head.ext
         if fields is None or not head.flag & frame.RESPONSE_FLAG:
             return False
-        waiting = self.waiting.get(head.opaque)
-        if waiting is None:
-            return False
-        receiver, endpoint, _, _ = waiting
-        if endpoint.answer is not kind or head.code not in endpoint.accepts:
+        call = self.waiting.get(head.opaque)
+        if call is None or call.endpoint.answer is not kind or head.code not in call.endpoint.accepts:
             return False
         del self.waiting[head.opaque]
+        receiver = call.receiver
         if not receiver.done():
             body = data[body_at:end]
             receiver.set_result(Answer(head.code, fields, body, head.remark, head.version, head.language))
@@ -170,10 +194,10 @@ class Calls:
 
     def answered(self, head: frame.Head[Any], body: bytes) -> None:
         """Complete the call of an answer; an answer without a pending call is dropped."""
-        waiting = self.waiting.pop(head.opaque, None)
-        if waiting is None or waiting[0].done():
+        call = self.waiting.pop(head.opaque, None)
+        if call is None or call.receiver.done():
             return
-        receiver, endpoint, _, _ = waiting
+        receiver, endpoint = call.receiver, call.endpoint
         if head.code not in endpoint.accepts:
             receiver.set_exception(Refused(head.code, head.remark or ""))
             return
@@ -192,10 +216,10 @@ class Calls:
             self._timer.cancel()
             self._timer = None
         waiting, self.waiting = self.waiting, {}
-        for receiver, endpoint, *_ in waiting.values():
-            if not receiver.done():
-                text = f"the connection to <{self.remote}> ended during {endpoint.code.name}{cause}"
-                receiver.set_exception(ConnectionLost(self.remote, text))
+        for call in waiting.values():
+            if not call.receiver.done():
+                text = f"the connection to <{self.remote}> ended during {call.endpoint.code.name}{cause}"
+                call.receiver.set_exception(ConnectionLost(self.remote, text))
 
     def too_late(self, receiver: Receiver[Answer[Any]]) -> None:
         """Fail a call on a connection that has already ended."""
@@ -211,14 +235,14 @@ class Calls:
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        late = [opaque for opaque, (_, _, deadline, _) in self.waiting.items() if deadline <= now]
+        late = [opaque for opaque, call in self.waiting.items() if call.deadline <= now]
         for opaque in late:
-            receiver, endpoint, *_ = self.waiting.pop(opaque)
-            if not receiver.done():
-                text = f"<{self.remote}> did not answer {endpoint.code.name} in time"
-                receiver.set_exception(CallTimedOut(self.remote, text))
+            call = self.waiting.pop(opaque)
+            if not call.receiver.done():
+                text = f"<{self.remote}> did not answer {call.endpoint.code.name} in time"
+                call.receiver.set_exception(CallTimedOut(self.remote, text))
         if self.waiting:
-            self._wake_at(min(deadline for _, _, deadline, _ in self.waiting.values()))
+            self._wake_at(min([call.deadline for call in self.waiting.values()]))
 
 
 class Caller(Protocol):

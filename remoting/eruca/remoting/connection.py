@@ -191,8 +191,8 @@ class Connection(asyncio.Protocol):
         of this turn of the loop.
         """
         if self.closed:
-            for receiver, *_ in calls.values():
-                self.calls.too_late(receiver)
+            for call in calls.values():
+                self.calls.too_late(call.receiver)
             return
         self._out += frames
         self._out_size += sum(map(len, frames))

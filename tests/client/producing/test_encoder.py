@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eruca.client import ClientSettings, Credentials, Hook, Message, MessageQueue, Producer
+from eruca.client.message import AFTER_ID
 from eruca.client.namespaces import Names
 from eruca.client.producing.encoder import encoder_of
 from eruca.protocol import api, frame
@@ -22,7 +23,9 @@ from tests.support.scripted import Scripted
 
 ACCOUNT = Credentials("access", "secret-key", "token")
 SERIALIZATIONS = {"JSON": frame.JSON, "ROCKETMQ": frame.ROCKETMQ, "MSGPACK": frame.MSGPACK}
-TEXTS = ["UNIQ_KEY\x017F00\x02WAIT\x01true", 'KEYS\x01Zürich "😀"\\\x02TAGS\x01标签\x02WAIT\x01false']
+TEXTS = [AFTER_ID, '\x02KEYS\x01Zürich "😀"\\\x02TAGS\x01标签\x02WAIT\x01false']
+BORN = 1_700_000_000_123, 1_700_000_000_124, 77
+"""The clock of a machine may be anywhere."""
 
 
 class Stamp(Hook):
@@ -61,22 +64,12 @@ async def test_an_encoder_writes_what_the_slow_encoder_writes(
             properties="", reconsume_times=times, max_reconsume_times=16 if times else None, batch=batch,
         )  # fmt: skip
         endpoint = api.SEND_BATCH_MESSAGE if batch else api.SEND_MESSAGE_V2
-        encoder = encoder_of(connection, names, endpoint, header, oneway)
-        # The clock of a machine may be anywhere.
-        for born, text, body in itertools.product((1_700_000_000_123, 1_700_000_000_124, 77), TEXTS, (b"x", b"yy")):
-            header.born_timestamp, header.properties = born, text
-            expected = slow(connection, names, oneway, 1234567, header, body)
-            assert encoder.encode(b"%d" % born, text, 1234567, body) == expected
-        if encoder.templates is not None:
-            header.born_timestamp, header.properties = 1_700_000_000_125, "UNIQ_KEY\x01AB\x02WAIT\x01true"
-            written = encoder.templates.around_id.fill(5, b"1700000000125", b"AB", 1)
-            assert written == slow(connection, names, oneway, 5, header, b"x")
-            for text in TEXTS:
-                header.properties = f"UNIQ_KEY\x01AB\x02WAIT\x01true\x02own\x01{text}"
-                behind = encoder.templates.quote(header.properties.removeprefix("UNIQ_KEY\x01AB"))
-                written = encoder.templates.from_id.fill(5, b"1700000000125", b"AB" + behind, 1)
-                assert written == slow(connection, names, oneway, 5, header, b"x")
-        assert (encoder.templates is None) == (account is not None or serialization == "MSGPACK")
+        for keyed, text, body in itertools.product((True, False), TEXTS, (b"x", b"yy")):
+            encode = encoder_of(connection, names, endpoint, header, oneway, keyed=keyed)
+            header.properties = f"UNIQ_KEY\x01AB{text}" if keyed else text
+            for header.born_timestamp in BORN:
+                expected = slow(connection, names, oneway, 1234567, header, body)
+                assert encode(1234567, b"%d" % header.born_timestamp, "AB", text, body) == expected
 
 
 @pytest.fixture(params=itertools.product(SERIALIZATIONS, (None, "ns"), (None, ACCOUNT)), ids=str)

@@ -57,6 +57,7 @@ class Accumulator:
             return
         self._count = count + 1
         self._size += size
+        send.size = size
         if not self._pending:
             self._loop.call_soon(self._end_turn)
         self._pending.append(send)
@@ -95,6 +96,7 @@ class Accumulator:
             waiting.popleft()
             self._count = count + 1
             self._size += size
+            send.size = size
             self.reenqueue(send)
 
     def _end_turn(self) -> None:

@@ -7,7 +7,7 @@ byte what ``Connection.encode`` writes for the same header, which is used wherev
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -17,79 +17,70 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.signature import SIGNATURE, Credentials
-from eruca.protocol.templates import BORN_FIELD, BORN_LENGTH, PROPERTIES_FIELD, Template, send_template, template_of
+from eruca.protocol.templates import (
+    BORN_FIELD,
+    BORN_LENGTH,
+    PROPERTIES_FIELD,
+    Template,
+    Writer,
+    send_template,
+    template_of,
+)
 from eruca.remoting import Connection
 from eruca.remoting.rpc_hooks import fields_to_sign
-
-Encode = Callable[[bytes, str, int, bytes], bytes]
-"""Given the digits of the born timestamp, properties, opaque and body: everything of a frame before the body.
-
-Raises ProtocolError when the frame would be too long."""
 
 _SAMPLE_BORN: Final = "9" * BORN_LENGTH
 _SAMPLE_TEXT: Final = "sample"
 _SAMPLE_OPAQUE: Final = 7
 
 
-class IdTemplates(NamedTuple):
-    """Templates of requests whose properties begin with a unique id; their first value is the born timestamp."""
-
-    around_id: Template
-    """For properties that hold the id and ``WAIT`` only: its second value is the id."""
-    from_id: Template
-    """For other properties: its second value is the id and what ``quote`` gives for the text behind it."""
-    quote: Callable[[str], bytes]
-
-
-class Encoder(NamedTuple):
-    """Writes the requests of one kind to one queue."""
-
-    encode: Encode
-    templates: IdTemplates | None = None
-    """Write the same as ``encode`` for born timestamps of BORN_LENGTH digits."""
-
-
 def encoder_of(
-    connection: Connection, names: Names, endpoint: Endpoint[SendMessageV2, Any], header: SendMessageV2, flag: int
-) -> Encoder:
-    """The encoder of sends that differ from ``header`` in born timestamp and properties only."""
+    connection: Connection,
+    names: Names,
+    endpoint: Endpoint[SendMessageV2, Any],
+    header: SendMessageV2,
+    flag: int,
+    *,
+    keyed: bool,
+) -> Writer:
+    """The encoder of sends that differ from ``header`` in born timestamp and properties only.
 
-    def encode(born: bytes, properties: str, opaque: int, body: bytes) -> bytes:
-        header.born_timestamp, header.properties = int(born), properties
+    It is given opaque, digits of the born timestamp, unique id, further properties, and the body. Where not ``keyed``,
+    the further properties are all, and no id is written.
+    """
+
+    def encode(opaque: int, born: bytes, key: str, text: str, body: bytes) -> bytes:
+        header.born_timestamp, header.properties = int(born), BEFORE_ID + key + text if keyed else text
         return connection.encode(endpoint, header, body, opaque, flag)
 
     if connection.offers:  # its serialization may change
-        return Encoder(encode)
+        return encode
     renamed = names.header(header) if names.rename else header
     assert isinstance(renamed, SendMessageV2)
     if connection.signer is None:
         template = send_template(connection.serialization, endpoint.code, flag, renamed)
-        return Encoder(encode) if template is None else _by_template(template, names, encode)
+        return encode if template is None else _by_template(template, names, keyed)
     if isinstance(connection.signer, Credentials):
-        signed = _signed(connection.signer, connection.serialization, endpoint.code, flag, renamed, names, encode)
-        if signed is not None:
-            return Encoder(signed)
-    return Encoder(encode)
+        serialization = connection.serialization
+        return _signed(connection.signer, serialization, endpoint.code, flag, renamed, names, keyed, encode) or encode
+    return encode
 
 
-def _by_template(template: Template, names: Names, otherwise: Encode) -> Encoder:
-    fill, quote, edit = template.fill, template.quote, names.send_properties
-
-    def encode(born: bytes, properties: str, opaque: int, body: bytes) -> bytes:
-        if len(born) != BORN_LENGTH:
-            return otherwise(born, properties, opaque, body)
-        return fill(opaque, born, quote(properties), len(body))
-
-    def encode_renamed(born: bytes, properties: str, opaque: int, body: bytes) -> bytes:
-        if len(born) != BORN_LENGTH:
-            return otherwise(born, properties, opaque, body)
-        return fill(opaque, born, quote(edit(properties)), len(body))
-
-    from_id = template.around(BEFORE_ID, "")
+def _by_template(template: Template, names: Names, keyed: bool) -> Writer:
+    quote: Callable[[str], bytes] = template.quote
     if names.namespace:
-        around_id = template.around(BEFORE_ID, edit(AFTER_ID))
-        return Encoder(encode_renamed, IdTemplates(around_id, from_id, lambda text: quote(edit(text))))
-    return Encoder(encode, IdTemplates(template.around(BEFORE_ID, AFTER_ID), from_id, quote))
+        edit = names.send_properties
+
+        def quote(text: str) -> bytes:
+            return template.quote(edit(text))
+
+    if keyed:
+        return template.writer(BEFORE_ID, AFTER_ID, quote)
+
+    def encode(opaque: int, born: bytes, key: str, text: str, body: bytes) -> bytes:
+        return template.fill(opaque, born, quote(text), len(body))
+
+    return encode
 
 
 def _signed(
@@ -99,8 +90,9 @@ def _signed(
     flag: int,
     header: SendMessageV2,
     names: Names,
-    otherwise: Encode,
-) -> Encode | None:
+    keyed: bool,
+    otherwise: Writer,
+) -> Writer | None:
     """The encoder of signed sends; None where there is no template of them."""
     sample = msgspec.structs.replace(header, born_timestamp=int(_SAMPLE_BORN), properties=_SAMPLE_TEXT)
     fields = fields_to_sign(sample, None, serialization)
@@ -120,16 +112,18 @@ def _signed(
     quote = template.quote
     of_born: tuple[bytes, Template] = _SAMPLE_BORN.encode(), template
 
-    def encode(born: bytes, properties: str, opaque: int, body: bytes) -> bytes:
+    def encode(opaque: int, born: bytes, key: str, text: str, body: bytes) -> bytes:
         nonlocal of_born
         if len(born) != BORN_LENGTH:
-            return otherwise(born, properties, opaque, body)
+            return otherwise(opaque, born, key, text, body)
         if of_born[0] != born:
             of_born = born, template._replace(before=head + born + tail)
         if edit is not None:
-            properties = edit(properties)
-        signature = sign(born, properties.encode(), body)
-        return of_born[1].fill(opaque, quote(properties), signature, len(body))
+            text = edit(text)
+        if keyed:
+            text = BEFORE_ID + key + text
+        signature = sign(born, text.encode(), body)
+        return of_born[1].fill(opaque, quote(text), signature, len(body))
 
     return encode
 

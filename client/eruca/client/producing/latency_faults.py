@@ -53,6 +53,24 @@ class LatencyFaults:
         fault = self._table.get(broker)
         return fault is None or now >= fault.available_from
 
+    def in_turn(self, route: Route, now: int) -> list[int]:
+        """For each step of a round robin the number of the queue: the next one of an available broker.
+
+        Empty where there is none; then ``choose`` has to.
+        """
+        queues = route.to_send
+        if all([now >= fault.available_from for fault in self._table.values()]):
+            return list(range(len(queues)))
+        available = [self.available(queue.broker_name, now) for queue in queues]
+        if not any(available):
+            return []
+        found, number = [0] * len(queues), 0
+        for step in range(2 * len(queues) - 1, -1, -1):
+            if available[step % len(queues)]:
+                number = step % len(queues)
+            found[step % len(queues)] = number
+        return found
+
     def choose(self, route: Route, turn: RoundRobin, now: int) -> MessageQueue:
         """The next queue of an available broker; where there is none, one of a broker of the better half."""
         queues = route.to_send

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from asyncio import _get_running_loop
+from asyncio import Future, _get_running_loop
 from collections.abc import Collection, Sequence
-from contextvars import copy_context
 from functools import partial
 from threading import get_ident
 
@@ -28,8 +27,8 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
-from eruca.client.producing.send_hooks import Rewrite, observe, rewrite_batch, rewrite_one
+from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Choice, Send, SendKind, choice_of_user, with_flags
+from eruca.client.producing.send_hooks import ObservedFuture, observe
 from eruca.client.producing.sender import Sender
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
@@ -304,7 +303,6 @@ class Producer(Client):
         selector: Selector | None,
         arg: object,
         timeout: float | None,
-        *,
         more: str = "",
         kind: SendKind = PLAIN,
     ) -> Send:
@@ -313,14 +311,12 @@ class Producer(Client):
         if topic is None or type(message.body) is not bytes or not 0 < len(message.body) <= self.max_message_size:
             check_message(message, self.max_message_size)
             topic = self._running().topic(message.topic)
-        body, text, bits, flag, delay_level = message.body, AFTER_ID, 0, message.flag, message.delay_level
-        if flag or delay_level:
-            message.check_numbers()
+        body, text = message.body, AFTER_ID
         if (
             message.tags
             or message.keys
             or message.properties
-            or delay_level
+            or message.delay_level
             or message.delay is not None
             or message.deliver_at is not None
             or not message.wait_store
@@ -328,10 +324,10 @@ class Producer(Client):
             text = message.text_after_id()
         if more:
             text += more
-        if len(body) >= self.compress_from:
+        if message.flag or len(body) >= self.compress_from:
+            message.check_numbers()
             body, bits = self._compress(body)
-        if flag or bits:
-            kind = with_flags(kind, flag, bits)
+            kind = with_flags(kind, message.flag, bits)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         choose = None
         if queue is not None or selector is not None:
@@ -339,18 +335,11 @@ class Producer(Client):
         sender = self._sender
         if sender is None or _get_running_loop() is not sender.loop:
             sender = self._running()
-        send = Send(sender, topic, sender.loop.create_future(), body, text, seconds, kind, self._attempts)
+        send = Send(sender, topic, Future(loop=sender.loop), body, text, seconds, kind, self._attempts)
         if choose is None and kind is PLAIN and not self._has_hooks:
             sender.accumulator.append(send)
-            return send
-        if choose is not None:
-            send.choose, send.fixed, send.attempts = choose, True, 1
-        elif kind.oneway:
-            send.attempts = 1
-        if self._has_hooks:
-            self._start_observed(sender, send, [message], rewrite_one(message, more))
         else:
-            sender.append(send)
+            self._append(sender, send, choose, (message,), more)
         return send
 
     def _start_batch(self, messages: Sequence[Message], queue: MessageQueue | None, timeout: float | None) -> Send:
@@ -370,25 +359,28 @@ class Producer(Client):
             sender = self._running()
         topic, future = sender.topic(first.topic), sender.loop.create_future()
         send = Send(sender, topic, future, body, wait_of(first), seconds, BATCH, self._attempts, ids.joined())
-        if choose is not None:
-            send.choose, send.fixed, send.attempts = choose, True, 1
-        if self._has_hooks:
-            self._start_observed(
-                sender, send, list(messages), rewrite_batch(messages, ids.ids(), self.max_message_size)
-            )
-        else:
-            sender.append(send)
+        self._append(sender, send, choose, messages, "")
         return send
 
-    def _start_observed(self, sender: Sender, send: Send, messages: list[Message], rewrite: Rewrite) -> None:
-        """Start a send that hooks see."""
-        kind, size = send.kind, len(send.body)
-        calls = send.hooks = observe(self._hooks, sender.session, self.group, messages, kind, size, rewrite)
+    def _append(
+        self, sender: Sender, send: Send, choose: Choice | None, messages: Sequence[Message], more: str
+    ) -> None:
+        """Give a send what follows from its kind, from a choice of the user's and from hooks, and let it begin."""
+        kind = send.kind
+        if choose is not None:
+            send.choose, send.fixed, send.attempts = choose, True, 1
+        elif kind.oneway:
+            send.attempts = 1
+        if not self._has_hooks:
+            sender.append(send)
+            return
+        calls = send.hooks = observe(
+            self._hooks, sender.session, self.group, messages, more, kind, len(send.body), self.max_message_size
+        )
         if not kind.oneway:
-            send.future.add_done_callback(calls.ended)
+            send.future = ObservedFuture(sender.loop, calls)
         sender.append(send)
-        if not calls.begun and not send.future.done():
-            calls.origin = copy_context()
+        calls.called()
 
     def _running(self) -> Sender:
         """The sender in use. Raises StateError as ``session``."""

@@ -36,6 +36,7 @@ from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Answer
+from eruca.remoting.calls import AnswerGroup
 
 SendEndpoint = api.Endpoint[SendMessageV2, SendReply]
 Choice = Callable[[Route], MessageQueue]
@@ -100,7 +101,7 @@ class SendHooks(Protocol):
         """A one-way send has left, or failed."""
 
 
-class Attempts(Protocol):
+class Attempts(AnswerGroup, Protocol):
     """Carries sends through their attempts (``Sender``)."""
 
     def stored(self, send: Send, answer: Answer[SendReply]) -> None:
@@ -111,9 +112,9 @@ class Attempts(Protocol):
 
 
 class Send(msgspec.Struct, eq=False):
-    """One send under way. It receives the answer of its request (``Receiver``)."""
+    """One send under way. It is the call of its request (``PendingCall``), and receives the answer (``Receiver``)."""
 
-    sender: Attempts
+    owner: Attempts
     topic: TopicQueues
     future: Future[SendResult]
     """Ends with the result or an error; its caller may cancel it."""
@@ -139,17 +140,27 @@ class Send(msgspec.Struct, eq=False):
     unattended: bool = False
     """Whether nobody awaits the future: a one-way send that leaves at the end of the turn."""
     size: int = 0
-    """Bytes that the accumulator counted, where the body is another one now."""
-    born: bytes = b""
-    """The time of its first attempt: the digits of ms since 1970."""
+    """Bytes that the accumulator counted; hooks may have rewritten the body since."""
     start: float = 0.0
     """When its first attempt began, by the loop's time; 0 before."""
     attempt_start: float = 0.0
     """When the attempt before ended, and so the one under way began; 0 for the first one."""
+    deadline: float = 0.0
+    """Until when the attempt under way has to be answered, by the loop's time."""
     brokers: tuple[str, ...] = ()
     """The brokers of the attempts that have ended."""
     result: SendResult | None = None
     """The result of an earlier attempt that stored the message, but not as safely as the user asked for."""
+
+    @property
+    def receiver(self) -> Send:
+        """Itself (read by Calls)."""
+        return self
+
+    @property
+    def endpoint(self) -> SendEndpoint:
+        """Of its request (read by Calls)."""
+        return self.kind.endpoint
 
     def done(self) -> bool:
         """False: the sender wants the answer even when the caller has cancelled the future (called by Calls)."""
@@ -157,11 +168,11 @@ class Send(msgspec.Struct, eq=False):
 
     def set_result(self, answer: Answer[SendReply], /) -> None:
         """The broker has answered (called by Calls)."""
-        self.sender.stored(self, answer)
+        self.owner.stored(self, answer)
 
     def set_exception(self, exception: Exception, /) -> None:
         """The attempt failed (called by Calls)."""
-        self.sender.failed(self, exception)
+        self.owner.failed(self, exception)
 
 
 def should_retry(error: ClientError, more_codes: Collection[int] = ()) -> bool:

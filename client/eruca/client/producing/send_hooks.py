@@ -7,9 +7,9 @@ into the request; the messages themselves are not changed. Facts: sendKernelImpl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context
+from asyncio import AbstractEventLoop, CancelledError, Future
+from collections.abc import Sequence
+from contextvars import Context, copy_context
 
 import msgspec
 
@@ -23,40 +23,19 @@ from eruca.client.producing.send import Send, SendKind
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.queues import MessageQueue
 
-Rewrite = Callable[[Send, Mapping[str, str]], None]
-"""Adds properties to a send. Raises BadMessage where they cannot travel."""
-
-
-def rewrite_one(message: Message, more: str) -> Rewrite:
-    """For one message: its properties with those of the hooks, and ``more`` that follows them."""
-
-    def rewrite(send: Send, properties: Mapping[str, str]) -> None:
-        send.text = message.with_properties(properties).text_after_id() + more
-
-    return rewrite
-
-
-def rewrite_batch(messages: Sequence[Message], keys: Sequence[str], max_size: int) -> Rewrite:
-    """For a batch: each of its messages with the properties of the hooks."""
-
-    def rewrite(send: Send, properties: Mapping[str, str]) -> None:
-        if send.start:  # it is counted already
-            send.size = send.size or len(send.body)
-        send.body = encode_messages([each.with_properties(properties) for each in messages], keys, max_size)
-
-    return rewrite
-
 
 class CallsOfHooks(msgspec.Struct, eq=False):
-    """The calls of hooks around one send (``SendHooks``)."""
+    """The calls of hooks around one send (``SendHooks``); ``more`` follows the properties of a single message."""
 
     hooks: Hooks
     directory: Directory
-    rewrite: Rewrite
+    messages: Sequence[Message]
+    more: str
+    max_message_size: int
     context: SendContext
     begun: bool = False
     origin: Context | None = None
-    """The context of the sender, where the first call is made elsewhere."""
+    """The context of the sender, as soon as its call may have returned."""
 
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
@@ -76,26 +55,39 @@ class CallsOfHooks(msgspec.Struct, eq=False):
         self.begun = True
         run_calls(hooks.before_send, context)
         if context.properties:
-            self.rewrite(send, context.properties)
+            self._rewrite(send)
+
+    def _rewrite(self, send: Send) -> None:
+        """Add the properties of the hooks to what is sent. Raises BadMessage where they cannot travel."""
+        messages = [each.with_properties(self.context.properties) for each in self.messages]
+        if send.kind.batch:
+            send.body = encode_messages(messages, send.key.split(","), self.max_message_size)
+        else:
+            send.text = messages[0].text_after_id() + self.more
+
+    def called(self) -> None:
+        """The call of the sender returns: from now on hooks are called elsewhere, in a copy of its context."""
+        self.origin = copy_context()
 
     def answered(self, region: str, trace_on: bool) -> None:
         """The broker has stored the message: its region, and whether it wants messages traced."""
         self.context.region_id = region
         self.context.trace_on = trace_on
 
-    def ended(self, future: asyncio.Future[SendResult]) -> None:
-        """The send has ended; called before whoever awaits it goes on."""
+    def ended(self, result: SendResult | None, error: BaseException | None) -> None:
+        """The send has ended."""
+        if self.origin is not None:
+            self.origin.run(self._end, result, error)
+        else:
+            self._end(result, error)
+
+    def _end(self, result: SendResult | None, error: BaseException | None) -> None:
         context = self.context
         if not self.begun:
             if context.queue is not None:  # a hook refused it
                 return
             run_calls(self.hooks.before_send, context)
-        if future.cancelled():
-            context.error = asyncio.CancelledError("The sender waits no more; the message may have been stored.")
-        elif (error := future.exception()) is not None:
-            context.error = error
-        else:
-            context.result = future.result()
+        context.result, context.error = result, error
         run_calls(self.hooks.after_send, context)
 
     def ended_oneway(self, error: BaseException | None) -> None:
@@ -105,29 +97,60 @@ class CallsOfHooks(msgspec.Struct, eq=False):
             run_calls(self.hooks.after_send, self.context)
 
 
+class ObservedFuture(Future[SendResult]):
+    """The future of a send that hooks see: they are called at its end, before whoever awaits it goes on."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, loop: AbstractEventLoop, calls: CallsOfHooks) -> None:
+        super().__init__(loop=loop)
+        self._calls = calls
+
+    def set_result(self, result: SendResult, /) -> None:
+        """The send has ended well."""
+        Future.set_result(self, result)
+        self._calls.ended(result, None)
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        """The send has failed."""
+        Future.set_exception(self, exception)
+        self._calls.ended(None, self.exception())
+
+    def cancel(self, msg: object = None) -> bool:
+        """Nobody awaits the send any more."""
+        if not self.done():
+            error = CancelledError("The sender waits no more; the message may have been stored.")
+            self.get_loop().call_soon(self._calls.ended, None, error)  # not at once: a hook itself may be the caller
+        return Future.cancel(self, msg)
+
+
 def observe(
     hooks: Hooks,
     session: Session,
     group: str,
-    messages: list[Message],
+    messages: Sequence[Message],
+    more: str,
     kind: SendKind,
     size: int,
-    rewrite: Rewrite,
+    max_message_size: int,
 ) -> CallsOfHooks:
     """The calls of hooks around a send of these messages, whose body travels with ``size`` bytes."""
     first = messages[0]
+    if first.delay_level or first.delay is not None or first.deliver_at is not None:
+        message_type = MessageType.DELAY
+    else:
+        message_type = _TYPES[kind.sys_flag & TRANSACTION_PREPARED]
     context = SendContext(
         producer_group=group,
-        messages=messages,
-        message_type=MessageType.DELAY if first.delay_level or first.timer else _TYPES[kind.sys_flag & _PREPARED],
+        messages=list(messages),
+        message_type=message_type,
         body_size=size,
         born_host=session.address,
         client_id=session.client_id,
         namespace=session.names.namespace,
         oneway=kind.oneway,
     )
-    return CallsOfHooks(hooks, session.directory, rewrite, context)
+    return CallsOfHooks(hooks, session.directory, messages, more, max_message_size, context)
 
 
-_PREPARED = TRANSACTION_PREPARED
-_TYPES = {0: MessageType.NORMAL, _PREPARED: MessageType.TRANSACTION_HALF}
+_TYPES = {0: MessageType.NORMAL, TRANSACTION_PREPARED: MessageType.TRANSACTION_HALF}

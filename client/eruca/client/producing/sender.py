@@ -18,12 +18,11 @@ from time import time
 from typing import Final
 
 from eruca.client.errors import BrokerRefused, CallTimeout, ClientError, SendFailed, TopicNotFound, translate
-from eruca.client.message import AFTER_ID, BEFORE_ID
 from eruca.client.network import identity
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
-from eruca.client.producing.encoder import Encoder, encoder_of
+from eruca.client.producing.encoder import encoder_of
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Send, SendKind, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
@@ -33,9 +32,8 @@ from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.memo import Memo
 from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.templates import BORN_LENGTH, StoredAnswer, read_stored_region
+from eruca.protocol.templates import StoredAnswer, Writer
 from eruca.remoting import Answer, Connection
-from eruca.remoting.calls import PendingCall
 
 NEW_TOPIC_QUEUES = 4
 """Queues of a topic that the first send creates (DefaultMQProducer in 4.9.7)."""
@@ -50,10 +48,27 @@ _HEADER_SIZE: Final = 256
 """Bytes of a request beside body and properties, about."""
 _STATUS: Final = {each.value: each for each in SendStatus}
 
-_ConnectionBatch = tuple[list[bytes], dict[int, PendingCall], Iterator[int]]
+_ConnectionBatch = tuple[list[bytes], dict[int, Send], Iterator[int]]
 """What goes to one connection in this turn: pieces of frames, calls by opaque, and opaques for more."""
-_QueueBatch = tuple[MessageQueue, Encoder, Target, list[bytes], dict[int, PendingCall], Iterator[int]]
+_QueueBatch = tuple[MessageQueue, Writer, Target, list[bytes], dict[int, Send], Iterator[int]]
 """What the sends of this turn to one queue need; the encoder is that of plain sends."""
+
+
+class _Leaving:
+    """What leaves in one turn, of ``count`` sends at most."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.by_connection: dict[Connection, _ConnectionBatch] = {}
+        self.by_topic: dict[TopicQueues, list[_QueueBatch | None]] = {}
+        self.oneway: list[Send] = []
+
+    def to(self, connection: Connection) -> _ConnectionBatch:
+        """What goes to one connection."""
+        batch = self.by_connection.get(connection)
+        if batch is None:
+            batch = self.by_connection[connection] = [], {}, iter(connection.reserve(self._count))
+        return batch
 
 
 class Sender:
@@ -148,94 +163,102 @@ class Sender:
     def _drain(self, pending: list[Send], *, flush: bool = True) -> None:
         """Send what was gathered in this turn of the loop, in its order."""
         self._gathered = 0
-        now, start = time(), self._clock()
-        born = b"%d" % int(now * 1000)
-        regular = len(born) == BORN_LENGTH
-        directory, no_faults = self.session.directory, self._faults is None
-        by_connection: dict[Connection, _ConnectionBatch] = {}
-        by_topic: dict[TopicQueues, list[_QueueBatch | None]] = {}
-        batches: list[_QueueBatch | None] = []
+        now, start, attempt_timeout = time(), self._clock(), self._attempt_timeout
+        born_now = b"%d" % int(now * 1000)
+        leaving = _Leaving(len(pending))
         topic: TopicQueues | None = None
-        in_turn = 0
-        earliest, attempt_timeout = math.inf, self._attempt_timeout
+        earliest = math.inf
         for send, key in zip(pending, identity.unique_keys().several(now, len(pending)), strict=True):
             if send.future.done():  # its caller has cancelled it
                 self._release(send)
                 continue
             if send.topic is not topic:
                 topic = send.topic
-                topic.renew(directory)
-                turn = topic.turn
-                in_turn = topic.in_turn if no_faults else 0
-                batches = by_topic.setdefault(topic, [])
-                batches += [None] * (len(topic.queues) - len(batches))
-            first = not send.start
-            if first:
-                send.start, send.born = start, born
-                if send.key:
-                    key = send.key
-                else:
-                    send.key = key
-            elif send.new_ids and send.brokers:
-                send.key = key
-            queue = send.queue
-            if first and in_turn and queue is None and send.choose is None:
-                turn.last = last = turn.last + 1
-                number = last % in_turn
+                batches, steps = self._begin_topic(topic, leaving, start)
+                turn, count = topic.turn, len(steps)
+            if send.start:
+                key, born = self._begin_again(send, key, now - start)
+                batch = self._choose_batch(send, leaving)
             else:
-                number = self._choose_number(send, topic) if queue is None else topic.number(queue)
-                if number < 0:
-                    continue
-                if number == len(batches):  # a queue that the route does not name
-                    batches.append(None)
-            batch = batches[number]
+                send.start, born = start, born_now
+                send.key = key = send.key or key
+                if count and send.queue is None and send.choose is None:
+                    turn.last = last = turn.last + 1
+                    number = steps[last % count]
+                    batch = batches[number] or self._begin_batch(send, number, leaving)
+                else:
+                    batch = self._choose_batch(send, leaving)
             if batch is None:
-                batch = batches[number] = self._begin_batch(topic, number, by_connection, len(pending))
-                if batch is None:
-                    send.queue = topic.queues[number]
-                    self.session.spawn(self._prepare(send))
-                    continue
-            send.queue, encoder, target, frames, calls, opaques = batch
-            body, text, kind = send.body, send.text, send.kind
+                continue
+            send.queue, encode, target, frames, calls, opaques = batch
+            body, kind = send.body, send.kind
             if kind is not PLAIN:
-                encoder = target.others.get(kind) or self._new_encoder(target, kind)
-            encode, templates = encoder
+                encode = target.others.get(kind) or self._new_encoder(target, kind)
+                if kind.oneway:
+                    leaving.oneway.append(send)
+                    calls = {}  # nobody awaits an answer
             opaque = next(opaques)
             try:
-                if templates is None or not first or not regular:
-                    head = encode(send.born, BEFORE_ID + send.key + text if kind.keyed else text, opaque, body)
-                elif text is AFTER_ID:
-                    head = templates.around_id.fill(opaque, born, key.encode(), len(body))
-                else:
-                    head = templates.from_id.fill(opaque, born, key.encode() + templates.quote(text), len(body))
+                frames += (encode(opaque, born, key, send.text, body), body)
             except ProtocolError as error:  # too long for a frame
                 self._fail(send, translate(error))
-                continue
-            frames += (head, body)
-            if kind.oneway:
-                if not send.unattended:
-                    send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
                 continue
             deadline = send.start + send.timeout
             if attempt_timeout is not None:
                 deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
             if deadline < earliest:
                 earliest = deadline
-            calls[opaque] = (send, kind.endpoint, deadline, self)
-        for connection, (frames, calls, _) in by_connection.items():
-            connection.call_many(frames, calls, earliest, flush=flush)
+            send.deadline = deadline
+            calls[opaque] = send
+        self._leave(leaving, earliest, flush)
 
-    def _choose_number(self, send: Send, topic: TopicQueues) -> int:
-        """Choose the queue of an attempt, and return its number; -1 for a send that failed or waits for a route."""
+    def _leave(self, leaving: _Leaving, earliest: float, flush: bool) -> None:
+        """Write the requests of a turn; ``earliest`` is the first deadline of their answers."""
+        for connection, (frames, calls, _) in leaving.by_connection.items():
+            connection.call_many(frames, calls, earliest, flush=flush)
+        for send in leaving.oneway:
+            if not send.unattended and not send.future.done():
+                assert send.queue is not None
+                send.future.set_result(SendResult(_SEND_OK, send.key, "", send.queue, -1))
+
+    def _begin_topic(
+        self, topic: TopicQueues, leaving: _Leaving, start: float
+    ) -> tuple[list[_QueueBatch | None], list[int]]:
+        """The batches of a topic in this turn, by number of the queue, and the numbers through which sends take turns.
+
+        There are none of these where each send has to choose.
+        """
+        topic.renew(self.session.directory)
+        batches = leaving.by_topic.setdefault(topic, [])
+        batches += [None] * (len(topic.queues) - len(batches))
+        if self._faults is None or topic.route is None:
+            return batches, topic.in_turn
+        return batches, self._faults.in_turn(topic.route, int(start * 1000))
+
+    def _begin_again(self, send: Send, key: str, since_1970: float) -> tuple[str, bytes]:
+        """Unique id and time of birth of a send that was drained before.
+
+        ``key`` is a new id, ``since_1970`` is when the loop's time was 0.
+        """
+        if send.new_ids and send.brokers:
+            send.key = key
+        return send.key, b"%d" % int((since_1970 + send.start) * 1000)
+
+    def _choose_batch(self, send: Send, leaving: _Leaving) -> _QueueBatch | None:
+        """Choose the queue of an attempt unless that was done; None for a send that failed or is prepared."""
+        topic = send.topic
         try:
-            queue = self._choose(send, topic)
+            queue = send.queue or self._choose(send, topic)
         except Exception as error:  # a selector or a hook of the user's may raise anything
             self._fail(send, error)
-            return -1
+            return None
         if queue is None:
             self.session.spawn(self._prepare(send))
-            return -1
-        return topic.number(queue)
+            return None
+        number, batches = topic.number(queue), leaving.by_topic[topic]
+        if number == len(batches):  # a queue that the route does not name
+            batches.append(None)
+        return batches[number] or self._begin_batch(send, number, leaving)
 
     def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
         """Choose the queue of an attempt; None where no route is known. Raises what selectors and hooks raise."""
@@ -254,20 +277,19 @@ class Sender:
             send.hooks.chosen(send, queue)
         return queue
 
-    def _begin_batch(
-        self, topic: TopicQueues, number: int, by_connection: dict[Connection, _ConnectionBatch], count: int
-    ) -> _QueueBatch | None:
-        """What the sends of this turn to one queue need, ``count`` at most; None where its broker is not connected."""
+    def _begin_batch(self, send: Send, number: int, leaving: _Leaving) -> _QueueBatch | None:
+        """What the sends of this turn to one queue need; None, and this one is prepared, where its broker is not
+        connected."""
+        topic = send.topic
         target = topic.targets[number]
         if target is None or target.connection.closed or target.connection not in self.session.greeted:
             target = topic.targets[number] = self._connected(target, topic.queues[number])
             if target is None:
+                send.queue = topic.queues[number]
+                self.session.spawn(self._prepare(send))
                 return None
-        connection = target.connection
-        if connection not in by_connection:
-            by_connection[connection] = [], {}, iter(connection.reserve(count))
-        frames, calls, opaques = by_connection[connection]
-        return target.queue, target.plain, target, frames, calls, opaques
+        batch = leaving.by_topic[topic][number] = target.queue, target.plain, target, *leaving.to(target.connection)
+        return batch
 
     def _connected(self, target: Target | None, queue: MessageQueue) -> Target | None:
         """The target of a queue by the connection that its broker has now; None where it has none."""
@@ -277,10 +299,10 @@ class Sender:
             return None if connection is None else target
         return Target(queue, connection, self._make_encoder(queue, connection, PLAIN), Memo(_KINDS))
 
-    def _new_encoder(self, target: Target, kind: SendKind) -> Encoder:
+    def _new_encoder(self, target: Target, kind: SendKind) -> Writer:
         return target.others.remember(kind, self._make_encoder(target.queue, target.connection, kind))
 
-    def _make_encoder(self, queue: MessageQueue, connection: Connection, kind: SendKind) -> Encoder:
+    def _make_encoder(self, queue: MessageQueue, connection: Connection, kind: SendKind) -> Writer:
         header = SendMessageV2(
             producer_group=self._group,
             topic=queue.topic,
@@ -296,8 +318,7 @@ class Sender:
             batch=kind.batch,
         )
         flag = frame.ONEWAY_FLAG if kind.oneway else 0
-        encoder = encoder_of(connection, self.session.names, kind.endpoint, header, flag)
-        return encoder if kind.keyed else Encoder(encoder.encode)
+        return encoder_of(connection, self.session.names, kind.endpoint, header, flag, keyed=kind.keyed)
 
     async def _prepare(self, send: Send) -> None:
         """Ask for the route and connect, as far as needed, and put the send back into the accumulator."""
@@ -345,17 +366,15 @@ class Sender:
 
     # ------------------------------------------------------------------ answers
 
-    def answered(self, sends: list[Send], answers: list[StoredAnswer], headers: list[bytes], /) -> None:
+    def answered(self, sends: list[Send], answers: list[StoredAnswer], /) -> None:
         """Sends were stored, by the answers of one read (called by Calls)."""
         size = 0
-        for send, answer, header in zip(sends, answers, headers, strict=True):
-            stored, queue, future, hooks = answer.stored, send.queue, send.future, send.hooks
+        for send, answer in zip(sends, answers, strict=True):
+            stored, queue, future = answer.stored, send.queue, send.future
             assert queue is not None
-            if hooks is None:
-                size += len(send.body)
-            else:
-                hooks.answered(*read_stored_region(header))
-                size += send.size or len(send.body)  # hooks may have rewritten it
+            size += send.size
+            if send.hooks is not None:
+                send.hooks.answered(stored.region, stored.trace_on)
             if stored.queue_id != queue.queue_id:
                 queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
             if not future.done():
@@ -471,4 +490,4 @@ class Sender:
 
     def _release(self, send: Send) -> None:
         if not send.kind.oneway:
-            self.accumulator.ended(send.size or len(send.body))
+            self.accumulator.ended(send.size)

@@ -12,10 +12,10 @@ import msgspec
 
 from eruca.client.network.directory import Directory
 from eruca.client.network.routes import Route
-from eruca.client.producing.encoder import Encoder
 from eruca.client.selectors import RoundRobin
 from eruca.protocol.memo import Memo
 from eruca.protocol.queues import MessageQueue
+from eruca.protocol.templates import Writer
 from eruca.remoting import Connection
 
 
@@ -24,9 +24,10 @@ class Target(msgspec.Struct, eq=False):
 
     queue: MessageQueue
     connection: Connection
-    plain: Encoder
-    """For plain messages."""
-    others: Memo[Hashable, Encoder]
+    plain: Writer
+    """The encoder of plain messages."""
+    others: Memo[Hashable, Writer]
+    """Those of other kinds of sends."""
 
 
 class TopicQueues:
@@ -36,8 +37,8 @@ class TopicQueues:
         self.name = name
         self.turn = RoundRobin()
         self.route: Route | None = None
-        self.in_turn = 0
-        """Number of queues among which sends take turns: those of the route, which come first in ``queues``."""
+        self.in_turn: list[int] = []
+        """Numbers of the queues among which sends take turns: those of the route, which come first in ``queues``."""
         self.queues: list[MessageQueue] = []
         self.targets: list[Target | None] = []
         """One for each queue; None where there is none yet."""
@@ -50,8 +51,8 @@ class TopicQueues:
             self._version = directory.version
             route = self.route = directory.routes.get(self.name)
             self.queues = [] if route is None else list(route.to_send)
-            self.in_turn = len(self.queues)
-            self.targets = [None] * self.in_turn
+            self.in_turn = list(range(len(self.queues)))
+            self.targets = [None] * len(self.queues)
             self._numbers = {queue: number for number, queue in enumerate(self.queues)}
 
     def number(self, queue: MessageQueue) -> int:
