@@ -1,7 +1,8 @@
-"""The pages about the client: every example is run as it stands, and every argument is told."""
+"""The pages about the client: every example is run as it stands, every argument is named, and defaults are true."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import logging
@@ -94,6 +95,20 @@ def test_every_name_is_told() -> None:
     names = {*eruca.client.__all__, *(name for name in vars(ReceivedMessage) if name[0] != "_")}
     names |= {each.name for each in (*SendStatus, *PullStatus, *TransactionState)} | set(SendResult.__struct_fields__)
     assert sorted(names - words_of_code()) == []
+
+
+@pytest.mark.parametrize("kind", [TransactionProducer, PushConsumer], ids=lambda kind: kind.__name__)
+def test_a_default_is_the_one_on_the_page(kind: type) -> None:
+    """Of the tables in the section Settings, as far as their values are literals."""
+    section = (DOCS / "client.md").read_text().partition("## Settings\n")[2].partition("\n## ")[0]
+    parameters = inspect.signature(kind).parameters
+    checked = 0
+    for names, values in re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", section, flags=re.MULTILINE):
+        for name, value in zip(re.findall(r"\w+", names), values.split(", "), strict=True):
+            if name in parameters and re.fullmatch(r"[\d.()]+|True|False|None|\"\w+\"", value):
+                assert ast.literal_eval(value) == parameters[name].default, name
+                checked += 1
+    assert checked > 5
 
 
 def words_of_code() -> set[str]:

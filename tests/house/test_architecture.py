@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: every module, package and folder that it names exists."""
+"""ARCHITECTURE.md: what it names exists, every package has a place in it, and its layers are those that are checked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.house.tree import ROOT, committed_files
+from tests.house.tree import ROOT, committed_files, product_modules, pyproject
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 PLACES = sorted(set(re.findall(r"`(\.?[a-z_]+(?:/[a-z_.]+)+)/?`", PAGE)))
@@ -28,6 +28,24 @@ def places() -> set[str]:
 @pytest.mark.parametrize("place", sorted({*PLACES, *DRAWN}))
 def test_a_place_exists(place: str, places: set[str]) -> None:
     assert any(path.endswith(f"/{place}") for path in places)
+
+
+def test_every_package_has_a_place() -> None:
+    packages = {file.parts[2:-1] for file in product_modules() if file.name == "__init__.py"}
+    inner = {"/".join(package[-2:]) for package in packages if len(package) > 1}
+    assert inner - {*PLACES} == set()
+
+
+@pytest.mark.parametrize(("package", "drawn"), re.findall(r"(?s)\n    in (?:the )?(\w+): +(.*?)(?=\n\n)", PAGE))
+def test_the_layers_are_those_that_are_checked(package: str, drawn: str) -> None:
+    container = f"eruca.{package.replace('mqadmin', 'admin')}"
+    [layers] = [
+        contract["layers"]
+        for contract in pyproject()["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == [container]
+    ]
+    on_page = [set(re.findall(r"\w+", layer)) for layer in drawn.split(">")]
+    assert on_page == [set(layer.split(" | ")) for layer in layers]
 
 
 def test_the_words_are_sorted_and_said_once() -> None:

@@ -29,7 +29,7 @@ LIFETIME = 120_000
 MASTER = 0
 """The broker id of a master."""
 UNIT = 1
-"""Topic flag: a topic of a unit."""
+"""Topic flag: a topic of a unit (TopicSysFlag)."""
 UNIT_SUB = 2
 """Topic flag: a topic that units subscribe to."""
 

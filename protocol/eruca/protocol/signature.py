@@ -38,7 +38,7 @@ def _in_java(name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The account of signed requests (accessKey, secretKey and securityToken in Java).
+    """The account of signed requests (SessionCredentials in Java: accessKey, secretKey and securityToken).
 
     Raises ValueError for an empty key. Its ``repr`` shows only the access key.
     """

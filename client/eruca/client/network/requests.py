@@ -1,8 +1,8 @@
 """Request-reply: what a question and its answer carry, and the answers that are awaited.
 
 Owns the properties by which an answer finds who asked. A question is an ordinary message; its answer goes through the
-broker, which pushes it to the client that asked (326). Facts: DefaultMQProducerImpl.request, MessageUtil and
-ClientRemotingProcessor.processReplyMessage in 4.9.7.
+broker, which pushes it to the client that asked (326). Facts: DefaultMQProducerImpl.request, RequestFutureHolder,
+MessageUtil and ClientRemotingProcessor.processReplyMessage in 4.9.7.
 """
 
 from __future__ import annotations

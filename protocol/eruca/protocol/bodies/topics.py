@@ -1,7 +1,7 @@
 """Topics as brokers store, register and list them.
 
-Owns the text formats of topic settings, their version, lists of topics, key-value tables
-and the state of a topic's queues.  Must not know where topics are stored.
+Owns the text formats of topic settings, their permissions (PermName in 4.9.7) and version, lists of topics, key-value
+tables and the state of a topic's queues. Must not know where topics are stored.
 """
 
 from typing import Self

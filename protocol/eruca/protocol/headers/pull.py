@@ -1,7 +1,8 @@
 """Headers of pulls and lookups.
 
 Fields are those of PullMessageRequestHeader, PullMessageResponseHeader, QueryMessageRequestHeader,
-QueryMessageResponseHeader, ViewMessageRequestHeader and QueryConsumeQueueRequestHeader in 4.9.7. Times are ms.
+QueryMessageResponseHeader, ViewMessageRequestHeader and QueryConsumeQueueRequestHeader in 4.9.7, flags those of
+PullSysFlag. Times are ms.
 """
 
 from __future__ import annotations
