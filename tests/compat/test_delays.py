@@ -86,8 +86,8 @@ def log(store: Path, *topics: str) -> list[Record]:
     return [record for record in found if record.topic in topics]
 
 
-def slots(store: Path, topic: str, queue_id: int, count: int) -> list[int]:
-    """The tag codes of a queue's first slots."""
+def units(store: Path, topic: str, queue_id: int, count: int) -> list[int]:
+    """The tag codes of a queue's first units."""
     data = (store / "consumequeue" / topic / str(queue_id) / f"{0:020d}").read_bytes()
     return [int.from_bytes(data[at + 12 : at + 20], "big") for at in range(0, 20 * count, 20)]
 
@@ -121,7 +121,7 @@ def test_levels(quick: Cluster, judge: Judge, topic: MakeTopic, fresh: Fresh) ->
         )
         assert str(after.queue_id) == before.properties["REAL_QID"]
         assert 0 <= after.store_timestamp - before.store_timestamp - delay < LATE
-        assert slots(quick.broker.store, SCHEDULE, before.queue_id, 1) == [before.store_timestamp + delay]
+        assert units(quick.broker.store, SCHEDULE, before.queue_id, 1) == [before.store_timestamp + delay]
     figures = raw.ask(quick.broker.address, RUNTIME)[1]
     assert b'"scheduleMessageOffset_2":"1,1"' in figures
     assert raw.ask(quick.broker.address, DELAY_OFFSETS)[1] == b'{"offsetTable":{1:1,2:1,6:1}}'

@@ -133,7 +133,7 @@ def test_apache_opens_a_store_of_eruca(tmp_path: Path, name_server: ApacheNameSe
         broker.stop()
     store = Store(config(tmp_path / "store"))
     report = store.open()
-    assert report.damages == [] and report.lost_slots == []
+    assert report.damages == [] and report.lost_units == []
     assert [len(bodies(store, "T", queue)) for queue in range(QUEUES)] == [COUNT // QUEUES] * QUEUES
     store.close()
 
@@ -152,7 +152,7 @@ def test_apache_opens_a_store_whose_damage_eruca_covered(
             file.write(b"\xa5" * (place[1] - 20))
     (tmp_path / "store" / "abort").touch()
     store = Store(config(tmp_path / "store"))
-    assert store.open().lost_slots == [("T", 1, 700), ("T", 3, COUNT // QUEUES - 2)]
+    assert store.open().lost_units == [("T", 1, 700), ("T", 3, COUNT // QUEUES - 2)]
     left = {queue: bodies(store, "T", queue) for queue in range(QUEUES)}
     assert sum(map(len, left.values())) == COUNT - 2
     store.close()

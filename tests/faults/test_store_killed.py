@@ -77,7 +77,7 @@ def kill_again_and_again(root: Path, mode: str, times: Iterable[int], writer_tex
         assert verify(root, config).findings == []
         store = Store(config)
         report = store.open()
-        assert not report.clean and report.damages == [] and report.lost_slots == []
+        assert not report.clean and report.damages == [] and report.lost_units == []
         for queue in range(QUEUES):
             found = bodies(store, "T", queue)
             assert found == [b"%d" % number * (1 + number % 30) for number in range(len(found))]

@@ -65,7 +65,7 @@ def rebuilt(root: Path, target: Path) -> tuple[dict[str, bytes], list[bytes]]:
 def check(root: Path, left: int, full: tuple[dict[str, bytes], list[bytes]]) -> None:
     store = Store(small_config(root), Clock(), file_system=Unsynced())
     report = store.open()
-    assert report.lost_slots == []
+    assert report.lost_units == []
     for queue in range(QUEUES):
         assert bodies(store, "T", queue) == [b"body %d" % number for number in range(queue, left, QUEUES)]
     put(store, "U", 0, b"next")

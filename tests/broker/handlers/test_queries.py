@@ -1,4 +1,4 @@
-"""Looking messages up: 12 by key, 33 by place, 321 the slots of a queue."""
+"""Looking messages up: 12 by key, 33 by place, 321 the units of a queue."""
 
 from collections.abc import Awaitable, Callable
 

@@ -180,7 +180,7 @@ async def test_slots_without_a_time_or_a_goal_are_passed_over(desk: Desk) -> Non
 
 
 async def test_slots_that_rocketmq_wrote_come_at_their_time_too(desk: Desk) -> None:
-    """Its slots hold the hash of the tag instead of the time."""
+    """Its units hold the hash of the tag instead of the time."""
     desk.topic("T")
     await send(desk, 70_000)
     await desk.stop()

@@ -1,4 +1,4 @@
-"""What is kept of waiting messages: the set of settled slots, and the mark."""
+"""What is kept of waiting messages: the set of settled units, and the mark."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_after_a_kill_every_message_is_there_once(tmp_path: Path, persisted_at: 
 
     again = Store(small_config(copy))
     report = again.open()
-    assert not report.clean and report.damages == [] and report.lost_slots == []
+    assert not report.clean and report.damages == [] and report.lost_units == []
     assert bodies(again, "T", 0) == expected(120, 0) and bodies(again, "T", 1) == expected(120, 1)
     found = again.query("T", "K77", 32, 0, 2**62)
     assert [decode_record(data).body for data in found.records] == [text(77)]
@@ -165,7 +165,7 @@ def test_damage_in_the_middle_cuts_nothing_off(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path))
     report = store.open()
     assert [(damage.start, damage.end) for damage in report.damages] == [(place, place + size)]
-    assert report.lost_slots == [("T", 0, 10)]
+    assert report.lost_units == [("T", 0, 10)]
     assert report.skipped_bytes == size
     assert store.figures().damaged_records == 1
     left = expected(60, 0)
@@ -204,7 +204,7 @@ def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Pa
         (tmp_path / "abort").touch()
 
     store = Store(small_config(tmp_path))
-    assert store.open().lost_slots == [("T", 1, 5)]
+    assert store.open().lost_units == [("T", 1, 5)]
     assert store.unit("T", 1, 5) == store.unit("T", 1, 6) == units[6]
     cover = store.record(lost[0])
     assert cover is not None
@@ -213,7 +213,7 @@ def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Pa
     store.close()
 
 
-def test_the_last_messages_of_a_queue_lost_keep_their_slots(tmp_path: Path) -> None:
+def test_the_last_messages_of_a_queue_lost_keep_their_units(tmp_path: Path) -> None:
     store = Store(small_config(tmp_path))
     store.open()
     for number in range(5):
@@ -228,7 +228,7 @@ def test_the_last_messages_of_a_queue_lost_keep_their_slots(tmp_path: Path) -> N
     damage(tmp_path, last[0], only[0] + only[1] - last[0])
 
     store = Store(small_config(tmp_path))
-    assert sorted(store.open().lost_slots) == [("A", 0, 4), ("Only", 0, 0)]
+    assert sorted(store.open().lost_units) == [("A", 0, 4), ("Only", 0, 0)]
     assert store.max_offset("A", 0) == 5 and bodies(store, "A", 0) == [b"a0", b"a1", b"a2", b"a3"]
     assert store.max_offset("Only", 0) == 1 and bodies(store, "Only", 0) == []
     assert bodies(store, "B", 0) == [b"b0", b"b1", b"b2", b"b3", b"b4"]
@@ -266,7 +266,7 @@ def test_a_file_cut_short_is_made_whole(tmp_path: Path) -> None:
     assert "filled up with zeros" in report.notes[0]
     left = [text(number) for number in range(300)]
     kept = bodies(store, "T", 0) + bodies(store, "T", 1)
-    assert set(kept) < set(left) and len(kept) + len(report.lost_slots) == 300
+    assert set(kept) < set(left) and len(kept) + len(report.lost_units) == 300
     assert bodies(store, "T", 0)[-1] == text(298) and bodies(store, "T", 1)[-1] == text(299)
     store.close()
 
@@ -358,7 +358,7 @@ def test_a_queue_whose_beginning_was_deleted_with_the_log_begins_later(tmp_path:
     store = Store(small_config(tmp_path))
     report = store.open()
     low = store.min_offset("T", 0)
-    assert report.lost_slots == [] and low > 0
+    assert report.lost_units == [] and low > 0
     assert bodies(store, "T", 0) == expected(300, 0)[low:]
     store.close()
     first = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())[0]

@@ -65,7 +65,7 @@ def test_any_pieces_make_the_same_store(tmp_path: Path, master: Store, seed: int
             if chance.random() < 0.5:
                 (tmp_path / "slave" / "abort").touch()
             slave = copy_of(tmp_path)
-            assert slave.recovery.lost_slots == [] and slave.replicator.end_offset <= at
+            assert slave.recovery.lost_units == [] and slave.replicator.end_offset <= at
             at = slave.replicator.end_offset
     slave.drain()
     assert whole_log(slave) == log

@@ -51,7 +51,7 @@ def test_a_damaged_record(root: Path, config: StoreConfig) -> None:
     result = verify(root, config)
     assert result.findings[0].path == log
     assert result.findings[0].sentence.startswith(f"offsets 0 to {size} ({size} bytes) hold no sound record")
-    assert "slot 0 points to offset 0, where no sound message of this queue lies" in sentences(result)
+    assert "unit 0 points to offset 0, where no sound message of this queue lies" in sentences(result)
 
 
 def test_after_recovery_the_lost_slot_is_a_note(root: Path, config: StoreConfig) -> None:
@@ -61,7 +61,7 @@ def test_after_recovery_the_lost_slot_is_a_note(root: Path, config: StoreConfig)
     store.close()
     result = verify(root, config)
     assert result.sound
-    assert result.notes == ["the message of T queue 0 offset 0 was lost; its slot repeats offset 1"]
+    assert result.notes == ["the message of T queue 0 offset 0 was lost; its unit repeats offset 1"]
 
 
 def test_a_wrong_unit(root: Path, config: StoreConfig) -> None:
@@ -70,8 +70,8 @@ def test_a_wrong_unit(root: Path, config: StoreConfig) -> None:
     change(queue / ("0" * 20), 5 * 20 + 7, b"\x01")
     result = verify(root, config)
     assert {finding.path for finding in result.findings} == {queue}
-    assert sentences(result)[0].startswith("slot 3 says")
-    assert "slot 5 points to offset" in sentences(result)[1]
+    assert sentences(result)[0].startswith("unit 3 says")
+    assert "unit 5 points to offset" in sentences(result)[1]
 
 
 def test_files_that_are_missing_or_short(root: Path, config: StoreConfig) -> None:

@@ -13,7 +13,7 @@ from eruca.remoting import Call, Reply, Routes
 
 routes: Routes[Broker] = Routes()
 
-MOST_SLOTS = 10_000
+MOST_UNITS = 10_000
 """The units that one 321 shows; Apache stops at the end of the queue's file."""
 
 
@@ -45,7 +45,7 @@ async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
 
 
 @routes.on(api.QUERY_CONSUME_QUEUE)
-async def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
+async def units(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     """The units of a queue from an index on, and the subscription of the named group if it is online."""
     ask = call.header
     queue = f"{ask.queue_id}@{ask.topic}"
@@ -73,4 +73,4 @@ async def slots(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
 
 
 def _bounded(count: int) -> int:
-    return min(max(count, 0), MOST_SLOTS)
+    return min(max(count, 0), MOST_UNITS)

@@ -1,7 +1,7 @@
 """Recovery of delayed delivery: what was delivered since the last mark, read from the log itself.
 
 Owns how a delivered copy is recognized. The log decides, so no crash makes a message arrive twice or never. Must not
-know when anything is due. Invariant: a slot counts as delivered only if the log holds a copy of the very record that
+know when anything is due. Invariant: a unit counts as delivered only if the log holds a copy of the very record that
 waits in it.
 """
 
@@ -25,7 +25,7 @@ ANOTHER_WROTE = 256 << 20
 
 
 class Delivered(NamedTuple):
-    """The offset of each level, and the settled slots of the timer queue."""
+    """The offset of each level, and the settled units of the timer queue."""
 
     levels: dict[int, int]
     settled: Settled
@@ -99,7 +99,7 @@ def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -
 
 
 def settle_by_origin(store: Store, origin: bytes, settled: Settled) -> None:
-    """Settle the slot that a copy names, if the copy was made of the record that waits there."""
+    """Settle the unit that a copy names, if the copy was made of the record that waits there."""
     number = origin.partition(b"@")[0]
     if not (number.isdigit() and len(number) < 13) or int(number) in settled:
         return

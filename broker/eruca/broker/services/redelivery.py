@@ -29,7 +29,7 @@ class Waiting(NamedTuple):
 
 
 def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:
-    """The message in a slot of a waiting queue; None if it is lost or can never be delivered.
+    """The message in a unit of a waiting queue; None if it is lost or can never be delivered.
 
     A half message is discarded, as in 4.9.7: nothing would ever decide it.
     """

@@ -1,10 +1,10 @@
 """Delivery of messages with a delay of their own (TimerMessageStore in 5.x).
 
 Owns which message is due next. The messages wait in one queue (``rmq_sys_wheel_timer``, queue 0) in order of arrival;
-the tag code of a slot is the time when its message is due. Each takes 8 bytes of memory: the next minutes are a heap,
+the tag code of a unit is the time when its message is due. Each takes 8 bytes of memory: the next minutes are a heap,
 the others are lists by minute. A message that waits longer than the log retains files moves to the end of the queue
-before its file is deleted. Must not know the event loop. Invariant: a slot is settled only after its message was
-appended again, to its topic or to the end of the queue; the copy names the slot, so the log is the proof.
+before its file is deleted. Must not know the event loop. Invariant: a unit is settled only after its message was
+appended again, to its topic or to the end of the queue; the copy names the unit, so the log is the proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAITING_ONLY: Final = (names.REAL_TOPIC, names.REAL_QUEUE_ID)
 AT_ONCE = 32
 """Messages that one turn delivers, or moves to the end of the queue, at most."""
 READ_AT_ONCE = 4096
-"""Slots that one turn reads at most."""
+"""Units that one turn reads at most."""
 ROLL_EVERY = 1000
 """Milliseconds between two searches for messages whose part of the log is about to be deleted."""
 _MINUTE: Final = 60_000
@@ -38,7 +38,7 @@ _INDEX: Final = (1 << _INDEX_BITS) - 1
 
 
 def origin_of(record: Record) -> str:
-    """The value of TIMER_ORIGIN, by which a copy names its waiting record: slot, commit log offset, store time."""
+    """The value of TIMER_ORIGIN, by which a copy names its waiting record: unit, commit log offset, store time."""
     return f"{record.queue_offset}@{record.physical_offset}@{record.store_timestamp}"
 
 
@@ -53,7 +53,7 @@ def changed(text: bytes, without: tuple[str, ...], **added: str) -> bytes:
 class Timers:
     """The queue of messages with a delay of their own.
 
-    ``settled`` are the slots that need no delivery. ``keep_for`` returns the ms that a message may stay in one part of
+    ``settled`` are the units that need no delivery. ``keep_for`` returns the ms that a message may stay in one part of
     the log.
     """
 
@@ -71,7 +71,7 @@ class Timers:
         self._roll_at = 0
 
     def begin(self, settled: Settled) -> None:
-        """Start from these slots. Call it after the store was opened."""
+        """Start from these units. Call it after the store was opened."""
         self.settled = settled
         settled.add_below(self._store.min_offset(TIMER_TOPIC, 0))
         self._seen = settled.first
@@ -81,7 +81,7 @@ class Timers:
     # ------------------------------------------------------------------ what waits
 
     def _read(self) -> bool:
-        """Read new slots; returns whether there are more."""
+        """Read new units; returns whether there are more."""
         end = self._store.max_offset(TIMER_TOPIC, 0)
         if self._seen >= end:
             return False
@@ -150,7 +150,7 @@ class Timers:
         self.waiting -= 1
 
     def _deliver_one(self, index: int, now: int) -> bool:
-        """Deliver the message of a slot; False if the store refuses it for now."""
+        """Deliver the message of a unit; False if the store refuses it for now."""
         unit = self._store.unit(TIMER_TOPIC, 0, index)
         waiting = waiting_at(self._store, TIMER_TOPIC, 0, index, unit[0]) if unit is not None else None
         if waiting is None:
@@ -176,7 +176,7 @@ class Timers:
         return unit[0] if unit is not None else NEVER
 
     def _pass_over(self) -> None:
-        """Settle the slots whose part of the log was deleted."""
+        """Settle the units whose part of the log was deleted."""
         self.settled.add_below(self._store.min_offset(TIMER_TOPIC, 0))
 
     def _roll(self, now: int) -> int:

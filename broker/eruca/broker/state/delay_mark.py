@@ -5,7 +5,7 @@ place for it. Must not know messages. Invariant: a damaged mark reads as None. T
 after the mark.
 
 The format, big-endian: 8 bytes of magic, which differ for a slave; 8 commit log offset; 4 number of levels, for each
-level 4 level and 8 offset; 8 first slot of the bits; 4 length of the bits compressed by zlib, and those; 4 CRC-32 of
+level 4 level and 8 offset; 8 first unit of the bits; 4 length of the bits compressed by zlib, and those; 4 CRC-32 of
 everything before.
 """
 
@@ -33,9 +33,9 @@ class Mark(NamedTuple):
     levels: Mapping[int, int]
     """The offset of the first undelivered message of each delay level."""
     base: int = 0
-    """The first slot of the timer queue in ``bits``; all slots before it are delivered."""
+    """The first unit of the timer queue in ``bits``; all units before it are delivered."""
     bits: bytes = b""
-    """The delivered slots, the lowest bit of a byte first."""
+    """The delivered units, the lowest bit of a byte first."""
     copied: bool = False
     """Whether a slave wrote it: then the log may hold deliveries after ``position`` even after a clean stop."""
 

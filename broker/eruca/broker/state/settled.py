@@ -1,4 +1,4 @@
-"""The settled slots of a queue whose slots are not settled in order.
+"""The settled units of a queue whose units are not settled in order.
 
 Owns a set of numbers that is compact if it contains most of the low ones: one bit for each number from the first
 missing one on. Pure. Invariant: ``first`` is the least number that is not in the set.

@@ -63,7 +63,7 @@ class ConsumeQueue:
         self.checked_from = 0
         """Units below this index come from files of an earlier run: their records are checked when read."""
         self.lost: set[int] = set()
-        """Slots filled in this run because their record was lost."""
+        """Units filled in this run because their record was lost."""
         self.cache: tuple[int, bytes] = (0, b"")
         self.arrived: list[int] = []
         """Tag codes of the messages of the dispatch round going on."""

@@ -37,8 +37,8 @@ class Dispatch:
         self.position = 0
         """End of the last dispatched record."""
         self.on_arrival: Arrival | None = None
-        self.lost_slots: list[tuple[str, int, int]] = []
-        """Slots that were filled because the record is missing: topic, queue, queue offset."""
+        self.lost_units: list[tuple[str, int, int]] = []
+        """Units that were filled because the record is missing: topic, queue, queue offset."""
         self.log_begins_later = False
         """Whether the oldest part of the log has been deleted."""
         self._queues = queues
@@ -107,9 +107,9 @@ class Dispatch:
             touched.add(queue)
 
     def _close_gap(self, queue: ConsumeQueue, queue_offset: int, unit: bytes) -> bool:
-        """Fill the slots between a queue's end and a later message; False for one that is there already.
+        """Fill the units between a queue's end and a later message; False for one that is there already.
 
-        A queue whose older messages were deleted begins at the message; else each lost slot
+        A queue whose older messages were deleted begins at the message; else each lost unit
         repeats the unit of the next message that is left.
         """
         end = queue.max_offset
@@ -125,7 +125,7 @@ class Dispatch:
         else:
             queue.tail += unit * (queue_offset - end)
             queue.lost.update(range(end, queue_offset))
-            self.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, queue_offset)]
+            self.lost_units += [(queue.topic, queue.queue_id, offset) for offset in range(end, queue_offset)]
         return True
 
     def _index_all(self, work: list[Request], index: Index) -> None:

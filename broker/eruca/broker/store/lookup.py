@@ -66,10 +66,10 @@ class Lookup:
                 found.append((offset, data))
         return Found([data for _, data in sorted(found)], newest.end_time, newest.end_offset)
 
-    # ---- slots of a queue
+    # ---- units of a queue
 
     def units(self, topic: str, queue_id: int, indexes: range) -> list[tuple[int, int, int]]:
-        """Commit log offset, size and tag code of slots of a queue, those left out that are not there."""
+        """Commit log offset, size and tag code of units of a queue, those left out that are not there."""
         queue = self._queues.queues.get((topic, queue_id))
         if queue is None:
             return []

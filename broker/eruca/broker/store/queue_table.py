@@ -325,7 +325,7 @@ class QueueTable:
         queue.tail.clear()
         queue.tail_start = queue.written = queue.next_offset = index
         queue.cache = (0, b"")
-        queue.lost = {slot for slot in queue.lost if slot < index}
+        queue.lost = {offset for offset in queue.lost if offset < index}
         self.dirty.discard(queue)
 
     def _unlink(self, path: str) -> None:

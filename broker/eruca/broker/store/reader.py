@@ -1,7 +1,7 @@
 """The reader: the messages of a queue from an offset on, by filter (DefaultMessageStore.getMessage in RocketMQ).
 
 Owns the rules of getMessage. Knows units and the log's bytes; checks records of an earlier run before it returns them.
-Invariant: a returned buffer holds whole records of the queue asked for, in order, each slot at most once.
+Invariant: a returned buffer holds whole records of the queue asked for, in order, each unit at most once.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Reader:
 
     def __init__(self, log: CommitLog, queues: QueueTable, limits: ReadLimits) -> None:
         self.damaged = 0
-        """Number of slots whose record cannot be read or is another one."""
+        """Number of units whose record cannot be read or is another one."""
         self.on_damage: Callable[[str, int, int, int], None] | None = None
-        """Called with topic, queue id, queue offset and commit log offset, once for each such slot."""
+        """Called with topic, queue id, queue offset and commit log offset, once for each such unit."""
         self.found = 0
         self.missed = 0
         self.messages = 0
@@ -282,7 +282,7 @@ class Reader:
         return Got(status, offset + scanned, low, high, [])
 
     def _belongs(self, queue: ConsumeQueue, index: int, physical: int, data: memoryview | bytes | None) -> bool:
-        """Whether ``data`` is the unchanged record of this slot; a wrong one is counted and reported."""
+        """Whether ``data`` is the unchanged record of this unit; a wrong one is counted and reported."""
         record = sound_record(data, 0, physical) if data is not None else None
         whole = record is not None and data is not None and record.size == len(data)
         if record is not None and whole and record.topic == queue.topic and record.queue_id == queue.queue_id:
@@ -290,15 +290,15 @@ class Reader:
                 return True
             own = self._queues.unit(queue, record.queue_offset)
             if own is not None and own[0] == physical:
-                return False  # the slot repeats a neighbour: its own record was lost, and said to be
+                return False  # the unit repeats a neighbour: its own record was lost, and said to be
         if index < queue.min_offset:
             return False  # deleted while it was read
-        slot = (queue.topic, queue.queue_id, index)
-        if slot not in self._reported:
-            self._reported.add(slot)
+        unit = (queue.topic, queue.queue_id, index)
+        if unit not in self._reported:
+            self._reported.add(unit)
             self.damaged += 1
             if self.on_damage is not None:
-                self.on_damage(*slot, physical)
+                self.on_damage(*unit, physical)
         return False
 
 

@@ -84,17 +84,17 @@ class Recovery:
         start = max(start, self._log.min_offset)
         self._again_from(start)
         self._rebuild_if_queues_lacked(start)
-        if report.lost_slots:
-            shown = ", ".join(f"{topic}/{queue}/{offset}" for topic, queue, offset in report.lost_slots[:20])
-            report.notes.append(f"{len(report.lost_slots)} messages were lost to damage, among them {shown}")
+        if report.lost_units:
+            shown = ", ".join(f"{topic}/{queue}/{offset}" for topic, queue, offset in report.lost_units[:20])
+            report.notes.append(f"{len(report.lost_units)} messages were lost to damage, among them {shown}")
         return report
 
     def _rebuild_if_queues_lacked(self, start: int) -> None:
         """Build all queues again when they lack messages that no damage explains."""
         report = self._report
-        if report.lost_slots and not report.damages and start > self._log.min_offset:
+        if report.lost_units and not report.damages and start > self._log.min_offset:
             report.notes.append("the consume queues lacked messages; they are built again")
-            self._dispatch.lost_slots = []
+            self._dispatch.lost_units = []
             report.records = report.redispatched = 0
             self._again_from(self._log.min_offset)
 
@@ -255,12 +255,12 @@ class Recovery:
         log.drop_after(scan.end)
         log.open_end(scan.end)
         self._dispatch.position = report.end_offset = scan.end
-        report.lost_slots = self._dispatch.lost_slots
+        report.lost_units = self._dispatch.lost_units
         for queue in list(self._queues.queues.values()):
             queue.next_offset = queue.max_offset
 
     def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
-        """Keep the slots at a queue's end whose records lie in damage with the log going on behind it.
+        """Keep the units at a queue's end whose records lie in damage with the log going on behind it.
 
         They repeat the queue's last message that is left; without one they are blank.
         """
@@ -269,7 +269,7 @@ class Recovery:
             return
         end = queue.max_offset
         last = self._queues.units(queue, end - 1, 1) if end else b""
-        known = UNIT_FORM.unpack(last)[0] if last else -1  # a slot lost earlier repeats it
+        known = UNIT_FORM.unpack(last)[0] if last else -1  # a unit lost earlier repeats it
         lost = 0
         for offset, size, _ in UNIT_FORM.iter_unpack(units[len(units) - 20 * missing :]):
             if size == BLANK_SIZE_MARK:
@@ -282,12 +282,12 @@ class Recovery:
         if not lost:
             return
         if last:
-            for slot in range(end, end + lost):
+            for offset in range(end, end + lost):
                 self._queues.append(queue, last)
-                queue.lost.add(slot)
+                queue.lost.add(offset)
         else:
             self._queues.fill_head(queue, lost)
-        self._dispatch.lost_slots += [(queue.topic, queue.queue_id, slot) for slot in range(end, end + lost)]
+        self._dispatch.lost_units += [(queue.topic, queue.queue_id, offset) for offset in range(end, end + lost)]
 
     def _cover(self, damages: list[Damage], time: int) -> None:
         """Write records nobody sees over damage, so that every reader of the log can pass it."""

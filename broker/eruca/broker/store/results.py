@@ -137,7 +137,7 @@ class RecoveryReport:
     last_store_timestamp: int = 0
     """Store time in ms of the newest record read again."""
     damages: list[Damage] = field(default_factory=list)
-    lost_slots: list[tuple[str, int, int]] = field(default_factory=list)
+    lost_units: list[tuple[str, int, int]] = field(default_factory=list)
     """Topic, queue and queue offset of each message whose record was lost."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)

@@ -347,12 +347,12 @@ class Store:
         return queue.max_offset if queue is not None else 0
 
     def unit(self, topic: str, queue_id: int, offset: int) -> tuple[int, int, int] | None:
-        """Commit log offset, size and tag code of a slot of a queue; None without one."""
+        """Commit log offset, size and tag code of a unit of a queue; None without one."""
         queue = self._queues.queues.get((topic, queue_id))
         return self._queues.unit(queue, offset) if queue is not None else None
 
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
-        """As ``unit``, of several slots from ``offset`` on; fewer where the queue or one of its files ends."""
+        """As ``unit``, of several units from ``offset`` on; fewer where the queue or one of its files ends."""
         queue = self._queues.queues.get((topic, queue_id))
         if queue is None or not 0 <= offset < queue.max_offset:
             return []

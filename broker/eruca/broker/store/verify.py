@@ -179,7 +179,7 @@ class _Check:
             seen[record.queue_offset] = 1
             self._find(
                 queue.path,
-                f"slot {record.queue_offset} says {unit}, its message at offset {record.offset} "
+                f"unit {record.queue_offset} says {unit}, its message at offset {record.offset} "
                 f"has size {record.size} and tag code {code}",
             )
 
@@ -199,7 +199,7 @@ class _Check:
                 self._find(path, f"{count} messages at the end of the log are not in this consume queue")
         for queue in self._queues.queues.values():
             for index in self._unseen(queue):
-                self._verify_slot(queue, index)
+                self._verify_unit(queue, index)
 
     def _unseen(self, queue: ConsumeQueue) -> Iterator[int]:
         first = self._queues.first_from(queue, self._log.min_offset)
@@ -209,7 +209,7 @@ class _Check:
             yield index
             index = seen.find(0, index + 1)
 
-    def _verify_slot(self, queue: ConsumeQueue, index: int) -> None:
+    def _verify_unit(self, queue: ConsumeQueue, index: int) -> None:
         unit = self._queues.unit(queue, index)
         if unit is None or unit[1] == BLANK_SIZE_MARK:
             return
@@ -219,10 +219,10 @@ class _Check:
         if own and record is not None and self._queues.unit(queue, record.queue_offset) == unit:
             self.result.notes.append(
                 f"the message of {queue.topic} queue {queue.queue_id} offset {index} was lost; "
-                f"its slot repeats offset {record.queue_offset}"
+                f"its unit repeats offset {record.queue_offset}"
             )
             return
-        self._find(queue.path, f"slot {index} points to offset {unit[0]}, where no sound message of this queue lies")
+        self._find(queue.path, f"unit {index} points to offset {unit[0]}, where no sound message of this queue lies")
 
     # ---- index
 
