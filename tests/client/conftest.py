@@ -10,8 +10,11 @@ import pytest
 
 from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
-from eruca.client import Message, Producer, PullConsumer, ReceivedMessage
+from eruca.client import ClientSettings, Message, Producer, PullConsumer, ReceivedMessage, Waits
 from eruca.standalone.cluster import Cluster
+
+HASTY = ClientSettings(waits=Waits(rebalance=0.02, topic=0.02, send_back=0.02, lock=0.02, release=0.05, standstill=0.2))
+"""Settings of clients that wait for nothing long."""
 
 
 class Seen:
@@ -73,6 +76,12 @@ class Lab:
         async with asyncio.timeout(10):
             while await self.offsets(group, topic) != offsets:  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
+
+    def fill_disk(self, *, full: bool = True) -> None:
+        """Let the broker find its disk full, so that it takes no message, or not full any more."""
+        store = self.cluster.broker.broker.store
+        store.config.disk_space_warning_level_ratio = -1.0 if full else 1.0
+        store.check_disk()
 
     async def restart_broker(self) -> None:
         """Stop the broker and start another one on the same disk, at another port."""

@@ -130,10 +130,9 @@ class Sink:
                 each.set_result(None)
 
 
-async def test_much_leaves_at_once_and_little_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "SEND_AFTER", 0.01)
+async def test_much_leaves_at_once_and_little_after_a_while() -> None:
     sink = Sink()
-    collector = Collector("T", sink.send)
+    collector = Collector("T", sink.send, send_after=0.01)
     for number in range(3):
         collector.append(Trace("x" * 60_000, (f"id{number}", "shared")))
     await eventually(lambda: len(sink.messages) == 2)
@@ -177,13 +176,9 @@ async def test_a_thread_may_tell_more_while_the_rest_leaves() -> None:
     assert (left, collector._lost) == (0, 3)
 
 
-async def test_what_cannot_be_sent_is_lost_and_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(trace, "MAX_WAITING", 5)
-    monkeypatch.setattr(trace, "MAX_UNDER_WAY", 1)
+async def test_what_cannot_be_sent_is_lost_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     sink = Sink()
-    collector = Collector("T", sink.send)
+    collector = Collector("T", sink.send, most_waiting=5, most_sends=1)
     for _ in range(9):
         collector.append(Trace("x\x02", ("k",)))
     assert "1 message traces for T are lost: too many wait" in caplog.text

@@ -2,7 +2,7 @@
 
 from eruca.client.app import App
 from eruca.client.backlog import QueueLag, lag, total_lag
-from eruca.client.config import ClientSettings
+from eruca.client.config import ClientSettings, Waits
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.hooks import Hook
@@ -47,6 +47,7 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
+    "Waits",
     "lag",
     "split_batch",
     "total_lag",

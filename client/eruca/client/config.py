@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from types import UnionType
 from typing import Any, Literal
@@ -27,6 +27,30 @@ from eruca.remoting import Tls
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
 HEADERS = ("JSON", "ROCKETMQ", "MSGPACK")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waits:
+    """How long consumers wait until they try again, and for others; in seconds. Raises BadConfig.
+
+    Args:
+        rebalance: until a rebalance that could not complete is retried.
+        topic: between two lookups of a subscribed topic that does not exist yet.
+        send_back: until a message that could not be sent back is consumed here again.
+        lock: between two attempts to regain a lost lock.
+        release: for the running call of an orderly queue that another member is to get.
+        standstill: how long the event loop may stand still without a warning.
+    """
+
+    rebalance: float = 1.0
+    topic: float = 2.0
+    send_back: float = 5.0
+    lock: float = 1.0
+    release: float = 1.0
+    standstill: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_positive(**asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +83,7 @@ class ClientSettings:
         lock_lifetime: how long a lock of an orderly consumer counts when it cannot be renewed; less than at the broker
             (there 60 s), so that no two members consume a queue at once (rocketmq.client.rebalance.lockMaxLiveTime).
         lock_interval: how often locks are renewed (rocketmq.client.rebalance.lockInterval).
+        waits: how long consumers wait until they try again.
         header: how the headers of requests are written. ``JSON`` and ``ROCKETMQ`` are understood by every server
             (``rocketmq.serialize.type`` in Java); with ``MSGPACK`` each connection begins with JSON and an offer, and
             goes over to msgpack only when the server, an Eruca one, takes the offer.
@@ -83,6 +108,7 @@ class ClientSettings:
     heartbeat_interval: float = 30.0
     lock_lifetime: float = 30.0
     lock_interval: float = 20.0
+    waits: Waits = field(default_factory=Waits)
     header: Literal["JSON", "ROCKETMQ", "MSGPACK"] = "JSON"
 
     @classmethod
@@ -116,14 +142,14 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if self.header not in HEADERS:
             raise BadConfig(f"header={self.header!r} is not allowed: one of {', '.join(HEADERS)} is expected")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, float) and not _is_positive(value):
-                raise BadConfig(f"{field.name}={value!r} is not allowed: a number of seconds above 0 is expected")
-            kind, expected = _KINDS.get(field.name, (object, ""))
-            given = value is not None or field.default is not None
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(each.default, float) and not _is_positive(value):
+                raise BadConfig(f"{each.name}={value!r} is not allowed: a number of seconds above 0 is expected")
+            kind, expected = _KINDS.get(each.name, (object, ""))
+            given = value is not None or each.default is not None
             if given and not isinstance(value, kind):  # the value may be a secret: do not show it
-                raise BadConfig(f"{field.name} is of type {type(value).__name__}: {expected} is expected")
+                raise BadConfig(f"{each.name} is of type {type(value).__name__}: {expected} is expected")
         if self.nameserver is not None:
             read_addresses(self.nameserver)
         if self.nameserver_url is not None and not self.nameserver_url.startswith(("http://", "https://")):
@@ -142,6 +168,7 @@ class ClientSettings:
 _KINDS: Mapping[str, tuple[type | UnionType, str]] = {
     **dict.fromkeys(("client_ip", "instance_name", "nameserver_url", "namespace", "unit_name"), (str, "a text")),
     "credentials": (Credentials, "Credentials(access_key, secret_key)"),
+    "waits": (Waits, "Waits(...)"),
     "tls": (Tls | ssl.SSLContext, "Tls(...) or an ssl.SSLContext"),
 }
 """What settings have to be, unless they and their defaults are None."""

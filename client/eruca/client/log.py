@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 REPEAT_AFTER = 60.0
 """Seconds until a repeated warning is logged again; meanwhile it is logged as DEBUG."""
-clock = time.monotonic
 
 log = logging.getLogger("eruca.client")
 log.addHandler(logging.NullHandler())
@@ -20,15 +20,16 @@ log.addHandler(logging.NullHandler())
 class Trouble:
     """One lasting problem, such as an unreachable broker: the last warning and its time."""
 
-    __slots__ = ("_logged", "_logged_at")
+    __slots__ = ("_clock", "_logged", "_logged_at")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._logged = ""
         self._logged_at = 0.0
 
     def warn(self, text: str) -> None:
         """Log a warning, unless the same was logged recently."""
-        now = clock()
+        now = self._clock()
         if text == self._logged and now - self._logged_at < REPEAT_AFTER:
             log.debug("%s", text)
             return

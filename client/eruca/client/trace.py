@@ -154,12 +154,24 @@ def encode_transaction(context: EndTransactionContext, now: int) -> Trace:
 class Collector:
     """Takes traces from any thread, and passes them to ``send`` as messages for ``topic``, in the event loop.
 
-    ``send`` starts a send and returns its future.
+    ``send`` starts a send and returns its future; at most ``most_sends`` are under way. Traces wait ``send_after``
+    seconds for more; of those that wait for a send, ``most_waiting`` are kept.
     """
 
-    def __init__(self, topic: str, send: Any) -> None:
+    def __init__(
+        self,
+        topic: str,
+        send: Any,
+        *,
+        send_after: float = SEND_AFTER,
+        most_waiting: int = MAX_WAITING,
+        most_sends: int = MAX_UNDER_WAY,
+    ) -> None:
         self._topic = topic
         self._send = send
+        self._send_after = send_after
+        self._most_waiting = most_waiting
+        self._most_sends = most_sends
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Trace] = deque()
         self._called = False
@@ -173,7 +185,7 @@ class Collector:
 
     def append(self, trace: Trace) -> None:
         """One more; any thread may call."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= self._most_waiting:
             self._lose(1, "too many wait")
             return
         self._waiting.append(trace)
@@ -186,7 +198,7 @@ class Collector:
 
     def _collect(self) -> None:
         self._called = False
-        while self._waiting and len(self._under_way) < MAX_UNDER_WAY:
+        while self._waiting and len(self._under_way) < self._most_sends:
             trace = self._waiting.popleft()
             keys = {key: len(key.encode()) + 1 for key in trace.keys if key not in self._keys}
             if self._keys and self._keys_size + sum(keys.values()) > MAX_KEYS:
@@ -199,7 +211,7 @@ class Collector:
             if self._size >= SEND_FROM:
                 self.send_now()
         if self._texts and self._timer is None:
-            self._timer = self._loop.call_later(SEND_AFTER, self.send_now)
+            self._timer = self._loop.call_later(self._send_after, self.send_now)
 
     def send_now(self) -> None:
         """Send what was collected."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from eruca.client import PushConsumer
-from eruca.client.consuming import rebalance
 from eruca.client.consuming.consistency import Comparison, differences, neighbour
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.subscription import build_subscription
-from tests.client.conftest import Lab, Seen, eventually
+from tests.client.conftest import HASTY, Lab, Seen, eventually
 
 
 def tags(topic: str, expression: str = "*") -> SubscriptionData:
@@ -51,8 +48,9 @@ async def test_a_difference_is_told_once(
         looked.append(comparison)
 
     monkeypatch.setattr(Comparison, "look", watched)
-    one = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "a")
-    other = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "b").subscribe("U")
+    one = PushConsumer("g", seen.coroutine, nameserver=lab.address, settings=HASTY).subscribe("T", "a")
+    other = PushConsumer("g", seen.coroutine, nameserver=lab.address, settings=HASTY)
+    other.subscribe("T", "b").subscribe("U")
     async with one, other:
         assert isinstance(one.session, Session) and isinstance(other.session, Session)
         ids = [one.session.client_id, other.session.client_id]
@@ -63,9 +61,3 @@ async def test_a_difference_is_told_once(
         for comparison in set(looked):
             await comparison.look(comparison.due)
         assert caplog.text.count("subscribe differently") == 2
-
-
-@pytest.fixture(autouse=True)
-async def quick(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.02)
-    yield

@@ -8,10 +8,9 @@ import threading
 import pytest
 
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
-from eruca.client.consuming import orderly, runners
 from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
-from tests.client.conftest import Lab, Seen, eventually
+from tests.client.conftest import HASTY, Lab, Seen, eventually
 
 
 async def test_a_listener_stops_its_consumer(lab: Lab, seen: Seen) -> None:
@@ -94,11 +93,8 @@ async def test_a_stop_that_is_cancelled_leaves_all_the_same(lab: Lab, seen: Seen
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-async def test_a_listener_that_will_not_be_cancelled(
-    lab: Lab, seen: Seen, stubborn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_listener_that_will_not_be_cancelled(lab: Lab, seen: Seen, stubborn: bool) -> None:
     """One that takes the cancellation for its end, and one that goes on: the stop ends."""
-    monkeypatch.setattr(runners, "CANCELLED", 0.1)
     release = asyncio.Event()
 
     async def listener(message: ReceivedMessage) -> None:
@@ -139,20 +135,9 @@ async def test_a_start_that_is_cancelled_gives_its_locks_back(
             await seen.reaches(1, within=20)
 
 
-async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, seen: Seen) -> None:
     """In order: its queues are kept for the listener at work, and no longer."""
-    release, other, given_up = asyncio.Event(), Seen(), set[str]()
-    leave = Orderly.leave
-
-    async def note(order: Orderly, queue: MessageQueue) -> bool:
-        idle = await leave(order, queue)
-        given_up.update([] if idle else [queue.topic])
-        return idle
-
-    monkeypatch.setattr(Orderly, "leave", note)
-    monkeypatch.setattr(orderly, "RELEASE_WAIT", 0.05)
+    release, other = asyncio.Event(), Seen()
 
     async def listener(message: ReceivedMessage) -> None:
         seen.add(message)
@@ -160,12 +145,16 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(
 
     await lab.send("T", b"1", b"2", b"3", b"4")
     await lab.send("U", b"m")
-    consumer = PushConsumer("g", listener, nameserver=lab.address, orderly=True).subscribe("T").subscribe("U")
+    consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, orderly=True)
+    consumer.subscribe("T").subscribe("U")
     async with consumer:
         await seen.reaches(5)
         consumer.unsubscribe("T")
-        await eventually(lambda: "T" in given_up)
-        assert any(queue.topic == "T" for queue in consumer.queues)
+        processing, queue = consumer.membership.processing, MessageQueue("T", "broker-a", 0)
+        assert isinstance(processing, Orderly) and consumer.membership.rebalance is not None
+        await eventually(lambda: processing.queues[queue].closed)
+        async with consumer.membership.rebalance.turn:  # which has given up by now
+            assert any(queue.topic == "T" for queue in consumer.queues)
         release.set()
         await eventually(lambda: not any(queue.topic == "T" for queue in consumer.queues))
         async with PushConsumer("g", other.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):

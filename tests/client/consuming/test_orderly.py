@@ -10,16 +10,12 @@ from collections import defaultdict
 import pytest
 
 from eruca.client import Decision, Later, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
-from eruca.client.consuming import orderly as orderly_module
-from eruca.client.consuming import rebalance
 from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.push_consumer import PushConsumer as Consumer
-from eruca.client.consuming.send_back import SendBack
 from eruca.client.errors import BadConfig, ClientError
 from eruca.client.outcomes import Outcome
-from eruca.protocol.record import Record
-from tests.client.conftest import Lab, Seen, eventually
+from tests.client.conftest import HASTY, Lab, Seen, eventually
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -34,8 +30,9 @@ async def fill(lab: Lab, count: int, *, queues: int = 4) -> None:
 
 
 def orderly(lab: Lab, listener: object, **settings: object) -> PushConsumer:
-    given = {"nameserver": lab.address, "start_from": "first", "orderly": True, "suspend_time": 0.01, **settings}
-    return PushConsumer("g", listener, **given).subscribe("T")  # type: ignore[arg-type]
+    given = {"start_from": "first", "orderly": True, "suspend_time": 0.01, **settings}
+    consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, **given)  # type: ignore[arg-type]
+    return consumer.subscribe("T")
 
 
 class Watch:
@@ -70,12 +67,6 @@ class Watch:
 
     def order(self, queue: int) -> list[bytes]:
         return [each.body for each in self.seen.messages if each.queue.queue_id == queue and each.body != b"first"]
-
-
-@pytest.fixture
-def quick_relock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues are locked again every 20 ms."""
-    monkeypatch.setattr(orderly_module, "RELOCK_INTERVAL", 0.02)
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
@@ -163,29 +154,21 @@ async def test_what_fails_too_often_becomes_a_dead_letter_and_the_queue_goes_on(
     assert await lab.offsets("g", "T") == [4, 1, 1, 1]
 
 
-async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     await lab.send("T", b"bad")
-    tried, fails = Seen(), [True, True, False]
-    send_dead_letter = SendBack.send_dead_letter
-
-    async def sometimes(self: SendBack, record: Record) -> None:
-        if fails.pop(0):
-            raise ClientError("away")
-        await send_dead_letter(self, record)
+    lab.fill_disk()
+    tried = Seen()
 
     async def listener(message: ReceivedMessage) -> Suspend:
         tried.add(message)
         return Suspend(0.01)
 
-    monkeypatch.setattr(SendBack, "send_dead_letter", sometimes)
     async with orderly(lab, listener, max_reconsume_times=0):
-        await eventually(lambda: not fails)
         await tried.reaches(3)
-    assert [each.reconsume_times for each in tried.messages] == [0, 1, 2]
-    assert "could not be sent to the dead letters, retrying it: away" in caplog.text
-    assert sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
+        lab.fill_disk(full=False)
+        await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
+    assert [each.reconsume_times for each in tried.messages][:3] == [0, 1, 2]
+    assert "could not be sent to the dead letters, retrying it: " in caplog.text
 
 
 async def test_commit_and_rollback_by_hand(lab: Lab) -> None:
@@ -247,10 +230,8 @@ def topic_queues(consumer: Consumer) -> list[MessageQueue]:
     return [queue for queue in consumer.queues if queue.topic == "T"]
 
 
-async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_stays_while_its_listener_works(lab: Lab) -> None:
     """Another member gets the queue only when the listener of the first one has ended."""
-    monkeypatch.setattr(orderly_module, "RELEASE_WAIT", 0.05)
-    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.05)
     await fill(lab, 3)
     busy, release = Seen(), asyncio.Event()
     watch = Watch()
@@ -276,7 +257,7 @@ async def test_a_queue_stays_while_its_listener_works(lab: Lab, monkeypatch: pyt
     assert sorted(offsets) == [1, 1, 2, 2, 3, 3]
 
 
-async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, quick_relock: None) -> None:
+async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab) -> None:
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     async with orderly(lab, seen.coroutine) as consumer:
@@ -300,7 +281,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab, quick_relo
     assert seen.bodies[-1] == b"later"
 
 
-async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab, quick_relock: None) -> None:
+async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) -> None:
     """What the successor consumed does not come again, and its offset is not put back."""
     await fill(lab, 10, queues=1)
     seen, go_on = Seen(), asyncio.Event()
@@ -343,8 +324,7 @@ async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypa
         assert broker.locks.owner("g", QUEUE, broker.clock()) is None
 
 
-async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.05)
+async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab) -> None:
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     broker = lab.cluster.broker.broker

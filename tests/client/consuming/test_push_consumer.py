@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from eruca.client import Later, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, assign
-from eruca.client.consuming import queue_puller, rebalance, send_back
 from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
 from eruca.standalone.cluster import Cluster
-from tests.client.conftest import Lab, Seen, eventually, small_broker
+from tests.client.conftest import HASTY, Lab, Seen, eventually, small_broker
 from tests.support.ports import free_port
 
 BODIES = [b"m%d" % number for number in range(40)]
-
-
-@pytest.fixture
-def quick_topic_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Topics are looked up every 20 ms."""
-    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.02)
 
 
 async def test_everything_comes_once_and_is_remembered(lab: Lab, seen: Seen) -> None:
@@ -110,20 +104,10 @@ async def test_lists_on_demand(lab: Lab) -> None:
     assert await lab.offsets("g", "T") == [10, 10, 10, 10]
 
 
-@pytest.fixture
-def kept_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker takes a message back; it comes again here, soon. (How brokers take it is in test_rebalance.)"""
-
-    async def nobody(*_: object) -> bool:
-        return False
-
-    monkeypatch.setattr(send_back.SendBack, "_return", nobody)
-    monkeypatch.setattr(send_back, "RETRY_AFTER", 0.02)
-
-
-@pytest.mark.usefixtures("kept_here")
 async def test_what_failed_comes_again(lab: Lab, seen: Seen) -> None:
+    """Here, where no broker takes a message back. (How brokers take it is in test_rebalance.)"""
     await lab.send("T", *BODIES)
+    lab.fill_disk()
 
     async def listener(message: ReceivedMessage) -> Later | None:
         seen.add(message)
@@ -134,7 +118,7 @@ async def test_what_failed_comes_again(lab: Lab, seen: Seen) -> None:
                 return Later()
         return None
 
-    async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
+    async with PushConsumer("g", listener, nameserver=lab.address, settings=HASTY).subscribe("T"):
         await seen.reaches(42)
     again = [message for message in seen.messages if message.reconsume_times]
     assert sorted(message.body for message in again) == [b"m7", b"m9"]
@@ -263,10 +247,10 @@ async def test_positions_of_queues_at_rest_are_stored_while_it_runs(lab: Lab, se
         await lab.stores("g", "T", [10, 10, 10, 10])
 
 
-async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_puller, "AFTER_ERROR", 0.02)
+async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen) -> None:
     await lab.send("T", b"before")
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, pull_time_delay_when_exception=0.02)
+    async with consumer.subscribe("T"):
         await seen.reaches(1)
         await lab.restart_broker()
         await lab.send("T", b"after")
@@ -274,19 +258,23 @@ async def test_a_broker_that_comes_back_is_read_again(lab: Lab, seen: Seen, monk
     assert seen.bodies == [b"before", b"after"]
 
 
-async def test_a_topic_may_come_later(lab: Lab, seen: Seen, quick_topic_poll: None) -> None:
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
+async def test_a_topic_may_come_later(lab: Lab, seen: Seen) -> None:
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, settings=HASTY).subscribe("T"):
         await lab.send("T", b"first")
         await seen.reaches(1)
 
 
-async def test_a_topic_that_this_program_creates_is_found_soon(lab: Lab, seen: Seen, quick_topic_poll: None) -> None:
+async def test_a_topic_that_this_program_creates_is_found_soon(lab: Lab, seen: Seen) -> None:
     """The producer shares the consumer's session, where it leaves the provisional route of the new topic."""
-    await lab.send("Other", b"x")  # the broker is known, and creates the retry topic at the start
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T") as consumer:
-        await eventually(lambda: len(consumer.queues) == 1)  # of the retry topic: no other rebalance is due soon
-        await lab.send("T", b"first")
-        await seen.reaches(1)
+    settings = replace(HASTY, nameserver=lab.address)
+    consumer = PushConsumer("g", seen.coroutine, settings=settings, start_from="first").subscribe("T")
+    async with Producer("p", settings=settings) as producer:
+        await producer.send(Message("Other", b"x"))  # the broker is known, and creates the retry topic at the start
+        async with consumer:
+            assert consumer.session is producer.session
+            await eventually(lambda: len(consumer.queues) == 1)  # of the retry topic: no other rebalance is due soon
+            await producer.send(Message("T", b"first"))
+            await seen.reaches(1)
 
 
 async def test_without_a_nameserver_it_does_not_start_and_may_be_started_later(tmp_path: Path, seen: Seen) -> None:
@@ -301,9 +289,9 @@ async def test_without_a_nameserver_it_does_not_start_and_may_be_started_later(t
         await seen.reaches(1)
 
 
-@pytest.mark.usefixtures("kept_here")
 async def test_a_listener_that_is_cancelled_from_within_has_failed(lab: Lab, seen: Seen) -> None:
     await lab.send("T", b"x")
+    lab.fill_disk()
 
     async def listener(message: ReceivedMessage) -> None:
         seen.add(message)
@@ -312,13 +300,13 @@ async def test_a_listener_that_is_cancelled_from_within_has_failed(lab: Lab, see
             never.cancel()
             await never
 
-    async with PushConsumer("g", listener, nameserver=lab.address, concurrency=1).subscribe("T"):
+    consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, concurrency=1).subscribe("T")
+    async with consumer:
         await seen.reaches(2)
     assert [message.reconsume_times for message in seen.messages] == [0, 1]
 
 
-async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebalance, "RETRY_INTERVAL", 0.02)
+async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen) -> None:
     calls = 0
 
     def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
@@ -330,7 +318,7 @@ async def test_a_strategy_that_fails_is_asked_again(lab: Lab, seen: Seen, monkey
 
     await lab.send("T", b"x")
     consumer = PushConsumer(
-        "g", seen.coroutine, nameserver=lab.address, strategy=strategy, rebalance_interval=0.02
+        "g", seen.coroutine, nameserver=lab.address, settings=HASTY, strategy=strategy, rebalance_interval=0.02
     ).subscribe("T")
     async with consumer:
         await seen.reaches(1)

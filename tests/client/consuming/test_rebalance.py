@@ -11,7 +11,6 @@ from typing import Literal
 import pytest
 
 from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
-from eruca.client.consuming import send_back
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.send_back import SendBack, retry_header
 from eruca.client.errors import UsageError
@@ -19,7 +18,7 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
-from tests.client.conftest import eventually
+from tests.client.conftest import HASTY, eventually
 from tests.support.received import record
 from tests.support.scripted import Scripted
 
@@ -140,8 +139,7 @@ class Case:
 
 @pytest.fixture
 async def case(server: Scripted) -> AsyncIterator[Case]:
-    async with PushConsumer("g", nameserver=server.address).subscribe("T") as consumer:
-        assert consumer.session is not None
+    async with PushConsumer("g", nameserver=server.address, settings=HASTY).subscribe("T") as consumer:
         yield Case(server, consumer.session)
 
 
@@ -169,10 +167,7 @@ async def test_a_send_to_the_retry_topic_is_retried(server: Scripted, case: Case
     assert case.run.position == 6 and not case.again
 
 
-async def test_otherwise_it_is_kept_and_its_offset_waits(
-    server: Scripted, case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(send_back, "RETRY_AFTER", 0.0)
+async def test_otherwise_it_is_kept_and_its_offset_waits(server: Scripted, case: Case) -> None:
     server.refused_codes.add(36)
     server.answers += [1] * 3
     await case.go(Later())

@@ -9,20 +9,15 @@ from dataclasses import replace
 import pytest
 
 from eruca.client import PushConsumer
-from eruca.client import log as client_log
-from eruca.client.consuming import push_consumer, rebalance
 from eruca.client.log import Trouble
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
-from tests.client.conftest import Lab, Seen, eventually
+from tests.client.conftest import HASTY, Lab, Seen, eventually
 
 
-def test_the_same_is_told_again_only_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_is_told_again_only_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     clock = iter((1000.0, 1001.0, 1002.0, 1003.0, 1062.0, 1063.0))
-    monkeypatch.setattr(client_log, "clock", lambda: next(clock))
-    each = Trouble()
+    each = Trouble(lambda: next(clock))
     for text in ("away", "away", "refused", "refused", "refused"):
         each.warn(text)
     each.over()
@@ -48,11 +43,8 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
     assert 1 <= len(warned) == len(set(warned))
 
 
-async def test_a_topic_that_is_not_there_is_told_once(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(rebalance, "TOPIC_POLL_INTERVAL", 0.01)
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("Later"):
+async def test_a_topic_that_is_not_there_is_told_once(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, settings=HASTY).subscribe("Later"):
         await eventually(lambda: "no broker has the topic Later yet: g waits for it" in caplog.text)
         await lab.send("Later", b"m")
         await seen.reaches(1)
@@ -60,14 +52,12 @@ async def test_a_topic_that_is_not_there_is_told_once(
 
 
 async def test_a_listener_that_keeps_the_loop_is_told_so(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(push_consumer, "STANDSTILL", 0.2)
-
     async def listener(message: object) -> None:
         time.sleep(0.6)  # noqa: ASYNC251
 
-    async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T"):
+    async with PushConsumer("g", listener, nameserver=lab.address, settings=HASTY).subscribe("T"):
         await lab.send("T", b"m")
         await eventually(lambda: "the event loop stood still for" in caplog.text)
 

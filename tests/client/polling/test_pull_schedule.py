@@ -131,8 +131,11 @@ async def test_functions_run_in_threads_so_many_at_once(lab: Lab) -> None:
     assert most == 2 and threading.main_thread() not in threads
 
 
-async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
+def hasty(lab: Lab) -> PullScheduleService:
+    return PullScheduleService("g", nameserver=lab.address, pull_time_delay_when_exception=0.01)
+
+
+async def test_a_callback_that_fails_is_called_again(lab: Lab) -> None:
     await fill(lab, 1)
     calls = 0
 
@@ -141,15 +144,14 @@ async def test_a_callback_that_fails_is_called_again(lab: Lab, monkeypatch: pyte
         calls += 1
         raise ValueError(queue)
 
-    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+    async with hasty(lab).register_pull_task_callback("T", callback):
         await eventually(lambda: calls > 8)
 
 
 @pytest.mark.parametrize(("delay", "named"), [("soon", " is of type str"), (float("nan"), "=nan")])
 async def test_a_callback_that_names_no_time_is_told_and_called_again(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, delay: float, named: str
+    lab: Lab, caplog: pytest.LogCaptureFixture, delay: float, named: str
 ) -> None:
-    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
     await fill(lab, 1)
     calls: Counter[MessageQueue] = Counter()
 
@@ -157,16 +159,13 @@ async def test_a_callback_that_names_no_time_is_told_and_called_again(
         calls[queue] += 1
         context.pull_next_delay_time = delay
 
-    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+    async with hasty(lab).register_pull_task_callback("T", callback):
         await eventually(lambda: calls[QUEUES[0]] > 3)
     (told,) = (each for each in caplog.messages if "queueId=0" in each)
     assert told.endswith(f"every 0.01 s: pull_next_delay_time{named}: a number of seconds is expected.")
 
 
-async def test_a_broker_that_does_not_answer_is_told_once(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("eruca.client.polling.pull_schedule.AFTER_ERROR", 0.01)
+async def test_a_broker_that_does_not_answer_is_told_once(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     await fill(lab, 1)
     calls: Counter[MessageQueue] = Counter()
     well = asyncio.Event()
@@ -177,7 +176,7 @@ async def test_a_broker_that_does_not_answer_is_told_once(
             raise CallTimeout("no answer in time")
         await well.wait()
 
-    async with PullScheduleService("g", nameserver=lab.address).register_pull_task_callback("T", callback):
+    async with hasty(lab).register_pull_task_callback("T", callback):
         await eventually(lambda: calls[QUEUES[0]] == 3)
         assert len(told := [each for each in caplog.messages if "queueId=0" in each]) == 1
         assert told[0].endswith("failed, retrying every 0.01 s: no answer in time")

@@ -19,7 +19,7 @@ from eruca.client import (
     TransactionState,
 )
 from eruca.client.errors import BadConfig, BadMessage, BrokerRefused, UsageError
-from eruca.client.producing.transactions import Checks
+from eruca.client.producing.transactions import MAX_WAITING_CHECKS, Checks
 from eruca.protocol import api
 from eruca.protocol.headers.send import CheckTransactionState
 from eruca.protocol.message import decode_properties
@@ -278,9 +278,8 @@ async def test_a_broker_that_goes_before_it_is_answered_is_a_warning(
 
 
 async def test_one_check_at_a_time_and_no_more_than_may_wait(
-    server: Scripted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("eruca.client.producing.transactions.MAX_WAITING_CHECKS", 2)
     going, release = 0, asyncio.Event()
     most = 0
 
@@ -296,11 +295,11 @@ async def test_one_check_at_a_time_and_no_more_than_may_wait(
         await producer.send(Message("T", b"x"))
         question(server)
         await eventually(lambda: going == 1)
-        for _ in range(3):
+        for _ in range(MAX_WAITING_CHECKS + 1):
             question(server)
-        await eventually(lambda: "2 questions about transactions of g wait" in caplog.text)
+        await eventually(lambda: f"{MAX_WAITING_CHECKS} questions about transactions of g wait" in caplog.text)
         release.set()
-        await eventually(lambda: len(server.ends) == 3)
+        await eventually(lambda: len(server.ends) == 1 + MAX_WAITING_CHECKS)
     assert most == 1
 
 

@@ -28,10 +28,6 @@ from eruca.protocol.queues import MessageQueue
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
 """Bounds of a suspension in seconds, whatever the listener returns (suspendCurrentQueueTimeMillis)."""
-RELEASE_WAIT = 1.0
-"""Seconds for which a rebalance waits for the running call of a queue that another member is to get."""
-RELOCK_INTERVAL = 1.0
-"""Seconds between two attempts to regain a lost lock."""
 MAX_RECONSUME_TIMES = 2**31 - 1
 
 
@@ -150,6 +146,7 @@ class Orderly:
         auto_commit: bool,
     ) -> None:
         self._session = session
+        self._waits = session.settings.waits
         self._options = options
         self._locks = locks
         self._suspend_time = suspend_time
@@ -208,7 +205,7 @@ class Orderly:
             while locks.wanted(queue) and not self._ended:
                 if locks.held(queue) or await locks.take(queue):
                     break
-                await asyncio.sleep(RELOCK_INTERVAL)
+                await asyncio.sleep(self._waits.lock)
         finally:
             self._locking.discard(queue)
         ordered = self.queues.get(queue)
@@ -351,7 +348,7 @@ class Orderly:
         if ordered.running is not None:
             ordered.idle = asyncio.Event()
             try:
-                async with asyncio.timeout(RELEASE_WAIT):
+                async with asyncio.timeout(self._waits.release):
                     await ordered.idle.wait()
             except TimeoutError:
                 return False

@@ -52,8 +52,6 @@ from eruca.remoting.clock import now_ms
 
 STORE_IDLE_INTERVAL = 0.2
 """Seconds after which the offset of a queue is stored whose pulled messages are all consumed."""
-STANDSTILL = 5.0
-"""Seconds for which the event loop may be blocked without a warning: a broker drops a silent client after 120."""
 EXPIRY_CHECK_INTERVAL = 60.0
 """Seconds between two checks for calls that exceed ``consume_timeout``, at most; more often for a short timeout."""
 
@@ -84,6 +82,7 @@ class PushConsumer(Client):
             consumer, in place of pull_threshold_for_queue. None: no such limit.
         pull_threshold_size_for_topic: the same in MiB, in place of pull_threshold_size_for_queue.
         pull_interval: seconds between a pull that returned messages and the next one.
+        pull_time_delay_when_exception: until the next pull after a failed one.
         max_reconsume_times: retries after which a message goes to the dead letters; default 16, unlimited if orderly.
         orderly: the messages of a queue are consumed in order, one call at a time by one member. Raising or returning
             ``Suspend()`` retries a message before all others of its queue.
@@ -123,6 +122,7 @@ class PushConsumer(Client):
         pull_threshold_for_topic: int | None = None,
         pull_threshold_size_for_topic: int | None = None,
         pull_interval: float = 0.0,
+        pull_time_delay_when_exception: float = 1.0,
         max_reconsume_times: int | None = None,
         orderly: bool = False,
         suspend_time: float = 1.0,
@@ -139,7 +139,12 @@ class PushConsumer(Client):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        check_positive(offset_interval=offset_interval, suspend_time=suspend_time, consume_timeout=consume_timeout)
+        check_positive(
+            offset_interval=offset_interval,
+            suspend_time=suspend_time,
+            consume_timeout=consume_timeout,
+            pull_time_delay_when_exception=pull_time_delay_when_exception,
+        )
         check_seconds(0, pull_interval=pull_interval, stop_timeout=stop_timeout)
         check_least(1, concurrency=concurrency, pull_batch_size=pull_batch_size)
         if consume_message_batch_max_size is not None:
@@ -174,7 +179,12 @@ class PushConsumer(Client):
             pull_threshold_for_topic=pull_threshold_for_topic,
             pull_threshold_size_for_topic=pull_threshold_size_for_topic,
         )
-        self.pull_options = PullOptions(batch_size=pull_batch_size, interval=pull_interval, commit=not broadcast)
+        self.pull_options = PullOptions(
+            batch_size=pull_batch_size,
+            interval=pull_interval,
+            after_error=pull_time_delay_when_exception,
+            commit=not broadcast,
+        )
         """How it pulls."""
         self._batch_max_size = consume_message_batch_max_size
         self._max_reconsume_times = _retries(max_reconsume_times, orderly)
@@ -369,18 +379,18 @@ class PushConsumer(Client):
         return [
             rebalance.run(self.membership.options.rebalance_interval, compare),
             rebalance.find_topics(self.membership.topics),
-            self._store_offsets(rebalance),
+            self._store_offsets(session, rebalance),
             _renew_locks(session, processing) if isinstance(processing, Orderly) else self._expire(processing),
         ]
 
-    async def _store_offsets(self, rebalance: Rebalance[QueuePuller[ProcessQueue]]) -> None:
+    async def _store_offsets(self, session: Session, rebalance: Rebalance[QueuePuller[ProcessQueue]]) -> None:
         """Store all offsets every ``offset_interval``, and those of idle queues soon."""
         due = monotonic() + self._offset_interval
         while True:
             asleep, wait = monotonic(), min(STORE_IDLE_INTERVAL, self._offset_interval)
             await asyncio.sleep(wait)
             late = monotonic() - asleep - wait
-            if late > STANDSTILL:
+            if late > session.settings.waits.standstill:
                 log.warning(
                     "the event loop stood still for %.1f s, and with it pulls, heartbeats and listeners: a coroutine "
                     "must not block or compute for long; a listener that is a plain function runs in threads",

@@ -256,7 +256,8 @@ class QueuePuller(Generic[Q]):
                 process_queue.next_offset = header.next_begin_offset
                 return
             if header.next_begin_offset == process_queue.next_offset:
-                await asyncio.sleep(AFTER_ERROR)  # the broker contradicts itself: do not ask it in a tight loop
+                # The broker contradicts itself: do not ask it in a tight loop.
+                await asyncio.sleep(self._options.after_error)
             self._moved(process_queue, header.next_begin_offset)
         else:
             if header.next_begin_offset == self._ask.queue_offset and same_broker:

@@ -37,10 +37,6 @@ from eruca.protocol.queues import MessageQueue
 HAND_OVER = 0.1
 """Seconds for which other members may store their last offsets before this member takes their queues: brokers notify
 all members of a change at once, and an offset that is stored too late means duplicates."""
-RETRY_INTERVAL = 1.0
-"""Seconds until a rebalance that could not complete is retried."""
-TOPIC_POLL_INTERVAL = 2.0
-"""Seconds between two lookups of a subscribed topic that does not exist yet."""
 NO_OFFSET: Final = -1
 """Passed to ``open`` where no offset was looked up."""
 CONFIRM_ATTEMPTS = 3
@@ -131,6 +127,7 @@ class Rebalance(Generic[R]):
         self.turn = asyncio.Lock()
         """Held while queues change hands."""
         self._session = session
+        self._waits = session.settings.waits
         self._group = group
         self._subscriptions = subscriptions
         self._allocation = options.allocation
@@ -160,7 +157,7 @@ class Rebalance(Generic[R]):
         """Rebalance every ``interval`` seconds and after ``wake``; then call ``then`` with the monotonic time."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(interval if self.complete else RETRY_INTERVAL):
+                async with asyncio.timeout(interval if self.complete else self._waits.rebalance):
                     await self._wanted.wait()
             self._wanted.clear()
             try:
@@ -185,7 +182,7 @@ class Rebalance(Generic[R]):
                 if not names.is_retry_topic(topic):
                     log.warning("no broker has the topic %s yet: %s waits for it", topic, self._group)
                 logged.add(topic)
-            await asyncio.sleep(TOPIC_POLL_INTERVAL)
+            await asyncio.sleep(self._waits.topic)
             for topic in missing():
                 self._session.directory.look_again(topic)
 

@@ -23,8 +23,6 @@ from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
-RETRY_AFTER = 5.0
-"""Seconds after which a message that could not be sent back is consumed here again."""
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
 
@@ -35,6 +33,7 @@ class SendBack:
     def __init__(self, session: Session, group: str, max_reconsume_times: int) -> None:
         self.consume_again: Callable[[ProcessQueue, ReceivedMessage], None] | None = None
         self._session = session
+        self._pause = session.settings.waits.send_back
         self._group = group
         self._max = max_reconsume_times
         self._producer = InnerProducer(session, new_topic_queues=1)
@@ -60,7 +59,7 @@ class SendBack:
                 if process_queue.made_room is not None:
                     process_queue.made_room()
             elif self.consume_again is not None:
-                self._session.loop.call_later(RETRY_AFTER, self.consume_again, process_queue, reconsumed(message))
+                self._session.loop.call_later(self._pause, self.consume_again, process_queue, reconsumed(message))
 
     async def _return(self, message: ReceivedMessage, delay_level: int) -> bool:
         try:
@@ -80,7 +79,7 @@ class SendBack:
             await self._send(retry_header(self._group, message.record, delay_level, self._max), message.record.body)
         except ClientError as error:
             log.warning(
-                "%s could not be sent to the retry topic, retrying here in %s s: %s", message, RETRY_AFTER, error
+                "%s could not be sent to the retry topic, retrying here in %s s: %s", message, self._pause, error
             )
             return False
         return True

@@ -20,7 +20,7 @@ from eruca.client import callbacks
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.checks import check_kind, check_least, check_seconds
-from eruca.client.config import ClientSettings, check_group, check_topic
+from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
 from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.rebalance import NO_OFFSET, MemberOptions, Rebalance
@@ -38,7 +38,6 @@ from eruca.remoting.clock import now_ms
 
 NEXT_PULL = 0.2
 """Seconds between two calls for one queue (PullTaskContext)."""
-AFTER_ERROR = 1.0
 
 
 C = TypeVar("C")
@@ -118,6 +117,7 @@ class PullScheduleService(Client):
         broadcast: every member gets all queues, and has its own offsets in a local file, as of PushConsumer.
         offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
         pull_thread_nums: callbacks that run at once.
+        pull_time_delay_when_exception: until the next call for a queue after one that failed.
         rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
         stop_timeout: seconds for which ``stop`` waits for running callbacks.
         hooks: as of PullConsumer.
@@ -136,6 +136,7 @@ class PullScheduleService(Client):
         broadcast: bool = False,
         offset_folder: str | Path | None = None,
         pull_thread_nums: int = 20,
+        pull_time_delay_when_exception: float = 1.0,
         rebalance_interval: float = 20.0,
         stop_timeout: float = 30.0,
         hooks: Sequence[Hook] = (),
@@ -145,6 +146,7 @@ class PullScheduleService(Client):
         check_group(group, "consumer")
         check_least(1, pull_thread_nums=pull_thread_nums)
         check_seconds(0, stop_timeout=stop_timeout)
+        check_positive(pull_time_delay_when_exception=pull_time_delay_when_exception)
         settings = ClientSettings.choose(settings, nameserver)
         options = MemberOptions(
             strategy=strategy,
@@ -170,6 +172,7 @@ class PullScheduleService(Client):
         self._callbacks: dict[str, PullTaskCallback] = {}
         self._free = asyncio.Semaphore(pull_thread_nums)
         self._stop_timeout = stop_timeout
+        self._after_error = pull_time_delay_when_exception
         self._tasks: dict[MessageQueue, PullTask] = {}
         """The last task of each queue."""
         self._warnings = Warnings()
@@ -177,8 +180,8 @@ class PullScheduleService(Client):
     def register_pull_task_callback(self, topic: str, callback: PullTaskCallback) -> Self:
         """Call ``callback(queue, context)`` periodically for each queue of a topic that this member has.
 
-        If it raises, the error is logged and it is called again after a second. May be called before and after start;
-        returns the service. Raises BadName and UsageError.
+        If it raises, the error is logged and it is called again after ``pull_time_delay_when_exception``. May be called
+        before and after start; returns the service. Raises BadName and UsageError.
         """
         self.membership.check_here()
         check_topic(topic)
@@ -276,11 +279,11 @@ class PullScheduleService(Client):
                 if delay != delay:
                     raise UsageError("pull_next_delay_time=nan: a number of seconds is expected.")
             except ClientError as error:  # such as an unreachable broker: no fault of the callback
-                text = f"the callback for {queue} failed, retrying every {AFTER_ERROR} s: {error}"
+                text = f"the callback for {queue} failed, retrying every {self._after_error} s: {error}"
                 self._warnings.warn(queue, text)
-                return AFTER_ERROR
+                return self._after_error
             except Exception:
-                log.exception("the callback for %s failed, retrying in %s s", queue, AFTER_ERROR)
-                return AFTER_ERROR
+                log.exception("the callback for %s failed, retrying in %s s", queue, self._after_error)
+                return self._after_error
             self._warnings.forget(queue)
         return delay
