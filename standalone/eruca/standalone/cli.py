@@ -31,7 +31,9 @@ def main() -> None:
 
 @main.command()
 @click.option(
-    "--store", type=click.Path(file_okay=False, path_type=Path), help="The folder of the store. [./eruca-store]"
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of its files; the store is in store/. [./eruca-store]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on, which clients get too.")
 @click.option("--port", default=9876, show_default=True, help="The nameserver's port; 0 takes a free one.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,5 +116,8 @@ def test_a_store_in_use_or_none(tmp_path: Path, root: Path, config: StoreConfig)
     with pytest.raises(StoreLocked):
         verify(root, config)
     store.close()
-    with pytest.raises(FileNotFoundError, match="holds no store"):
+    with pytest.raises(FileNotFoundError, match=r"holds no store: it has no folder commitlog$"):
         verify(tmp_path / "elsewhere")
+    shutil.copytree(root, tmp_path / "standalone" / "store")
+    with pytest.raises(FileNotFoundError, match=r"; the store is in .*/standalone/store$"):
+        verify(tmp_path / "standalone")

@@ -68,7 +68,9 @@ def verify(root: Path, config: StoreConfig | None = None) -> Verification:
     """
     config = config or StoreConfig(store_path_root_dir=root)
     if not config.commit_log_path.is_dir():
-        raise FileNotFoundError(f"{root} holds no store: it has no folder {config.commit_log_path.name}")
+        inner = next(root.glob("*/commitlog"), None)  # as below the folder of `eruca standalone`
+        hint = f"; the store is in {inner.parent}" if inner else ""
+        raise FileNotFoundError(f"{root} holds no store: it has no folder {config.commit_log_path.name}{hint}")
     lock = Lock(root) if (root / "lock").exists() else None
     try:
         return _Check(root, config).run()
