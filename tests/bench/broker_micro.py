@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eruca.broker.handlers import TABLES
-from eruca.broker.handlers.fastpath import fast_path
+from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.services.halves import HALF
 from eruca.protocol import api, frame
 from eruca.protocol.headers.pull import SUBSCRIPTION, PullMessage, QueryMessage

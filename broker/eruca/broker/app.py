@@ -20,7 +20,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
-from eruca.broker.handlers.fastpath import fast_path
+from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable

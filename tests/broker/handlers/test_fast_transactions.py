@@ -20,7 +20,7 @@ from eruca.protocol import frame, names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import decode_properties, encode_properties, parse_offset_message_id
-from tests.broker.handlers.test_fastpath import router
+from tests.broker.handlers.test_fast_path import router
 from tests.support.desk import START, Desk, hear
 from tests.support.half_messages import COMMIT, HALF, OP, ROLLBACK
 
