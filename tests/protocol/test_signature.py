@@ -56,3 +56,15 @@ def test_no_secret_is_shown() -> None:
 def test_an_empty_key_is_refused(access: str, secret: str, missing: str) -> None:
     with pytest.raises(ValueError, match=f"the {missing} is empty"):
         Credentials(access, secret)
+
+
+@pytest.mark.parametrize("length", [1, 12, 63, 64, 65, 200])
+def test_what_is_prepared_signs_as_the_account_does(length: int) -> None:
+    account = Credentials("me", "ü" * length)
+    fields = {"a": "group", "g": "1700000000123", "i": "sample", "AccessKey": "me"}
+    sign_now = account.prepared(fields, "g", "i")
+    for born, text, body in (("1700000000124", "KEYS\x01钥匙", b""), ("1", "", b"body" * 100)):
+        expected = sign({**fields, "g": born, "i": text}, body, account.secret_key)
+        assert sign_now(born.encode(), text.encode(), body) == expected.encode()
+    with pytest.raises(ValueError, match="g is signed before i"):
+        account.prepared(fields, "i", "g")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from types import FunctionType
 from typing import Any
 
 from eruca.client.errors import UsageError
@@ -15,6 +16,8 @@ from eruca.client.errors import UsageError
 
 def is_coroutine_function(function: Any) -> bool:
     """Whether a call returns a coroutine; true also for partials and objects with an asynchronous ``__call__``."""
+    if type(function) is FunctionType and not function.__dict__:  # without a mark: its code says it
+        return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
     while isinstance(function, functools.partial):
         function = function.func
     target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from asyncio import Future, _get_running_loop
+from asyncio import Future
 from collections.abc import Collection, Sequence
 from functools import partial
 from threading import get_ident
@@ -27,8 +27,8 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Choice, Send, SendKind, choice_of_user, with_flags
-from eruca.client.producing.send_hooks import ObservedFuture, observe
+from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
+from eruca.client.producing.send_hooks import Observer
 from eruca.client.producing.sender import Sender
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.client.selectors import Selector
@@ -109,7 +109,8 @@ class Producer(Client):
         self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
         self._trace = MessageTrace(group, "PRODUCE", trace, self._settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
-        self._has_hooks = self._hooks.of_sends
+        self._observer: Observer | None = None
+        """Of the hooks of sends; None where there are none."""
         self._session: Session | None = None
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
@@ -126,6 +127,7 @@ class Producer(Client):
         session = self._session = Session.join(self._settings)
         self._sender = self._make_sender(session)
         self._topics = self._sender.topics
+        self._observe()
         await session.add_producer(self.group)
         if self._trace is not None:
             await self._trace.start()
@@ -133,7 +135,11 @@ class Producer(Client):
     def add_hook(self, hook: Hook) -> None:
         """Add a hook that sees sends from now on, after the present ones. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
-        self._has_hooks = self._hooks.of_sends
+        self._observe()
+
+    def _observe(self) -> None:
+        if self._session is not None and self._hooks.of_sends:
+            self._observer = Observer(self._hooks, self._session, self.group, self.max_message_size)
 
     async def stop(self) -> None:
         """Wait for the sends under way (send_timeout at most), then leave. Calling it twice does no harm."""
@@ -333,13 +339,24 @@ class Producer(Client):
         if queue is not None or selector is not None:
             choose = choice_of_user(message, queue, selector, arg)
         sender = self._sender
-        if sender is None or _get_running_loop() is not sender.loop:
+        if (
+            sender is None
+            or get_ident() != sender.thread
+            or not sender.loop.is_running()
+            or fork_count() != sender.forks
+        ):
             sender = self._running()
-        send = Send(sender, topic, Future(loop=sender.loop), body, text, seconds, kind, self._attempts)
-        if choose is None and kind is PLAIN and not self._has_hooks:
+        future = hooks = None
+        if self._observer is not None:
+            future, hooks = self._observer.observe((message,), more, kind, len(body))
+        send = Send(sender, topic, future or Future(loop=sender.loop), body, text, seconds, kind, self._attempts)
+        if choose is not None:
+            send.choose, send.fixed, send.attempts = choose, True, 1
+        elif kind is PLAIN and hooks is None:
             sender.accumulator.append(send)
-        else:
-            self._append(sender, send, choose, (message,), more)
+            return send
+        send.hooks = hooks
+        sender.append(send)
         return send
 
     def _start_batch(self, messages: Sequence[Message], queue: MessageQueue | None, timeout: float | None) -> Send:
@@ -355,32 +372,23 @@ class Producer(Client):
             body = encode_messages(messages, ids.ids(), self.max_message_size)
         first = messages[0]
         choose = choice_of_user(first, queue, None, None)
-        if sender is None or _get_running_loop() is not sender.loop:
+        if (
+            sender is None
+            or get_ident() != sender.thread
+            or not sender.loop.is_running()
+            or fork_count() != sender.forks
+        ):
             sender = self._running()
-        topic, future = sender.topic(first.topic), sender.loop.create_future()
-        send = Send(sender, topic, future, body, wait_of(first), seconds, BATCH, self._attempts, ids.joined())
-        self._append(sender, send, choose, messages, "")
-        return send
-
-    def _append(
-        self, sender: Sender, send: Send, choose: Choice | None, messages: Sequence[Message], more: str
-    ) -> None:
-        """Give a send what follows from its kind, from a choice of the user's and from hooks, and let it begin."""
-        kind = send.kind
+        future = hooks = None
+        if self._observer is not None:
+            future, hooks = self._observer.observe(messages, "", BATCH, len(body))
+        topic, text, key = sender.topic(first.topic), wait_of(first), ids.joined()
+        future = future or Future(loop=sender.loop)
+        send = Send(sender, topic, future, body, text, seconds, BATCH, self._attempts, key, hooks=hooks)
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
-        elif kind.oneway:
-            send.attempts = 1
-        if not self._has_hooks:
-            sender.append(send)
-            return
-        calls = send.hooks = observe(
-            self._hooks, sender.session, self.group, messages, more, kind, len(send.body), self.max_message_size
-        )
-        if not kind.oneway:
-            send.future = ObservedFuture(sender.loop, calls)
         sender.append(send)
-        calls.called()
+        return send
 
     def _running(self) -> Sender:
         """The sender in use. Raises StateError as ``session``."""

@@ -94,6 +94,9 @@ class SendHooks(Protocol):
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
 
+    def called(self) -> None:
+        """The call of the sender returns: from now on hooks are called elsewhere."""
+
     def answered(self, region: str, trace_on: bool) -> None:
         """The broker has stored the message: its region, and whether it wants messages traced."""
 

@@ -7,13 +7,13 @@ into the request; the messages themselves are not changed. Facts: sendKernelImpl
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, CancelledError, Future
-from collections.abc import Sequence
+from asyncio import CancelledError, Future
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 
 import msgspec
 
-from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
+from eruca.client.hooks import Calls, Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
 from eruca.client.network.directory import Directory
 from eruca.client.network.session import Session
@@ -47,6 +47,7 @@ class CallsOfHooks(msgspec.Struct, eq=False):
                 self.origin.run(self._begin, send)
             else:
                 self._begin(send)
+                self.origin = copy_context()
 
     def _begin(self, send: Send) -> None:
         context, hooks = self.context, self.hooks
@@ -74,21 +75,14 @@ class CallsOfHooks(msgspec.Struct, eq=False):
         self.context.region_id = region
         self.context.trace_on = trace_on
 
-    def ended(self, result: SendResult | None, error: BaseException | None) -> None:
-        """The send has ended."""
-        if self.origin is not None:
-            self.origin.run(self._end, result, error)
-        else:
-            self._end(result, error)
-
-    def _end(self, result: SendResult | None, error: BaseException | None) -> None:
-        context = self.context
+    def ended(self) -> None:
+        """The send has ended, as the context says."""
+        run = self.origin.run if self.origin is not None else _run
         if not self.begun:
-            if context.queue is not None:  # a hook refused it
+            if self.context.queue is not None:  # a hook refused it
                 return
-            run_calls(self.hooks.before_send, context)
-        context.result, context.error = result, error
-        run_calls(self.hooks.after_send, context)
+            run(run_calls, self.hooks.before_send, self.context)
+        run(run_calls, self.hooks.after_send, self.context)
 
     def ended_oneway(self, error: BaseException | None) -> None:
         """A one-way send has left, or failed."""
@@ -100,57 +94,72 @@ class CallsOfHooks(msgspec.Struct, eq=False):
 class ObservedFuture(Future[SendResult]):
     """The future of a send that hooks see: they are called at its end, before whoever awaits it goes on."""
 
-    __slots__ = ("_calls",)
-
-    def __init__(self, loop: AbstractEventLoop, calls: CallsOfHooks) -> None:
-        super().__init__(loop=loop)
-        self._calls = calls
+    __slots__ = ("calls",)
+    calls: CallsOfHooks
 
     def set_result(self, result: SendResult, /) -> None:
         """The send has ended well."""
-        Future.set_result(self, result)
-        self._calls.ended(result, None)
+        _set_result(self, result)
+        self.calls.context.result = result
+        self.calls.ended()
 
     def set_exception(self, exception: type | BaseException, /) -> None:
         """The send has failed."""
-        Future.set_exception(self, exception)
-        self._calls.ended(None, self.exception())
+        super().set_exception(exception)
+        self.calls.context.error = self.exception()
+        self.calls.ended()
 
     def cancel(self, msg: object = None) -> bool:
         """Nobody awaits the send any more."""
         if not self.done():
-            error = CancelledError("The sender waits no more; the message may have been stored.")
-            self.get_loop().call_soon(self._calls.ended, None, error)  # not at once: a hook itself may be the caller
-        return Future.cancel(self, msg)
+            self.calls.context.error = CancelledError("The sender waits no more; the message may have been stored.")
+            self.get_loop().call_soon(self.calls.ended)  # not at once: a hook itself may be the caller
+        return super().cancel(msg)
 
 
-def observe(
-    hooks: Hooks,
-    session: Session,
-    group: str,
-    messages: Sequence[Message],
-    more: str,
-    kind: SendKind,
-    size: int,
-    max_message_size: int,
-) -> CallsOfHooks:
-    """The calls of hooks around a send of these messages, whose body travels with ``size`` bytes."""
-    first = messages[0]
-    if first.delay_level or first.delay is not None or first.deliver_at is not None:
-        message_type = MessageType.DELAY
-    else:
-        message_type = _TYPES[kind.sys_flag & TRANSACTION_PREPARED]
-    context = SendContext(
-        producer_group=group,
-        messages=list(messages),
-        message_type=message_type,
-        body_size=size,
-        born_host=session.address,
-        client_id=session.client_id,
-        namespace=session.names.namespace,
-        oneway=kind.oneway,
-    )
-    return CallsOfHooks(hooks, session.directory, messages, more, max_message_size, context)
+class Observer:
+    """Lets hooks see the sends of one producer in one session."""
+
+    def __init__(self, hooks: Hooks, session: Session, group: str, max_message_size: int) -> None:
+        self._hooks = hooks
+        self._directory = session.directory
+        self._loop = session.loop
+        self._group = group
+        self._max_message_size = max_message_size
+        self._address = session.address
+        self._client_id = session.client_id
+        self._namespace = session.names.namespace
+
+    def observe(
+        self, messages: Sequence[Message], more: str, kind: SendKind, size: int
+    ) -> tuple[Future[SendResult], CallsOfHooks]:
+        """The future of a send of these messages, and the calls around it; the body travels with ``size`` bytes."""
+        first = messages[0]
+        if first.delay_level or first.delay is not None or first.deliver_at is not None:
+            message_type = _DELAY
+        else:
+            message_type = _HALF if kind.sys_flag & TRANSACTION_PREPARED else _NORMAL
+        context = SendContext(
+            producer_group=self._group,
+            messages=[*messages],
+            message_type=message_type,
+            body_size=size,
+            born_host=self._address,
+            client_id=self._client_id,
+            namespace=self._namespace,
+            oneway=kind.oneway,
+        )
+        calls = CallsOfHooks(self._hooks, self._directory, messages, more, self._max_message_size, context)
+        if kind.oneway:  # its end is when it has left
+            return Future(loop=self._loop), calls
+        future = ObservedFuture(loop=self._loop)
+        future.calls = calls
+        return future, calls
 
 
-_TYPES = {0: MessageType.NORMAL, TRANSACTION_PREPARED: MessageType.TRANSACTION_HALF}
+def _run(call: Callable[[Calls, SendContext], None], calls: Calls, context: SendContext) -> None:
+    call(calls, context)
+
+
+_set_result = Future.set_result
+_NORMAL, _HALF, _DELAY = MessageType.NORMAL, MessageType.TRANSACTION_HALF, MessageType.DELAY

@@ -101,7 +101,7 @@ class Sender:
         fault_tolerance: bool = False,
     ) -> None:
         self.session = session
-        self.loop = session.loop
+        self.loop, self.thread, self.forks = session.loop, session.thread, session.forks
         self.accumulator = Accumulator(session.loop, self._drain, max_in_flight, max_in_flight_size)
         self.topics: Memo[str, TopicQueues] = Memo(_TOPICS)
         """The topics that were sent to, whose names are legal therefore."""
@@ -123,19 +123,24 @@ class Sender:
 
     def append(self, send: Send) -> None:
         """Start a send; its future may have ended when this returns."""
-        oneway = send.kind.oneway
-        if send.choose is not None or send.hooks is not None or oneway:
+        oneway, hooks = send.kind.oneway, send.hooks
+        if send.choose is not None or hooks is not None or oneway:
             topic = send.topic
-            topic.renew(self.session.directory)
+            if topic.version != self.session.directory.version:
+                topic.renew(self.session.directory)
             if topic.in_turn:
                 try:
                     self._choose(send, topic)
                 except Exception as error:  # a selector or a hook of the user's may raise anything
                     send.future.set_exception(error)
                     return
+            elif hooks is not None:
+                hooks.called()
         if not oneway:
             self.accumulator.append(send)
-        elif self._may_gather(send):  # one-way sends are not counted
+            return
+        send.attempts = 1
+        if self._may_gather(send):  # one-way sends are not counted
             send.unattended = True
             self.accumulator.reenqueue(send)
         else:
@@ -228,7 +233,8 @@ class Sender:
 
         There are none of these where each send has to choose.
         """
-        topic.renew(self.session.directory)
+        if topic.version != self.session.directory.version:
+            topic.renew(self.session.directory)
         batches = leaving.by_topic.setdefault(topic, [])
         batches += [None] * (len(topic.queues) - len(batches))
         if self._faults is None or topic.route is None:
@@ -246,15 +252,16 @@ class Sender:
 
     def _choose_batch(self, send: Send, leaving: _Leaving) -> _QueueBatch | None:
         """Choose the queue of an attempt unless that was done; None for a send that failed or is prepared."""
-        topic = send.topic
-        try:
-            queue = send.queue or self._choose(send, topic)
-        except Exception as error:  # a selector or a hook of the user's may raise anything
-            self._fail(send, error)
-            return None
+        topic, queue = send.topic, send.queue
         if queue is None:
-            self.session.spawn(self._prepare(send))
-            return None
+            try:
+                queue = self._choose(send, topic)
+            except Exception as error:  # a selector or a hook of the user's may raise anything
+                self._fail(send, error)
+                return None
+            if queue is None:
+                self.session.spawn(self._prepare(send))
+                return None
         number, batches = topic.number(queue), leaving.by_topic[topic]
         if number == len(batches):  # a queue that the route does not name
             batches.append(None)
@@ -328,7 +335,8 @@ class Sender:
                 queue = send.queue
                 if queue is None:
                     await session.directory.route_to_send(topic.name, self._new_topic_queues)
-                    topic.renew(session.directory)
+                    if topic.version != session.directory.version:
+                        topic.renew(session.directory)
                     queue = self._choose(send, topic)
                     if queue is None:
                         hint = "It has no queue that can be written: look at its permissions."

@@ -35,6 +35,8 @@ class TopicQueues:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.version = -1
+        """Of the directory."""
         self.turn = RoundRobin()
         self.route: Route | None = None
         self.in_turn: list[int] = []
@@ -43,17 +45,15 @@ class TopicQueues:
         self.targets: list[Target | None] = []
         """One for each queue; None where there is none yet."""
         self._numbers: dict[MessageQueue, int] = {}
-        self._version = -1
 
     def renew(self, directory: Directory) -> None:
-        """Take the queues of the route as it is known now; none where there is no route."""
-        if self._version != directory.version:
-            self._version = directory.version
-            route = self.route = directory.routes.get(self.name)
-            self.queues = [] if route is None else list(route.to_send)
-            self.in_turn = list(range(len(self.queues)))
-            self.targets = [None] * len(self.queues)
-            self._numbers = {queue: number for number, queue in enumerate(self.queues)}
+        """Take the queues of the route as another version of the directory has it; none where there is no route."""
+        self.version = directory.version
+        route = self.route = directory.routes.get(self.name)
+        self.queues = [] if route is None else list(route.to_send)
+        self.in_turn = list(range(len(self.queues)))
+        self.targets = [None] * len(self.queues)
+        self._numbers = {queue: number for number, queue in enumerate(self.queues)}
 
     def number(self, queue: MessageQueue) -> int:
         """The number of a queue; one that the route does not name gets a number behind the others."""
