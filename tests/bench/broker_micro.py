@@ -21,6 +21,7 @@ from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.services.halves import HALF
 from eruca.protocol import api, frame
+from eruca.protocol.headers.offsets import UpdateConsumerOffset
 from eruca.protocol.headers.pull import SUBSCRIPTION, PullMessage, QueryMessage
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import parse_offset_message_id
@@ -121,7 +122,11 @@ class Load:
         texts = ["TRAN_MSG\x01true\x02PGROUP\x01pg\x02" + self.properties(number) for number in range(MESSAGES)]
         return [self.send(number, text, sys_flag=4) for number, text in enumerate(texts)]
 
-    def pulls(self) -> list[bytes]:
+    def reads(self) -> list[bytes]:
+        """Pulls of all messages of a queue."""
+        return self.pulls("*")
+
+    def pulls(self, subscription: str = "") -> list[bytes]:
         header = PullMessage(
             consumer_group="g",
             topic="T",
@@ -131,7 +136,7 @@ class Load:
             sys_flag=SUBSCRIPTION,
             commit_offset=0,
             suspend_timeout_millis=0,
-            subscription=TAGS[self.script],
+            subscription=subscription or TAGS[self.script],
             sub_version=0,
         )
         made = []
@@ -146,6 +151,15 @@ class Load:
         for number in range(0, MESSAGES, BATCH):
             header.key = f"{KEYS[self.script]}-{number:06d}"
             made.append(self.request(api.QUERY_MESSAGE.code, header))
+        return made
+
+    def commits(self) -> list[bytes]:
+        """Offsets that consumers commit: none of a message, but a consumer sends one for each queue every 5 s."""
+        header = UpdateConsumerOffset(consumer_group="g", topic="T", queue_id=0, commit_offset=0)
+        made = []
+        for number in range(MESSAGES):
+            header.queue_id, header.commit_offset = number % 4, number
+            made.append(self.request(api.UPDATE_CONSUMER_OFFSET.code, header))
         return made
 
     def ends(self, replies: list[bytes]) -> list[bytes]:
@@ -208,6 +222,8 @@ async def run(row: str) -> float:
             "batch": (load.batches, MESSAGES),
             "half": (load.halves, MESSAGES),
             "pull": (load.pulls, MESSAGES),
+            "read": (load.reads, MESSAGES),
+            "commit": (load.commits, MESSAGES),
             "query": (load.queries, MESSAGES // BATCH),
         }[what]
         await load.feed(make())
@@ -217,7 +233,7 @@ async def run(row: str) -> float:
 
 
 def main(rows: list[str]) -> None:
-    things = ("send", "batch", "half", "pull", "query")
+    things = ("send", "batch", "half", "pull", "read", "commit", "query")
     for row in rows or ["-".join(each) for each in itertools.product(things, KEYS, KINDS)]:
         print(f"{row:24} {asyncio.run(run(row)):8.2f} us", flush=True)
 

@@ -192,12 +192,15 @@ def test_units_that_point_beside_the_log(step: Step, seed: int, tmp_path: Path) 
         wanted = [unit for unit in UNIT_FORM.iter_unpack(units) if codes is None or struct.pack(">q", unit[2]) in codes]
         limits = units, codes, chance.choice([1, 32, 1024]), chance.choice([1, 5000, 1 << 20])
         for found in (
-            step.take(*limits, log, start, start, start + len(log)),
+            step.take(*limits, memoryview(log), start, start, start + len(log)),
             step.fetch(*limits, fd, start, start, start + len(log), True, b"T", 0, 0, 0),
         ):
             if found is not None:
-                data, count, _ = found
-                assert data == b"".join(log[at - start : at - start + size] for at, size, _ in wanted[:count])
+                buffers, count, _, size = found
+                assert size == sum(map(len, buffers))
+                assert b"".join(buffers) == b"".join(
+                    log[at - start : at - start + size] for at, size, _ in wanted[:count]
+                )
                 taken += count
     os.close(fd)
     assert taken > 500

@@ -3,7 +3,7 @@
 import mmap
 
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.layout import HalfSent, IndexEntry, Request, SendForm, SendHosts, Tip
+from eruca.broker.store.layout import HalfSent, IndexEntry, Request, SendForm, SendHosts, Taken, Tip
 
 LAYOUTS: dict[str, tuple[str, ...]]
 
@@ -43,21 +43,14 @@ def sends(
     """
 
 def take(
-    units: bytes,
-    codes: bytes | None,
-    most: int,
-    room: int,
-    memory: memoryview | bytes,
-    start: int,
-    low: int,
-    high: int,
-    /,
-) -> tuple[bytes, int, int] | None:
-    """The records of a queue's units, at most ``most`` and ``room`` bytes (but one at least), in one piece.
+    units: bytes, codes: bytes | None, most: int, room: int, memory: memoryview, start: int, low: int, high: int, /
+) -> Taken | None:
+    """The records of a queue's units, at most ``most`` and ``room`` bytes (but one at least).
 
     ``codes`` are the hashes of the tags that are wanted, 8 bytes each, None for all; ``memory`` holds the log from
-    ``start`` on, of which what lies from ``low`` to ``high`` may be read. Returns the records, how many they are, and
-    how many units were looked at; None where a record lies elsewhere, or for much data. As ``Reader._collect``.
+    ``start`` on, of which what lies from ``low`` to ``high`` may be read. Returns the records in their order, as copies
+    in one piece or as views, how many they are, how many units were looked at, and their size in bytes; None where a
+    record lies elsewhere. As ``Reader._read_each``.
     """
 
 def fetch(
@@ -75,7 +68,7 @@ def fetch(
     offset: int,
     checked_from: int,
     /,
-) -> tuple[bytes, int, int] | None:
+) -> Taken | None:
     """As ``take``, out of a file of the log that begins at ``start``, without its mapping.
 
     The first unit is that of the queue offset ``offset``; records below ``checked_from`` must be sound and of this

@@ -80,6 +80,10 @@ HalfSent = tuple[int, int, int, int, int, int, str | None, str | None, str | Non
 """A half message that ``native.sends`` has stored: queue offset, commit log offset, store time, size, born timestamp,
 CRC of the body, and its properties UNIQ_KEY, PGROUP and CHECK_IMMUNITY_TIME_IN_SECONDS."""
 
+Taken = tuple[list[memoryview | bytes], int, int, int]
+"""The records that units point at: their bytes in order, copied into one piece or as views; how many records; how many
+units were looked at; and the size of the records together."""
+
 LAYOUTS: Final[dict[str, tuple[str, ...]]] = {
     "Request": ("queue", "position", "size", "properties", "queue_offset", "store_time", "sys_flag"),
     "IndexEntry": ("hash", "position", "store_time"),

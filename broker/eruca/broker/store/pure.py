@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
 from eruca.broker.store.file_system import NotInMemory, read_at
-from eruca.broker.store.layout import IndexEntry, Request, index_hash
+from eruca.broker.store.layout import IndexEntry, Request, Taken, index_hash
 from eruca.broker.store.results import FILTER_REACH
 from eruca.broker.store.scan import sound_record
 from eruca.protocol.errors import ProtocolError
@@ -36,16 +36,12 @@ from eruca.protocol.record import HEADS, PROPERTIES_MAX, decode_batch, pack_into
 _UNIT: Final = UNIT_FORM.size
 _INDEX_HEADER: Final = 40
 _TOGETHER: Final = 64
-_COPIED_MAX: Final = 256 << 10
-"""More bytes than this are not copied."""
-_LARGE_FROM: Final = 64 << 10
-_LARGE: Final = 2048
-"""From ``_LARGE_FROM`` bytes on, records are not copied that have this size on average."""
 _GAP: Final = 4096
 _TOGETHER_BYTES: Final = 1 << 20
 """Records with at most ``_GAP`` bytes between them are read together, up to about this size."""
 _MAX_SECONDS: Final = 0x7FFFFFFF
 _SLOT: Final = struct.Struct(">I")
+_new_choice = tuple.__new__
 
 
 # ---- batches
@@ -133,14 +129,14 @@ def _codes_of(count: int) -> struct.Struct:
     return struct.Struct(">" + "12xq" * count)
 
 
-def wanted(units: bytes, codes: bytes) -> list[int]:
-    """Positions of the units whose tag code is one of ``codes``."""
+def wanted(units: bytes, codes: bytes, most: int) -> list[int]:
+    """Numbers of the units whose tag code is one of ``codes``: the first ``most``, perhaps more."""
     if len(codes) > 8:
         among = set(struct.unpack(f">{len(codes) // 8}q", codes))
         return [number for number, code in enumerate(_codes_of(len(units) // _UNIT).unpack(units)) if code in among]
-    found = []
+    found: list[int] = []
     at = units.find(codes) if codes else -1
-    while at >= 0:
+    while at >= 0 and len(found) < most:
         if at % _UNIT == 12:
             found.append(at // _UNIT)
             at = units.find(codes, at + _UNIT)
@@ -159,8 +155,7 @@ class Choice(NamedTuple):
     """How many units were looked at."""
     size: int
     """Bytes of all these records."""
-    ends: tuple[int, ...]
-    adjacent: bool = False
+    adjacent: bool
     """Whether the records are known to lie next to one another, in this order."""
 
 
@@ -168,76 +163,67 @@ def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, hi
     """What ``take`` and ``fetch`` read; None where a record does not lie between ``low`` and ``high``."""
     if len(units) % _UNIT or (codes is not None and len(codes) % 8):
         return None
-    total = len(units) // _UNIT
-    if codes is None and 0 < total <= most and total <= FILTER_REACH:
-        flat = _places_of(total).unpack(units)
-        positions, sizes = flat[::2], flat[1::2]
-        if min(sizes) > 0:
-            ends = tuple(map(add, positions, sizes))
-            first, end = positions[0], ends[-1]
-            adjacent = ends[:-1] == positions[1:]  # as in a topic with one queue
-            if adjacent:
-                size = end - first
-            else:
-                size, first, end = sum(sizes), min(positions), max(ends)
-            if size <= room:  # all of them, as nearly always
-                inside = low <= first and end <= high
-                return Choice(range(total), positions, sizes, total, size, ends, adjacent) if inside else None
-    return _choose_each(units, range(total) if codes is None else wanted(units, codes), most, room, low, high)
-
-
-def _choose_each(units: bytes, wanted: Sequence[int], most: int, room: int, low: int, high: int) -> Choice | None:
-    numbers: list[int] = []
-    positions: list[int] = []
-    sizes: list[int] = []
     scanned = len(units) // _UNIT
-    for number in wanted:
-        position, size, _ = UNIT_FORM.unpack_from(units, number * _UNIT)
-        if numbers and (len(numbers) >= most or size > room):
-            scanned = number
-            break
+    most = max(most, 1)
+    numbers = range(scanned) if codes is None else wanted(units, codes, most + 1)
+    count = len(numbers)
+    if count > most:
+        scanned, numbers, count = numbers[most], numbers[:most], most
+    if count != len(units) // _UNIT:
+        units = b"".join([units[number * _UNIT : number * _UNIT + _UNIT] for number in numbers])
+    flat = _places_of(count).unpack(units)
+    positions, sizes = flat[::2], flat[1::2]
+    if not count:
+        return Choice(numbers, positions, sizes, scanned, 0, adjacent=False)
+    first = positions[0]
+    *places, end = accumulate(sizes, initial=first)
+    if end - first > room or min(sizes) <= 0:
+        return _choose_each(numbers, positions, sizes, scanned, room, low, high)
+    adjacent = tuple(places) == positions  # as in a topic with one queue
+    size = end - first
+    if not adjacent:
+        first, end = min(positions), max(map(add, positions, sizes))
+    if first < low or end > high:
+        return None
+    return _new_choice(Choice, (numbers, positions, sizes, scanned, size, adjacent))
+
+
+def _choose_each(
+    numbers: Sequence[int],
+    positions: tuple[int, ...],
+    sizes: tuple[int, ...],
+    scanned: int,
+    room: int,
+    low: int,
+    high: int,
+) -> Choice | None:
+    """As ``choose``, of units that do not all fit into ``room``."""
+    total = 0
+    for count, (number, position, size) in enumerate(zip(numbers, positions, sizes, strict=True)):
+        if count and size > room - total:
+            return Choice(numbers[:count], positions[:count], sizes[:count], number, total, adjacent=False)
         if size <= 0 or position < low or size > high - position:
             return None
-        numbers.append(number)
-        positions.append(position)
-        sizes.append(size)
-        room -= size
-    return Choice(numbers, tuple(positions), tuple(sizes), scanned, sum(sizes), tuple(map(add, positions, sizes)))
+        total += size
+    return Choice(numbers, positions, sizes, scanned, total, adjacent=False)
 
 
 def take(
-    units: bytes,
-    codes: bytes | None,
-    most: int,
-    room: int,
-    memory: memoryview | bytes,
-    start: int,
-    low: int,
-    high: int,
-    /,
-) -> tuple[bytes, int, int] | None:
-    """The records of a queue's units in one piece, how many they are, and how many units were looked at."""
+    units: bytes, codes: bytes | None, most: int, room: int, memory: memoryview, start: int, low: int, high: int, /
+) -> Taken | None:
+    """The records of a queue's units: their bytes, how many they are, how many units were looked at, and their size."""
     if start < 0 or low < start or high > start + len(memory):
         return None
     choice = choose(units, codes, most, room, low, high)
     if choice is None:
         return None
-    _, positions, sizes, scanned, size, ends, adjacent = choice
-    if size > _COPIED_MAX or (size > _LARGE_FROM and _too_large_to_copy(sizes, memory)):
-        return None
+    _, positions, sizes, scanned, size, adjacent = choice
     if adjacent:
-        data = bytes(memory[positions[0] - start : ends[-1] - start])
-    else:
-        places = zip(positions, ends, strict=True)
-        data = b"".join([memory[position - start : end - start] for position, end in places])
-    return data, len(positions), scanned
-
-
-def _too_large_to_copy(sizes: tuple[int, ...], memory: memoryview | bytes) -> bool:
-    """Whether large records are better sent as views, unless the memory is a copy already."""
-    if memoryview(memory).readonly:
-        return False
-    return any(size > _LARGE_FROM and size > count * _LARGE for count, size in enumerate(accumulate(sizes), 1))
+        at = positions[0] - start
+        return [memory[at : at + size]], len(positions), scanned, size
+    places = zip(positions, sizes, strict=True)
+    views: list[memoryview | bytes] = [memory[at - start : at - start + length] for at, length in places]
+    return views, len(views), scanned, size
 
 
 def fetch(
@@ -255,24 +241,24 @@ def fetch(
     offset: int,
     checked_from: int,
     /,
-) -> tuple[bytes, int, int] | None:
+) -> Taken | None:
     """As ``take``, out of a file; records below ``checked_from`` must be sound and belong to the queue's offset."""
     if start < 0 or low < start:
         return None
     choice = choose(units, codes, most, room, low, high)
     if choice is None:
         return None
-    numbers, positions, sizes, scanned, _, _, _ = choice
+    numbers, positions, sizes, scanned, size, _ = choice
     parts: list[bytes] = []
     while len(parts) < len(positions):
         begin = len(parts)
         end = _end_of_run(positions, sizes, begin)
-        first, size = positions[begin], positions[end - 1] + sizes[end - 1] - positions[begin]
+        first, span = positions[begin], positions[end - 1] + sizes[end - 1] - positions[begin]
         try:
-            data = read_at(fd, first - start, size, wait=wait)
+            data = read_at(fd, first - start, span, wait=wait)
         except NotInMemory:
             raise BlockingIOError(EAGAIN, "not in the page cache") from None
-        if len(data) < size:
+        if len(data) < span:
             return None
         run = zip(positions[begin:end], sizes[begin:end], strict=True)
         parts += [data[position - first : position - first + length] for position, length in run]
@@ -281,7 +267,7 @@ def fetch(
             break
         if not _is_own(record, position, topic, queue_id, offset + number):
             return None
-    return b"".join(parts), len(parts), scanned
+    return [b"".join(parts)], len(parts), scanned, size
 
 
 def _end_of_run(positions: tuple[int, ...], sizes: tuple[int, ...], first: int) -> int:

@@ -15,15 +15,15 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
 from eruca.broker.store.file_system import NotInMemory
+from eruca.broker.store.layout import Taken
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.broker.store.scan import sound_record
-from eruca.broker.store.segment import Segment
 
 _CODE = struct.Struct(">q")
 _FEW = 32
 """More tags than this are compared one by one in Python."""
-_new_got = tuple.__new__
+_new = tuple.__new__
 
 
 class _Plan(NamedTuple):
@@ -145,7 +145,7 @@ class Reader:
         slow = self._log.position - int.from_bytes(units[:8], "big") > limits.memory
         if slow:
             count = min(count, limits.disk_count)
-        return _Plan(queue, offset, low, high, units, codes, test, count, slow, wait)
+        return _new(_Plan, (queue, offset, low, high, units, codes, test, count, slow, wait))
 
     def _read_together(self, plan: _Plan) -> Got | None:
         """The records of one file that are all ``slow`` or all in memory; None where one needs a closer look.
@@ -166,9 +166,7 @@ class Reader:
         if not slow and first >= hot and plan.offset >= queue.checked_from:
             low = max(low, hot)
             found = native.take(units, plan.codes, plan.most, room, segment.view, start, low, high)
-            if found is None:
-                return self._views(plan, segment, room, low, high) if plan.codes is None else None
-            return self._got(plan, found)
+            return None if found is None else self._got(plan, found)
         try:
             found = native.fetch(
                 units,
@@ -191,9 +189,9 @@ class Reader:
             return None
         return None if found is None else self._got(plan, found)
 
-    def _got(self, plan: _Plan, found: tuple[bytes, int, int]) -> Got:
+    def _got(self, plan: _Plan, found: Taken) -> Got:
         """The answer of a read in which nothing was wrong."""
-        data, messages, scanned = found
+        buffers, messages, scanned, size = found
         following = plan.offset + scanned
         if not messages:
             self.missed += 1
@@ -204,26 +202,7 @@ class Reader:
             slow = self._log.position - looked > self.limits.memory
         self.found += 1
         self.messages += messages
-        return _new_got(Got, (GetStatus.FOUND, following, plan.low, plan.high, [data], messages, len(data), slow))
-
-    def _views(self, plan: _Plan, segment: Segment, room: int, low: int, high: int) -> Got | None:
-        """Large records, as views of the memory; adjacent ones in one view. None where one does not lie there."""
-        found = pure.choose(plan.units, None, plan.most, room, low, high)
-        if found is None:
-            return None
-        base = segment.start
-        buffers: list[memoryview | bytes] = []
-        start = end = found.positions[0]
-        for position, length in zip(found.positions, found.sizes, strict=True):
-            if position != end:
-                buffers.append(segment.view[start - base : end - base])
-                start = position
-            end = position + length
-        buffers.append(segment.view[start - base : end - base])
-        self.found += 1
-        count, size = len(found.sizes), sum(found.sizes)
-        self.messages += count
-        return Got(GetStatus.FOUND, plan.offset + found.scanned, plan.low, plan.high, buffers, count, size)
+        return _new(Got, (GetStatus.FOUND, following, plan.low, plan.high, buffers, messages, size, slow))
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
         """The log between two offsets, read at once, if that is on the disk and not too much; else nothing."""
@@ -240,7 +219,7 @@ class Reader:
         queue, offset, units, test = plan.queue, plan.offset, plan.units, plan.test
         limits = self.limits
         scanned = len(units) // 20
-        chosen = range(scanned) if plan.codes is None else pure.wanted(units, plan.codes)
+        chosen = range(scanned) if plan.codes is None else pure.wanted(units, plan.codes, scanned)
         near = _NOWHERE
         if chosen:
             last = UNIT_FORM.unpack_from(units, chosen[min(plan.most, len(chosen)) - 1] * 20)

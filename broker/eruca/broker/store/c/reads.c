@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <sys/uio.h>
 
+/* Records are copied together, for few buffers are cheap to send, but not more than TAKEN_MAX bytes, nor from LARGE_FROM
+ * bytes on those of more than LARGE bytes on average. */
 enum { TAKEN_MAX = 256 * 1024, LARGE_FROM = 64 * 1024, LARGE = 2048 };
 enum { PARTS_MAX = 512, TOGETHER_MAX = 1024 * 1024, GAP = 4096, RECORD_MIN = 91 };
 
@@ -29,8 +31,8 @@ static Size next_wanted(const Choice *c, Size number) {
     return number;
 }
 
-/* Find out what is taken; 0 where a record lies outside of `from` and `to`, or where they are `too_large`. */
-static int choose(Choice *c, int (*too_large)(const Choice *)) {
+/* Find out what is taken; 0 where a record lies outside of `from` and `to`. */
+static int choose(Choice *c) {
     if (c->units.size % UNIT || c->codes.size % 8) return 0;
     for (c->scanned = c->count = c->size = 0; c->scanned < c->units.size / UNIT; c->scanned++) {
         Bytes unit = c->units.at + c->scanned * UNIT;
@@ -41,41 +43,52 @@ static int choose(Choice *c, int (*too_large)(const Choice *)) {
         if (length <= 0 || position < c->from || position > c->to || length > c->to - position) return 0;
         c->count++;
         c->size += length;
-        if (too_large && too_large(c)) return 0;
     }
     return 1;
 }
 
 /* ---- what is in memory */
 
-static int too_large_to_copy(const Choice *c) { return c->size > TAKEN_MAX; }
-
-/* Large records are better sent from where they lie, unless that is a copy, which nobody may write to. */
-static int too_large_to_leave(const Choice *c) {
-    return c->size > TAKEN_MAX || (c->size > LARGE_FROM && c->size > c->count * LARGE);
+/* The records in one piece. */
+static PyObject *copies(const Choice *c, const Py_buffer *memory, int64_t start) {
+    PyObject *found = PyBytes_FromStringAndSize(NULL, c->size);
+    if (!found) return NULL;
+    uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
+    for (Size n = next_wanted(c, 0); n < c->scanned; n = next_wanted(c, n + 1)) {
+        Bytes unit = c->units.at + n * UNIT;
+        at = put(at, (Bytes)memory->buf + (get64(unit) - start), (int32_t)get32(unit + 8));
+    }
+    return Py_BuildValue("([N]nnn)", found, c->count, c->scanned, c->size);
 }
 
-const char take_doc[] = "Copy the records that a queue's units point at, as far as they are wanted.";
+/* A view of each record. */
+static PyObject *views(const Choice *c, const Py_buffer *memory, int64_t start) {
+    PyObject *whole = PyMemoryView_FromObject(memory->obj), *found = whole ? PyList_New(c->count) : NULL;
+    Size count = 0;
+    for (Size n = next_wanted(c, 0); found && n < c->scanned; n = next_wanted(c, n + 1)) {
+        Bytes unit = c->units.at + n * UNIT;
+        Size at = get64(unit) - start;
+        PyObject *view = PySequence_GetSlice(whole, at, at + (int32_t)get32(unit + 8));
+        if (view) PyList_SET_ITEM(found, count++, view);
+        else Py_CLEAR(found);
+    }
+    Py_XDECREF(whole);
+    return found ? Py_BuildValue("(Nnnn)", found, c->count, c->scanned, c->size) : NULL;
+}
+
+const char take_doc[] = "The records that a queue's units point at, as far as they are wanted.";
 
 PyObject *take(PyObject *self, PyObject *args) {
     Choice c;
     Py_buffer memory;
     long long start;
-    PyObject *found = NULL, *result = NULL;
+    PyObject *result;
     if (!PyArg_ParseTuple(args, "y#z#nny*LLL", &c.units.at, &c.units.size, &c.codes.at, &c.codes.size, &c.most, &c.room,
                           &memory, &start, &c.from, &c.to))
         return NULL;
-    if (start < 0 || c.from < start || c.to > start + memory.len ||
-        !choose(&c, memory.readonly ? too_large_to_copy : too_large_to_leave)) {
-        result = Py_NewRef(Py_None);
-    } else if ((found = PyBytes_FromStringAndSize(NULL, c.size))) {
-        uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
-        for (Size n = next_wanted(&c, 0); n < c.scanned; n = next_wanted(&c, n + 1)) {
-            Bytes unit = c.units.at + n * UNIT;
-            at = put(at, (Bytes)memory.buf + (get64(unit) - start), (int32_t)get32(unit + 8));
-        }
-        result = Py_BuildValue("(Nnn)", found, c.count, c.scanned);
-    }
+    if (start < 0 || c.from < start || c.to > start + memory.len || !choose(&c)) result = Py_NewRef(Py_None);
+    else if (c.size > TAKEN_MAX || (c.size > LARGE_FROM && c.size > c.count * LARGE)) result = views(&c, &memory, start);
+    else result = copies(&c, &memory, start);
     PyBuffer_Release(&memory);
     return result;
 }
@@ -149,7 +162,7 @@ PyObject *fetch(PyObject *self, PyObject *args) {
                           &c.room, &fd, &start, &c.from, &c.to, &wait, &topic.at, &topic.size, &queue_id, &index,
                           &checked_from))
         return NULL;
-    if (start < 0 || c.from < start || !choose(&c, NULL)) Py_RETURN_NONE;
+    if (start < 0 || c.from < start || !choose(&c)) Py_RETURN_NONE;
     if (!(found = PyBytes_FromStringAndSize(NULL, c.size))) return NULL;
     uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
     if (wait) {
@@ -167,7 +180,7 @@ PyObject *fetch(PyObject *self, PyObject *args) {
         at += length;
         n = next_wanted(&c, n + 1);
     }
-    if (done == 1) return Py_BuildValue("(Nnn)", found, c.count, c.scanned);
+    if (done == 1) return Py_BuildValue("([N]nnn)", found, c.count, c.scanned, c.size);
     Py_DECREF(found);
     if (done < 0) return NULL;
     Py_RETURN_NONE;
