@@ -164,24 +164,23 @@ def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, hi
     if len(units) % _UNIT or (codes is not None and len(codes) % 8):
         return None
     scanned = len(units) // _UNIT
-    most = max(most, 1)
-    numbers = range(scanned) if codes is None else wanted(units, codes, most + 1)
-    count = len(numbers)
-    if count > most:
-        scanned, numbers, count = numbers[most], numbers[:most], most
-    if count != len(units) // _UNIT:
+    if codes is None and 0 < scanned <= most:
+        numbers: Sequence[int] = range(scanned)
+    else:
+        numbers = range(scanned) if codes is None else wanted(units, codes, most + 1)
+        if not numbers:
+            return Choice(numbers, (), (), scanned, 0, adjacent=False)
+        if len(numbers) > max(most, 1):
+            scanned, numbers = numbers[max(most, 1)], numbers[: max(most, 1)]
         units = b"".join([units[number * _UNIT : number * _UNIT + _UNIT] for number in numbers])
-    flat = _places_of(count).unpack(units)
+    flat = _places_of(len(numbers)).unpack(units)
     positions, sizes = flat[::2], flat[1::2]
-    if not count:
-        return Choice(numbers, positions, sizes, scanned, 0, adjacent=False)
-    first = positions[0]
-    *places, end = accumulate(sizes, initial=first)
-    if end - first > room or min(sizes) <= 0:
+    size = sum(sizes)
+    if size > room or min(sizes) <= 0:
         return _choose_each(numbers, positions, sizes, scanned, room, low, high)
-    adjacent = tuple(places) == positions  # as in a topic with one queue
-    size = end - first
-    if not adjacent:
+    first, end = positions[0], positions[-1] + sizes[-1]
+    adjacent = end - first == size and tuple(accumulate(sizes, initial=first))[:-1] == positions
+    if not adjacent:  # in a topic with more than one queue
         first, end = min(positions), max(map(add, positions, sizes))
     if first < low or end > high:
         return None

@@ -153,34 +153,34 @@ class Reader:
         Raises:
             NotInMemory: as ``get``.
         """
-        log, limits, units, slow = self._log, self.limits, plan.units, plan.slow
+        queue, offset, _, _, units, codes, _, most, slow, wait = plan
+        log, limits = self._log, self.limits
         first = int.from_bytes(units[:8], "big")
         segment = log.segment_of(first)
         if segment is None:
             return None
-        start, bound, queue = segment.start, log.position - limits.memory, plan.queue
+        start, bound = segment.start, log.position - limits.memory
         low, high = (start, bound) if slow else (max(start, bound), log.position)
         high = min(segment.end, high)
-        room = limits.disk_bytes if slow else limits.memory_bytes
         hot = log.hot_from
-        if not slow and first >= hot and plan.offset >= queue.checked_from:
+        if not slow and first >= hot and offset >= queue.checked_from:
             low = max(low, hot)
-            found = native.take(units, plan.codes, plan.most, room, segment.view, start, low, high)
+            found = native.take(units, codes, most, limits.memory_bytes, segment.view, start, low, high)
             return None if found is None else self._got(plan, found)
         try:
             found = native.fetch(
                 units,
-                plan.codes,
-                plan.most,
-                room,
+                codes,
+                most,
+                limits.disk_bytes if slow else limits.memory_bytes,
                 segment.fd,
                 start,
                 low,
                 high,
-                plan.wait,
+                wait,
                 queue.topic.encode(),
                 queue.queue_id,
-                plan.offset,
+                offset,
                 queue.checked_from,
             )
         except BlockingIOError:
@@ -192,17 +192,16 @@ class Reader:
     def _got(self, plan: _Plan, found: Taken) -> Got:
         """The answer of a read in which nothing was wrong."""
         buffers, messages, scanned, size = found
-        following = plan.offset + scanned
+        _, offset, low, high, _, _, _, _, slow, _ = plan
         if not messages:
             self.missed += 1
-            return Got(GetStatus.NO_MATCHED_MESSAGE, following, plan.low, plan.high, [])
-        slow = plan.slow
+            return Got(GetStatus.NO_MATCHED_MESSAGE, offset + scanned, low, high, [])
         if slow:  # as the last record is that was looked at: the one that was too much, if there was one
             looked = int.from_bytes(plan.units[scanned * 20 : scanned * 20 + 8], "big")
             slow = self._log.position - looked > self.limits.memory
         self.found += 1
         self.messages += messages
-        return _new(Got, (GetStatus.FOUND, following, plan.low, plan.high, buffers, messages, size, slow))
+        return _new(Got, (GetStatus.FOUND, offset + scanned, low, high, buffers, messages, size, slow))
 
     def _near(self, start: int, end: int, wait: bool) -> _Near:
         """The log between two offsets, read at once, if that is on the disk and not too much; else nothing."""
