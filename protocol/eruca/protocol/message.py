@@ -39,7 +39,8 @@ COMPRESSION_ZLIB: Final = 0x300
 def encode_properties(properties: Mapping[str, str | None]) -> bytes:
     """The stored text of ``properties``: ``name 01 value`` joined by 02, none at the end.
 
-    A value of None is left out, as in Java (MessageDecoder.messageProperties2String in 4.9.7).
+    A value of None is left out, and half of a surrogate pair is written as ``?``, as in Java
+    (MessageDecoder.messageProperties2String and String.getBytes in 4.9.7).
 
     Raises:
         ProtocolError: the text is longer than 32767 bytes or a part holds 01 or 02.
@@ -52,7 +53,7 @@ def encode_properties(properties: Mapping[str, str | None]) -> bytes:
         if pair.count(NAME_VALUE_SEPARATOR) != 1 or PROPERTY_SEPARATOR in pair:
             raise ProtocolError(f"property {name!r} holds a separator character (0x01 or 0x02)")
         parts.append(pair)
-    data = PROPERTY_SEPARATOR.join(parts).encode("utf-8", "surrogatepass")
+    data = PROPERTY_SEPARATOR.join(parts).encode("utf-8", "replace")
     if len(data) > PROPERTIES_MAX_LENGTH:
         raise ProtocolError(f"properties take {len(data)} bytes, at most 32767 are allowed")
     return data

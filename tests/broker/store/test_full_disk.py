@@ -7,6 +7,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from eruca.broker.store import PutStatus, Store
+from eruca.protocol.record import encode_batch
 from tests.support.file_systems import Switched
 from tests.support.stores import HOST, Clock, bodies, small_config
 
@@ -39,6 +40,28 @@ def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path) -> 
     assert again.open().clean
     assert bodies(again, "T", 0) == stored + [bytes(1000)] * taken + [b"there is room again"]
     again.close()
+
+
+def test_a_refused_message_or_batch_counts_once(tmp_path: Path) -> None:
+    disk = Switched()
+    store = Store(small_config(tmp_path, mapped_file_size_commit_log=64 << 20), Clock(), file_system=disk)
+    store.open()
+    assert put(store, b"the file is there") is PutStatus.OK
+
+    def put_batch(entries: bytes) -> PutStatus:
+        return store.appender.put_batch("T", 0, entries, born_timestamp=1, born_host=HOST, store_host=HOST).status
+
+    with disk.without_room("/commitlog/"):
+        while put_batch(encode_batch([(0, bytes(100_000), b"")])) is PutStatus.OK:
+            pass
+        assert store.figures().put_failed == 1
+        assert put(store, bytes(100_000)) is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.figures().put_failed == 2
+    limit = store.config.max_message_size
+    assert put(store, bytes(limit + 1)) is put_batch(bytes(limit + 1)) is PutStatus.MESSAGE_ILLEGAL
+    assert put_batch(b"no batch") is PutStatus.BATCH_ILLEGAL
+    assert store.figures().put_failed == 5
+    store.close()
 
 
 def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from eruca.broker.store.layout import index_hash
 from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
 from eruca.protocol.record import decode_record
 from tests.support.native import STEPS, Step
-from tests.support.stores import Clock, put, small_config
+from tests.support.stores import Clock, bodies, put, small_config
 
 EVER = 2**62
 
@@ -111,6 +111,18 @@ def test_messages_by_key(tmp_path: Path, clock: Clock) -> None:
     assert found(store, "U", "all") == [b"other"]
     assert found(store, "T", "clé") == found(store, "T", "鍵") == ["é".encode()]
     assert found(store, "T", "none") == found(store, "T", "") == []
+    store.close()
+
+
+def test_keys_that_are_not_utf_8_are_found_by_the_text_that_readers_show(tmp_path: Path, clock: Clock) -> None:
+    store = opened(tmp_path, clock)
+    for text in (b"KEYS\x01a\xffb c", b"UNIQ_KEY\x01\xe8\xae", "KEYS\x01订单\x02UNIQ_KEY\x01号".encode()):
+        put(store, "T", 0, text, text)
+    store.drain()
+    for number, keys in enumerate((("a\ufffdb", "c"), ("\ufffd",), ("订单", "号"))):
+        for key in keys:
+            assert found(store, "T", key) == [bodies(store, "T", 0)[number]]
+    assert found(store, "T", "\ud800") == []
     store.close()
 
 

@@ -91,6 +91,7 @@ class Appender:
         self.puts = 0
         self.put_bytes = 0
         self.failed = 0
+        """How many messages and batches were refused (putMessageFailedTimes), those with too long properties apart."""
         self.last_time = 0
         """Store time of the newest record; the next one's is not below it."""
         self._log = log
@@ -151,8 +152,9 @@ class Appender:
             self.failed += 1
             return _ILLEGAL
         log = self._log
-        if log.position + size > log.limit and (fault := self._make_room(size)) is not None:
-            return fault
+        if log.position + size > log.limit and not self._make_room(size):
+            self.failed += 1
+            return _REFUSED
         now = self._clock()
         if now < self.last_time:
             now = self.last_time
@@ -229,11 +231,10 @@ class Appender:
         is not used: each entry has its own. Other arguments and errors as with ``put``.
         """
         if self.refusal is not None:
-            self.failed += 1
-            return PutBatch(PutStatus.SERVICE_NOT_AVAILABLE)
+            return self._refused_batch(PutStatus.SERVICE_NOT_AVAILABLE)
         queue = self._known.get((topic, queue_id)) or self._queues.queue(topic, queue_id)
         if len(entries) > self._max_body:
-            return PutBatch(PutStatus.MESSAGE_ILLEGAL)
+            return self._refused_batch(PutStatus.MESSAGE_ILLEGAL)
         batch = _Batch(
             queue, entries, extra_properties, sys_flag, born_timestamp, born_host, store_host, reconsume_times
         )
@@ -244,7 +245,7 @@ class Appender:
             return stored
         fault = self._batch_fault(batch)
         if fault is not None:
-            return PutBatch(fault)
+            return self._refused_batch(fault)
         stored = self._write_batch(batch)
         if stored is None:
             raise ValueError("a host of a batch does not have the length that sysFlag says")
@@ -254,7 +255,7 @@ class Appender:
         """Whether there is more room now in the file that is written to, enough for ``size`` bytes."""
         if not size or self._log.position + size <= self._log.limit or not self._log.fits(size):
             return False
-        return self._make_room(size) is None
+        return self._make_room(size)
 
     def _write_batch(self, batch: _Batch) -> PutBatch | None:
         """Write a batch for which there is room in this file; None for any other, and for one with a fault."""
@@ -304,25 +305,27 @@ class Appender:
                 return PutStatus.MESSAGE_ILLEGAL
         if size > self._log.segment_size - BLANK_SIZE:
             return PutStatus.MESSAGE_ILLEGAL
-        if self._log.position + size > self._log.limit and (refused := self._make_room(size)) is not None:
-            return refused.status
+        if self._log.position + size > self._log.limit and not self._make_room(size):
+            return PutStatus.SERVICE_NOT_AVAILABLE
         return None
 
-    def _make_room(self, size: int) -> Put | None:
-        """Get room in the log, None when there is; a full disk is asked again a little later."""
+    def _make_room(self, size: int) -> bool:
+        """Whether the log has got room; a full disk is asked again a little later."""
         if self.no_room is not None and time.monotonic() < self._retry_at:
-            self.failed += 1
-            return _REFUSED
+            return False
         try:
             self._log.make_room(size)
         except OSError as fault:
-            self.failed += 1
             if self.no_room is None:
                 log.error("no_room_in_commit_log", fault=fault.strerror, advice="free space, or lower fileReservedTime")
             self.no_room = f"no room in the commit log: {fault.strerror}"
             self._retry_at = time.monotonic() + self._retry_after
-            return _REFUSED
+            return False
         if self.no_room is not None:
             log.info("room_in_commit_log")
         self.no_room = None
-        return None
+        return True
+
+    def _refused_batch(self, status: PutStatus) -> PutBatch:
+        self.failed += status is not PutStatus.PROPERTIES_SIZE_EXCEEDED
+        return PutBatch(status)
