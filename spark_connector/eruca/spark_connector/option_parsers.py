@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from eruca.protocol.names import group_fault
@@ -41,6 +41,13 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
     if "name_server" not in values:
         raise BadOption('The option nameServer is missing: give "host:9876", several joined by ";".')
     return values
+
+
+def unknown_column(side: str, name: str, columns: Collection[str], otherwise: str) -> BadOption:
+    """The error of a column that ``side``, "source" or "sink", does not have; ``otherwise`` where none is similar."""
+    nearest = difflib.get_close_matches(name, columns, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else otherwise
+    return BadOption(f"The rocketmq {side} has no column {name}: {hint}")
 
 
 def text(given: str) -> str:

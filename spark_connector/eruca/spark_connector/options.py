@@ -96,21 +96,27 @@ def _check(values: dict[str, Any], streaming: bool) -> None:
         raise BadOption("Give tags or sqlFilter, not both: a broker filters by one of them.")
     if "group" in (values["starting_offsets"], values.get("ending_offsets")) and "commit_group" not in values:
         raise BadOption('startingOffsets="group" needs the option commitGroup: the group whose offsets are meant.')
-    if streaming:
-        for name in ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp"):
-            if name in values:
-                raise BadOption(f"The option {_NAMES[name]} is for spark.read: a stream has no end.")
-        if "pushdown" in values:
-            raise BadOption("The option pushdown is for spark.read: Spark pushes no filters into a stream.")
-    else:
-        for name in ("max_offsets_per_trigger", "min_offsets_per_trigger", "max_trigger_delay", "on_group_reset"):
-            if name in values:
-                raise BadOption(f"The option {_NAMES[name]} is for spark.readStream: a batch has no triggers.")
+    for name, (reader, reason) in _OF_ONE_READER.items():
+        if name in values and (reader == "read") is streaming:
+            raise BadOption(f"The option {_NAMES[name]} is for spark.{reader}: {reason}.")
     if values.get("create_pull_group") and "pull_group" not in values:
         raise BadOption("createPullGroup needs the option pullGroup: the group that is made.")
     if values.get("on_group_reset") == "fail" and "commit_group" not in values:
         raise BadOption('onGroupReset="fail" needs the option commitGroup: the group that is watched.')
     _check_order(values)
+
+
+_OF_ONE_READER: Final = {
+    "ending_offsets": ("read", "a stream has no end"),
+    "ending_timestamp": ("read", "a stream has no end"),
+    "ending_offsets_by_timestamp": ("read", "a stream has no end"),
+    "pushdown": ("read", "Spark pushes no filters into a stream"),
+    "max_offsets_per_trigger": ("readStream", "a batch has no triggers"),
+    "min_offsets_per_trigger": ("readStream", "a batch has no triggers"),
+    "max_trigger_delay": ("readStream", "a batch has no triggers"),
+    "on_group_reset": ("readStream", "a batch has no triggers"),
+}
+"""Options of one kind of query: the reader that takes them, and why the other does not."""
 
 
 def _check_order(values: dict[str, Any]) -> None:

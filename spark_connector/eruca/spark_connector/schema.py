@@ -6,7 +6,6 @@ Owns names and types. Spark does not say to a Python source which columns a quer
 
 from __future__ import annotations
 
-import difflib
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.option_parsers import unknown_column
 
 COLUMNS: Final[dict[str, DataType]] = {
     "topic": StringType(),
@@ -57,9 +57,7 @@ def check_projection(schema: StructType) -> None:
     for each in schema.fields:
         kind = COLUMNS.get(each.name)
         if kind is None:
-            nearest = difflib.get_close_matches(each.name, COLUMNS, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(COLUMNS)}."
-            raise BadOption(f"The rocketmq source has no column {each.name}: {hint}")
+            raise unknown_column("source", each.name, COLUMNS, f"there are {', '.join(COLUMNS)}.")
         if each.dataType.simpleString() != kind.simpleString():
             raise BadOption(
                 f"The column {each.name} is of type {kind.simpleString()}, not {each.dataType.simpleString()}: "

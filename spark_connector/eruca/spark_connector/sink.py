@@ -145,18 +145,22 @@ def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
         markers, ender = Markers(consumer, options, origin.write), TransactionEnder(consumer, options)
         marker, again = await markers.find(origin.epoch), True
         if marker is None:
-            if any(each.decided for each in commits):
-                raise SinkError(f"The marker of epoch {origin.epoch} was there when the tasks ran, and is gone.")
+            _check_undecided(commits)
             attempt = uuid.uuid4().hex
-            marker = await markers.decide(
-                MessageWriter(consumer, options), origin.epoch, attempt, lists, ordered=ordered
-            )
+            writer = MessageWriter(consumer, options)
+            marker = await markers.decide(writer, origin.epoch, attempt, lists, ordered=ordered)
             again = marker.attempt != attempt
         if again:
             await _drop(markers, ender, [offset for offset in lists if offset not in marker.lists])
         await _finish(markers, ender, marker, again=again)
 
     clients.this_process().call(options.access, commit)
+
+
+def _check_undecided(commits: Sequence[TaskCommit]) -> None:
+    for each in commits:
+        if each.decided:
+            raise SinkError(f"The marker of epoch {each.origin.epoch} was there when the tasks ran, and is gone.")
 
 
 async def _finish(markers: Markers, ender: TransactionEnder, marker: Marker, *, again: bool) -> None:

@@ -6,9 +6,8 @@ whatever can be refused without a cluster is refused here, in one sentence.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +15,16 @@ from pyspark.sql.types import StructType
 
 from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.option_parsers import Readers, flag, group, milliseconds, number, one_of, read_values
+from eruca.spark_connector.option_parsers import (
+    Readers,
+    flag,
+    group,
+    milliseconds,
+    number,
+    one_of,
+    read_values,
+    unknown_column,
+)
 from eruca.spark_connector.runtime import access
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -95,15 +103,17 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
     for each in schema.fields:
         kinds = SINK_COLUMNS.get(each.name)
         if kinds is None:
-            nearest = difflib.get_close_matches(each.name, SINK_COLUMNS, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"it takes {', '.join(SINK_COLUMNS)}; select those."
-            raise BadOption(f"The rocketmq sink has no column {each.name}: {hint}")
+            otherwise = f"it takes {', '.join(SINK_COLUMNS)}; select those."
+            raise unknown_column("sink", each.name, SINK_COLUMNS, otherwise)
         if each.dataType.simpleString() not in kinds:
             raise BadOption(
                 f"The column {each.name} is of type {each.dataType.simpleString()}, the sink takes "
                 f"{' or '.join(kinds)}: cast it."
             )
-    names = schema.names
+    _check_combination(schema.names, options)
+
+
+def _check_combination(names: Collection[str], options: SinkOptions) -> None:
     if "body" not in names:
         raise BadOption("The rows have no column body: select what is to be sent AS body, binary or string.")
     if options.topic is None and "topic" not in names:

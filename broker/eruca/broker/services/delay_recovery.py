@@ -39,15 +39,7 @@ def delivered(store: Store, mark: Mark | None, in_file: Mapping[int, int], level
     Without a mark the file decides about the levels it names, and the log about all others and the timer queue.
     """
     if mark is None:
-        settled = Settled(store.min_offset(TIMER_TOPIC, 0))
-        unknown = [level for level in range(1, levels + 1) if level not in in_file]
-        counted = {level: store.min_offset(SCHEDULE_TOPIC, level - 1) for level in unknown}
-        firsts = [store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in counted.items()]
-        found = [unit[0] for unit in (store.unit(TIMER_TOPIC, 0, settled.first), *firsts) if unit is not None]
-        if found:
-            _read(store, min(found), counted, settled)
-        there = {level: offset for level, offset in counted.items() if store.max_offset(SCHEDULE_TOPIC, level - 1)}
-        return Delivered({**in_file, **there}, settled)
+        return _delivered_without_mark(store, in_file, levels)
     settled = Settled(mark.base, mark.bits)
     settled.cut(store.max_offset(TIMER_TOPIC, 0))
     counted = {}
@@ -59,6 +51,18 @@ def delivered(store: Store, mark: Mark | None, in_file: Mapping[int, int], level
         _read(store, mark.position, counted, settled)
     known = [level for level in range(1, levels + 1) if level in in_file or store.max_offset(SCHEDULE_TOPIC, level - 1)]
     return Delivered({level: max(in_file.get(level, 0), counted.get(level, 0)) for level in known}, settled)
+
+
+def _delivered_without_mark(store: Store, in_file: Mapping[int, int], levels: int) -> Delivered:
+    settled = Settled(store.min_offset(TIMER_TOPIC, 0))
+    unknown = [level for level in range(1, levels + 1) if level not in in_file]
+    counted = {level: store.min_offset(SCHEDULE_TOPIC, level - 1) for level in unknown}
+    firsts = [store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in counted.items()]
+    found = [unit[0] for unit in (store.unit(TIMER_TOPIC, 0, settled.first), *firsts) if unit is not None]
+    if found:
+        _read(store, min(found), counted, settled)
+    there = {level: offset for level, offset in counted.items() if store.max_offset(SCHEDULE_TOPIC, level - 1)}
+    return Delivered({**in_file, **there}, settled)
 
 
 def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -117,32 +117,22 @@ def _make_reader(kind: type[T]) -> Read[T]:
 
 
 def _plan(info: inspect.Type) -> Fit:
+    if (plain := _PLAIN.get(type(info))) is not None:
+        return plain
     match info:
         case inspect.IntType():
             low = -(2**63) if info.ge is None else info.ge
             high = 2**63 - 1 if info.le is None else info.le
             return lambda value: _integer(value, low, high)
-        case inspect.FloatType():
-            return _double
-        case inspect.BoolType():
-            return _boolean
-        case inspect.StrType():
-            return _text
         case inspect.StructType():
             return _struct(info.cls)
         case inspect.DictType():
             return _map(_plan_key(info.key_type), _plan(info.value_type))
-        case inspect.ListType():
-            return _sequence(_plan(info.item_type), list)
-        case inspect.SetType():
-            return _sequence(_plan(info.item_type), set)
-        case inspect.VarTupleType():
-            return _sequence(_plan(info.item_type), tuple)
+        case inspect.ListType() | inspect.SetType() | inspect.VarTupleType():
+            return _sequence(_plan(info.item_type), _SEQUENCES[type(info)])
         case inspect.UnionType():
             (one,) = [each for each in info.types if not isinstance(each, inspect.NoneType)]
             return _plan(one)
-        case inspect.AnyType():
-            return lambda value: value
         case _:
             raise TypeError(f"no fastjson rule for {info}")
 
@@ -286,3 +276,16 @@ def _text(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except RecursionError:
         raise _Misfit("text", value) from None
+
+
+_PLAIN: Final[dict[type[inspect.Type], Fit]] = {
+    inspect.FloatType: _double,
+    inspect.BoolType: _boolean,
+    inspect.StrType: _text,
+    inspect.AnyType: lambda value: value,
+}
+_SEQUENCES: Final[dict[type[inspect.Type], type]] = {
+    inspect.ListType: list,
+    inspect.SetType: set,
+    inspect.VarTupleType: tuple,
+}

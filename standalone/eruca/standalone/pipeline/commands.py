@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import uuid
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
 from eruca.standalone.pipeline.findings import audit, rollup, triage
-from eruca.standalone.pipeline.run import Run, common, end, session, show_progress
+from eruca.standalone.pipeline.run import Run, common, end, perform
 
 
 @click.group()
@@ -43,17 +42,7 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
     from eruca.standalone.pipeline.charts import bars
 
     run.go_on = "Run it again: it continues where it stopped."
-    gently = run.signals.gently() if until_stopped else nullcontext()
-    with gently as stop, session(run) as spark, show_progress(run) as tell:
-        done = work(
-            spark,
-            name_server=run.name_server,
-            access=run.access,
-            until_stopped=stop,
-            fail_on_data_loss=not skip_lost,
-            tell=tell,
-            **options,
-        )
+    done = perform(run, work, until_stopped=until_stopped, fail_on_data_loss=not skip_lost, **options)
     if not done.messages:
         new = "No message was" if run.signals.number is not None else "Nothing is new, no message was"
         run.say(f"{new} added to {done.to}.")
@@ -99,8 +88,7 @@ def replay(run: Run, **options: Any) -> None:
         f"A new run starts from the beginning; with --replay-id {options['replay_id']} consumers can detect repeats "
         "by their SPARK_ID."
     )
-    with session(run) as spark, show_progress(run) as tell:
-        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    done = perform(run, work, **options)
     if done.first is None or done.last is None:
         run.say(f"No message of {done.topic} was stored in that interval: nothing is sent.")
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import click
 from rich.table import Table
 
 from eruca.standalone.pipeline.charts import bars, sparkline, svg
-from eruca.standalone.pipeline.run import FOUND, Run, common, session, show_progress
+from eruca.standalone.pipeline.run import FOUND, Run, common, perform
 
 SHOWN = 30
 """Rows of a table to print."""
@@ -61,18 +60,8 @@ def rollup(
         raise click.BadParameter(f"there is no folder {picture.parent}.", param_hint="--picture")
     if options["resume"] or until_stopped:
         run.go_on = "Run it again: it continues with the windows that are not counted yet."
-    gently = run.signals.gently() if until_stopped else nullcontext()
-    with gently as stop, session(run) as spark, show_progress(run) as tell:
-        done = work(
-            spark,
-            name_server=run.name_server,
-            access=run.access,
-            until_stopped=stop,
-            by=by or ("topic",),
-            percentiles=percentiles or (50, 95, 99),
-            tell=tell,
-            **options,
-        )
+    options |= {"by": by or ("topic",), "percentiles": percentiles or (50, 95, 99)}
+    done = perform(run, work, until_stopped=until_stopped, **options)
     _print_rollup(run, done)
     if picture is not None and done.start != done.end:
         columns = [(spell_time(start)[:19], float(count)) for start, count in sorted(done.windows.items())]
@@ -131,8 +120,7 @@ def triage(run: Run, **options: Any) -> int | None:
 
     ledger = options["ledger"] = options["ledger"] or f"eruca-triage-{options['group']}.jsonl"
     run.go_on = f"Run it again: {ledger} records the letters that this run may have sent, and the next run names them."
-    with session(run) as spark, show_progress(run) as tell:
-        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    done = perform(run, work, **options)
     table = Table("topic", "cause", "tag", "letters", "not resent", "retries", "first", "last", "for example")
     for each in done.causes[:SHOWN]:
         times = (spell_time(each.first), spell_time(each.last))
@@ -183,8 +171,7 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     from eruca.spark_connector.pipelines import audit as work
     from eruca.spark_connector.pipelines.units import spell_time
 
-    with nullcontext() if offsets_only else session(run) as spark, show_progress(run) as tell:
-        done = work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
+    done = perform(run, work, with_spark=not offsets_only, **options)
     table = Table("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest waiting")
     for each in done.groups:
         counts = (each.stored, each.consumed, each.behind, each.lost, each.retrying, each.dead)
@@ -193,15 +180,7 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     run.console.print(table)
     for each in done.groups:
         if each.behind:
-            run.say(f"Messages of {each.topic} that {each.group} has not consumed:")
-            queues = [(line.queue, line.behind) for line in each.queues if line.behind]
-            waiting = {f"{queue.broker_name}:{queue.queue_id}": count for queue, count in queues}
-            run.say(bars(waiting))
-            if len(each.tags) > 1:
-                run.say(bars({f"tag {tag}": count for tag, count in each.tags.items()}))
-            if len(each.windows) > 1:
-                counts_by_window = [count for _, count in sorted(each.windows.items())]
-                run.say(f"by store time  {sparkline(counts_by_window)}")
+            _say_waiting(run, each)
     if done.traces is not None:
         _say_traces(run, done.traces)
     faults = done.faults(behind=max_behind, dead=max_dead)
@@ -210,6 +189,16 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     if not faults:
         run.say("Every group has consumed what it should.")
     return FOUND if faults else None
+
+
+def _say_waiting(run: Run, pair: Any) -> None:
+    run.say(f"Messages of {pair.topic} that {pair.group} has not consumed:")
+    waiting = [(line.queue, line.behind) for line in pair.queues if line.behind]
+    run.say(bars({f"{queue.broker_name}:{queue.queue_id}": count for queue, count in waiting}))
+    if len(pair.tags) > 1:
+        run.say(bars({f"tag {tag}": count for tag, count in pair.tags.items()}))
+    if len(pair.windows) > 1:
+        run.say(f"by store time  {sparkline([count for _, count in sorted(pair.windows.items())])}")
 
 
 def _say_traces(run: Run, traces: Any) -> None:

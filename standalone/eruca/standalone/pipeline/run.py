@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,6 +169,21 @@ def _sentence(error: Exception) -> str:
     if not isinstance(error, PySparkException | Py4JJavaError | BadOption | SinkError | SourceError | NoJava | OSError):
         raise error
     return cause_of(error)
+
+
+def perform(
+    run: Run, work: Callable[..., Any], *, until_stopped: bool | None = None, with_spark: bool = True, **options: Any
+) -> Any:
+    """The summary of a pipeline, which runs with the common options while its progress is shown.
+
+    ``until_stopped``: of a pipeline that can go on, whether it does so until a signal.
+    """
+    gently = run.signals.gently() if until_stopped else nullcontext()
+    opened = session(run) if with_spark else nullcontext()
+    with gently as stop, opened as spark, show_progress(run) as tell:
+        if until_stopped is not None:
+            options["until_stopped"] = stop
+        return work(spark, name_server=run.name_server, access=run.access, tell=tell, **options)
 
 
 @contextmanager
