@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from eruca.spark_connector import pipelines
 from eruca.standalone.cli import main
-from eruca.standalone.pipeline import commands
 from tests.support.spark import Topic
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "pipelines.md").read_text()
@@ -29,7 +28,6 @@ def run(spark: SparkSession, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> A
     def session(*_: object, **__: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(commands, "session", session)
     monkeypatch.setattr(pipelines, "open_session", session)
 
     def invoke(*arguments: str) -> tuple[int, str]:

@@ -136,7 +136,9 @@ def test_offsets_that_are_gone_are_an_error_unless_that_is_allowed(spark: SparkS
     topic.fill(8)
     beyond = {topic.name: {"broker-a": {"0": 5, "1": 2, "2": -1, "3": -1}}}
 
-    with pytest.raises(Exception, match=r"The offsets from 2 on of MessageQueue .* are not there any more"):
+    with pytest.raises(
+        Exception, match=r"The offsets from 2 on of MessageQueue .* are not there: the queue reaches from"
+    ):
         read(spark, topic, startingOffsets="earliest", endingOffsets=beyond).collect()
 
     assert len(rows_of(read(spark, topic, endingOffsets=beyond, failOnDataLoss="false"))) == 8

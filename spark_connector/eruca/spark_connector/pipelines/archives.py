@@ -31,7 +31,7 @@ from eruca.spark_connector.option_parsers import duration
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress
-from eruca.spark_connector.pipelines.units import read_time
+from eruca.spark_connector.pipelines.units import check_lists, read_time
 
 COLUMNS = (
     "topic string, brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, "
@@ -96,6 +96,7 @@ def archive(
 
     Raises BadOption, OSError where the folder cannot be written, and what the query fails with.
     """
+    check_lists(topics=topics)
     chosen = _Selection(tuple(topics), pattern, start, group, rows_per_batch or rows_per_file, fail_on_data_loss)
     chosen.check()
     if rows_per_file < 1 or (rows_per_batch is not None and rows_per_batch < 1):
@@ -277,6 +278,7 @@ def read_archive(
 
     Only the files of the days between are looked at. Raises BadOption where there is no archive.
     """
+    check_lists(topics=topics)
     folders = Folders(spark, path)
     if not folders.find(f"{folders.root}/topic=*/date=*/*.parquet"):
         raise BadOption(f"There is no archive at {path}: name the folder that `eruca pipeline archive --to` was given.")

@@ -25,7 +25,7 @@ from eruca.spark_connector.offsets.positions import write_positions
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.traces import Traces, TraceSelection, read_traces
-from eruca.spark_connector.pipelines.units import read_interval, read_window
+from eruca.spark_connector.pipelines.units import check_lists, read_interval, read_window
 
 COLUMNS = "topic string, tags string, storeTimestamp timestamp"
 
@@ -140,6 +140,7 @@ def audit(
 
     Raises BadOption, SourceError.
     """
+    check_lists(topics=topics, groups=groups, tags=tags)
     if not topics or not groups:
         raise BadOption("Say what is held against what: one topic and one group at least.")
     length, endpoint = read_window(window), Endpoint(name_server, access)

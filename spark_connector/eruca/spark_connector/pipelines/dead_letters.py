@@ -24,7 +24,7 @@ from eruca.spark_connector.option_parsers import group as check_group
 from eruca.spark_connector.pipelines.endpoint import Endpoint, marked
 from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
-from eruca.spark_connector.pipelines.units import read_interval
+from eruca.spark_connector.pipelines.units import check_lists, read_interval
 
 COLUMNS = (
     "brokerName string, queueId int, queueOffset bigint, body binary, tags string, keys string, messageId string, "
@@ -93,6 +93,7 @@ def triage(
 
     Raises BadOption, SourceError, and what sending fails with.
     """
+    check_lists(resend_causes=resend_causes, resend_ids=resend_ids)
     dead = _dead_letter_topic(group, cause_property, cause_pattern)
     first, last = read_interval(start, end)
     endpoint = Endpoint(name_server, access)

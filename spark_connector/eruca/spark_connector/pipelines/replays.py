@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +29,7 @@ from eruca.spark_connector.option_parsers import group as check_group
 from eruca.spark_connector.pipelines.archives import read_archive
 from eruca.spark_connector.pipelines.endpoint import Endpoint, marked
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, repeated, watched
-from eruca.spark_connector.pipelines.units import read_interval
+from eruca.spark_connector.pipelines.units import check_lists, check_words, read_interval
 
 MARKS = ("REPLAY_ID", "REPLAY_TOPIC", "REPLAY_QUEUE", "REPLAY_OFFSET", "REPLAY_MESSAGE_ID", "REPLAY_STORED")
 """Properties of a message that was replayed: the replay, and the original's topic, ``broker:queue``, offset, message id
@@ -95,6 +95,8 @@ def replay(
 
     Raises BadOption, and what reading and sending fail with.
     """
+    check_lists(tags=tags, keys=keys)
+    check_words("order", [order], get_args(Order))
     first, last = read_interval(start, end)
     if (to is None) == (group is None):
         raise BadOption("Say where to: a topic, or a group (one of both).")

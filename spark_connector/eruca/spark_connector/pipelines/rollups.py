@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -30,7 +30,7 @@ from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, check_free
-from eruca.spark_connector.pipelines.units import read_duration, read_interval, read_window
+from eruca.spark_connector.pipelines.units import check_lists, check_words, read_duration, read_interval, read_window
 
 COLUMNS = "topic string, body binary, tags string, keys string, bornTimestamp timestamp, storeTimestamp timestamp"
 WINDOWS_SHOWN = 10_000
@@ -121,6 +121,9 @@ def rollup(
 
     Raises BadOption, OSError where the folder cannot be written, and what reading and sending fail with.
     """
+    check_lists(topics=topics, by=by)
+    check_words("by", by, get_args(By))
+    check_words("clock", [clock], get_args(Clock))
     work = _Work(
         spark=spark,
         endpoint=Endpoint(name_server, access),

@@ -1,10 +1,11 @@
-"""Times, durations, windows and sizes as people read and write them.
+"""Times, durations, windows and sizes as people read and write them, and the checks of lists and words.
 
 Times are ms since 1970, or ISO 8601 (UTC where no zone is given), or a duration back from now such as ``2h``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from eruca.remoting.clock import now_ms
@@ -59,6 +60,20 @@ def read_interval(start: str | int | None, end: str | int | None) -> tuple[int, 
     if last is not None and first >= last:
         raise BadOption(f"The start {spell_time(first)} is not before the end {spell_time(last)}: exchange them.")
     return first, last
+
+
+def check_lists(**given: object) -> None:
+    """Raise BadOption for an argument, given by its name, that is one text: it would count as a list of its letters."""
+    for name, value in given.items():
+        if isinstance(value, str):
+            raise BadOption(f'{name}="{value}" is one text: give a list, {name}=["{value}"].')
+
+
+def check_words(name: str, given: Iterable[str], allowed: Sequence[str]) -> None:
+    """Raise BadOption for a word of the argument ``name`` that is none of those allowed."""
+    for word in given:
+        if word not in allowed:
+            raise BadOption(f'{name} cannot be "{word}": {" or ".join(allowed)} is expected.')
 
 
 def spell_time(ms: int) -> str:

@@ -151,8 +151,8 @@ class SlowPuller:
     def _lost(self, span: Span, until: int, there: str) -> int:
         if self._options.fail_on_data_loss:
             raise SourceError(
-                f"The offsets from {span.start} on of {span.queue} are not there any more: {there}. They were "
-                "deleted by retention, or the topic was created again, or a slave is behind a master that is away; "
-                "set failOnDataLoss=false to go on without them."
+                f"The offsets from {span.start} on of {span.queue} are not there: {there}. They were "
+                "deleted by retention, or the topic was created again, or a slave is behind a master that is away, or "
+                "the query names offsets beyond the end; set failOnDataLoss=false to go on without them."
             )
         return until
