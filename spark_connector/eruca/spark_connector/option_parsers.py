@@ -1,7 +1,8 @@
 """Texts of options, read: numbers, durations, flags, names, and the sentence for what cannot be read.
 
-Owns what the options of source and sink have in common. Spark hands every option over as a text, its name in any case.
-A reader raises ValueError with half a sentence; ``read_values`` makes a whole one of it.
+Owns what the options of source and sink have in common. An option is one field of a dataclass, made by ``option``: its
+name, its default, and what reads its text. Spark hands every option over as a text, its name in any case. A reader
+raises ValueError with half a sentence; ``read_values`` makes a whole one of it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, field, fields
 from typing import Any, Final
 
 from eruca.protocol.names import group_fault
@@ -16,6 +18,21 @@ from eruca.spark_connector.errors import BadOption
 
 Readers = Mapping[str, tuple[str, Callable[[str], Any]]]
 """Options by their public name: the field that each fills, and what reads its text."""
+_READ: Final = "read"
+
+
+def option(read: Callable[[str], Any], default: Any = MISSING, *, secret: bool = False) -> Any:
+    """The field of an option, which ``read`` fills; required without a default. No ``repr`` shows a secret."""
+    return field(default=default, repr=not secret, metadata={_READ: read})
+
+
+def readers_of(options: type) -> Readers:
+    """The options of a dataclass; their public names are those of the fields in camel case."""
+    return {
+        re.sub(r"_(.)", lambda match: match[1].upper(), each.name): (each.name, each.metadata[_READ])
+        for each in fields(options)
+        if _READ in each.metadata
+    }
 
 
 def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[str, Any]:
@@ -23,7 +40,7 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
 
     Raises BadOption for an unknown name, an empty value, and one that cannot be read.
     """
-    by_lower = {option.lower(): (option, field, read) for option, (field, read) in readers.items()}
+    by_lower = {public.lower(): (public, to, read) for public, (to, read) in readers.items()}
     values: dict[str, Any] = {}
     for name, given_text in given.items():
         known = by_lower.get(name.lower())
@@ -31,13 +48,13 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
             nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
             hint = f"did you mean {by_lower[nearest[0]][0]}?" if nearest else f"there are {', '.join(sorted(readers))}."
             raise BadOption(f"The rocketmq {side} has no option {name}: {hint}")
-        option, field, read = known
+        name, to, read = known
         if given_text is None or not given_text.strip():
-            raise BadOption(f"The option {option} is empty: give it a value or leave it out.")
+            raise BadOption(f"The option {name} is empty: give it a value or leave it out.")
         try:
-            values[field] = read(given_text.strip())
+            values[to] = read(given_text.strip())
         except ValueError as error:
-            raise BadOption(f'The option {option}="{given_text}" cannot be read: {error}.') from None
+            raise BadOption(f'The option {name}="{given_text}" cannot be read: {error}.') from None
     if "name_server" not in values:
         raise BadOption('The option nameServer is missing: give "host:9876", several joined by ";".')
     return values

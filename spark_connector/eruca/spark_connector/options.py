@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
-from eruca.spark_connector.option_parsers import duration, flag, group, milliseconds, number, one_of, read_values, text
+from eruca.spark_connector.option_parsers import (
+    duration,
+    flag,
+    group,
+    milliseconds,
+    number,
+    one_of,
+    option,
+    read_values,
+    readers_of,
+    text,
+)
 from eruca.spark_connector.runtime import access
 
 Named = Literal["earliest", "latest", "group"]
@@ -24,38 +36,87 @@ MOST_PULLS: Final = 1024
 """Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
 
 
+# ---------------------------------------------------------------------- values
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    if not topics:
+        raise ValueError("names of topics joined by commas are expected")
+    return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"it is no regular expression ({error})") from None
+    return text
+
+
+def _offsets(text: str) -> str | Positions:
+    if text.lower() in NAMED_OFFSETS:
+        return text.lower()
+    if not text.startswith("{"):
+        raise ValueError('earliest, latest, group or {"topic": {"broker": {"queue": offset}}} is expected')
+    return read_positions(_json(text), least=-2)
+
+
+def _timestamps(text: str) -> Positions:
+    return read_positions(_json(text), least=0)
+
+
+def _pipeline(text: str) -> int:
+    return number(text, most=MOST_PULLS)
+
+
+def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
+    return read_assignment(_json(text))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is no JSON ({error})") from None
+
+
+# ---------------------------------------------------------------------- options
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options(access.Access):
     """What one source was asked for; ``None`` means not given. Times are ms since 1970, durations ms."""
 
-    subscribe: tuple[str, ...] = ()
-    subscribe_pattern: str | None = None
-    assign: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
-    starting_offsets: Named | Positions = "earliest"
-    starting_timestamp: int | None = None
-    starting_offsets_by_timestamp: Positions | None = None
-    starting_offsets_by_timestamp_strategy: str = "error"
-    ending_offsets: Named | Positions = "latest"
-    ending_timestamp: int | None = None
-    ending_offsets_by_timestamp: Positions | None = None
-    max_offsets_per_trigger: int | None = None
-    min_offsets_per_trigger: int | None = None
-    max_trigger_delay: int = 15 * 60 * 1000
-    min_partitions: int | None = None
-    max_partitions: int | None = None
-    fail_on_data_loss: bool = True
-    tags: str = "*"
-    sql_filter: str | None = None
-    create_pull_group: bool = False
-    commit_group: str | None = None
-    commit_interval_ms: int = 1000
-    on_group_reset: str = "ignore"
-    pull_batch_size: int = 1024
-    pull_pipeline: int = 64
-    pull_timeout_ms: int = 20_000
-    arrow_batch_rows: int = 4096
-    latest_offset_cache_ms: int = 200
-    pushdown: bool = False
+    pull_group: str = option(group, names.TOOLS_GROUP)
+    subscribe: tuple[str, ...] = option(_topics, ())
+    subscribe_pattern: str | None = option(_pattern, None)
+    assign: Mapping[str, Mapping[str, tuple[int, ...]]] | None = option(_assignment, None)
+    starting_offsets: Named | Positions = option(_offsets, "earliest")
+    starting_timestamp: int | None = option(milliseconds, None)
+    starting_offsets_by_timestamp: Positions | None = option(_timestamps, None)
+    starting_offsets_by_timestamp_strategy: str = option(one_of("error", "latest"), "error")
+    ending_offsets: Named | Positions = option(_offsets, "latest")
+    ending_timestamp: int | None = option(milliseconds, None)
+    ending_offsets_by_timestamp: Positions | None = option(_timestamps, None)
+    max_offsets_per_trigger: int | None = option(number, None)
+    min_offsets_per_trigger: int | None = option(number, None)
+    max_trigger_delay: int = option(duration, 15 * 60 * 1000)
+    min_partitions: int | None = option(number, None)
+    max_partitions: int | None = option(number, None)
+    fail_on_data_loss: bool = option(flag, True)
+    tags: str = option(text, "*")
+    sql_filter: str | None = option(text, None)
+    create_pull_group: bool = option(flag, False)
+    commit_group: str | None = option(group, None)
+    commit_interval_ms: int = option(milliseconds, 1000)
+    on_group_reset: str = option(one_of("ignore", "fail"), "ignore")
+    pull_batch_size: int = option(number, 1024)
+    pull_pipeline: int = option(_pipeline, 64)
+    pull_timeout_ms: int = option(number, 20_000)
+    arrow_batch_rows: int = option(number, 4096)
+    latest_offset_cache_ms: int = option(milliseconds, 200)
+    pushdown: bool = option(flag, False)
 
     @property
     def expression(self) -> str:
@@ -71,6 +132,11 @@ class Options(access.Access):
     def filtered(self) -> bool:
         """Whether a range may hold fewer messages than offsets."""
         return self.sql_filter is not None or self.tags != "*"
+
+
+READERS: Final = readers_of(Options)
+"""Every option."""
+_NAMES: Final = {name: option for option, (name, _) in READERS.items()}
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
@@ -129,84 +195,3 @@ def _check_order(values: dict[str, Any]) -> None:
             raise BadOption(
                 f"{_NAMES[low]}={values[low]} is above {_NAMES[high]}={values[high]}: exchange or correct them."
             )
-
-
-# ---------------------------------------------------------------------- values
-
-
-def _topics(text: str) -> tuple[str, ...]:
-    topics = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
-    if not topics:
-        raise ValueError("names of topics joined by commas are expected")
-    return topics
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"it is no regular expression ({error})") from None
-    return text
-
-
-def _offsets(text: str) -> str | Positions:
-    if text.lower() in NAMED_OFFSETS:
-        return text.lower()
-    if not text.startswith("{"):
-        raise ValueError('earliest, latest, group or {"topic": {"broker": {"queue": offset}}} is expected')
-    return read_positions(_json(text), least=-2)
-
-
-def _timestamps(text: str) -> Positions:
-    return read_positions(_json(text), least=0)
-
-
-def _pipeline(text: str) -> int:
-    return number(text, most=MOST_PULLS)
-
-
-def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
-    return read_assignment(_json(text))
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"it is no JSON ({error})") from None
-
-
-READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    **access.READERS,
-    "subscribe": ("subscribe", _topics),
-    "subscribePattern": ("subscribe_pattern", _pattern),
-    "assign": ("assign", _assignment),
-    "startingOffsets": ("starting_offsets", _offsets),
-    "startingTimestamp": ("starting_timestamp", milliseconds),
-    "startingOffsetsByTimestamp": ("starting_offsets_by_timestamp", _timestamps),
-    "startingOffsetsByTimestampStrategy": ("starting_offsets_by_timestamp_strategy", one_of("error", "latest")),
-    "endingOffsets": ("ending_offsets", _offsets),
-    "endingTimestamp": ("ending_timestamp", milliseconds),
-    "endingOffsetsByTimestamp": ("ending_offsets_by_timestamp", _timestamps),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", number),
-    "minOffsetsPerTrigger": ("min_offsets_per_trigger", number),
-    "maxTriggerDelay": ("max_trigger_delay", duration),
-    "minPartitions": ("min_partitions", number),
-    "maxPartitions": ("max_partitions", number),
-    "failOnDataLoss": ("fail_on_data_loss", flag),
-    "tags": ("tags", text),
-    "sqlFilter": ("sql_filter", text),
-    "pullGroup": ("pull_group", group),
-    "createPullGroup": ("create_pull_group", flag),
-    "commitGroup": ("commit_group", group),
-    "commitIntervalMs": ("commit_interval_ms", milliseconds),
-    "onGroupReset": ("on_group_reset", one_of("ignore", "fail")),
-    "pullBatchSize": ("pull_batch_size", number),
-    "pullPipeline": ("pull_pipeline", _pipeline),
-    "pullTimeoutMs": ("pull_timeout_ms", number),
-    "arrowBatchRows": ("arrow_batch_rows", number),
-    "latestOffsetCacheMs": ("latest_offset_cache_ms", milliseconds),
-    "pushdown": ("pushdown", flag),
-}
-"""Every option by its public name: the field it fills, and what reads its text."""
-_NAMES: Final = {name: option for option, (name, _) in READERS.items()}

@@ -16,13 +16,14 @@ from pyspark.sql.types import StructType
 from eruca.protocol.names import NAME_PATTERN, is_legal, topic_fault
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.option_parsers import (
-    Readers,
     flag,
     group,
     milliseconds,
     number,
     one_of,
+    option,
     read_values,
+    readers_of,
     unknown_column,
 )
 from eruca.spark_connector.runtime import access
@@ -51,28 +52,70 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 """Every column that the sink takes, and its types."""
 
 
+# ---------------------------------------------------------------------- values
+
+
+def _topic(given: str) -> str:
+    if fault := topic_fault(given):
+        raise ValueError(fault.rstrip("."))
+    return given
+
+
+def _write_id(given: str) -> str:
+    if not is_legal(given) or len(given) > 100:
+        raise ValueError(f"at most 100 characters of {NAME_PATTERN} are expected")
+    return given
+
+
+_SIZES: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
+
+
+def _size(given: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([km]?)", given.lower())
+    if match is None or not 1 <= int(match[1]) * _SIZES[match[2]] <= 4 * 1024 * 1024:
+        raise ValueError("a number of bytes up to 4m is expected, such as 64k")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError("a number above 0 is expected")
+    return value
+
+
+# ---------------------------------------------------------------------- options
+
+
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions(access.Access):
     """What one sink was asked for; ``None`` means not given. Durations in ms."""
 
-    topic: str | None = None
-    delivery: str = AT_LEAST_ONCE
-    idempotent: bool = True
-    write_id: str | None = None
-    producer_group: str = "SPARK_PRODUCER"
-    marker_topic: str | None = None
-    send_batch_rows: int = 1024
-    send_batch_bytes: int = 64 * 1024
-    send_pipeline: int = 8
-    send_timeout_ms: int = 5000
-    retry_timeout_ms: int = 30_000
-    require_send_ok: bool = True
-    max_rows_per_second: float | None = None
+    topic: str | None = option(_topic, None)
+    delivery: str = option(one_of(AT_LEAST_ONCE, TRANSACTIONAL), AT_LEAST_ONCE)
+    idempotent: bool = option(flag, True)
+    write_id: str | None = option(_write_id, None)
+    producer_group: str = option(group, "SPARK_PRODUCER")
+    marker_topic: str | None = option(_topic, None)
+    send_batch_rows: int = option(number, 1024)
+    send_batch_bytes: int = option(_size, 64 * 1024)
+    send_pipeline: int = option(number, 8)
+    send_timeout_ms: int = option(number, 5000)
+    retry_timeout_ms: int = option(milliseconds, 30_000)
+    require_send_ok: bool = option(flag, True)
+    max_rows_per_second: float | None = option(_rate, None)
 
     @property
     def transactional(self) -> bool:
         """Whether messages are half messages until the whole write is decided."""
         return self.delivery == TRANSACTIONAL
+
+
+SINK_READERS: Final = readers_of(SinkOptions)
+"""Every option."""
 
 
 def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -129,57 +172,3 @@ def _check_combination(names: Collection[str], options: SinkOptions) -> None:
         raise BadOption("The column brokerName needs the column queueId: together they name a queue.")
     if "queueId" in names and "shardingKey" in names:
         raise BadOption("Give the column shardingKey or queueId, not both: each of them chooses the queue.")
-
-
-# ---------------------------------------------------------------------- values
-
-
-def _topic(given: str) -> str:
-    if fault := topic_fault(given):
-        raise ValueError(fault.rstrip("."))
-    return given
-
-
-def _write_id(given: str) -> str:
-    if not is_legal(given) or len(given) > 100:
-        raise ValueError(f"at most 100 characters of {NAME_PATTERN} are expected")
-    return given
-
-
-_SIZES: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
-
-
-def _size(given: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([km]?)", given.lower())
-    if match is None or not 1 <= int(match[1]) * _SIZES[match[2]] <= 4 * 1024 * 1024:
-        raise ValueError("a number of bytes up to 4m is expected, such as 64k")
-    return int(match[1]) * _SIZES[match[2]]
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError("a number above 0 is expected")
-    return value
-
-
-SINK_READERS: Final[Readers] = {
-    **access.READERS,
-    "topic": ("topic", _topic),
-    "delivery": ("delivery", one_of(AT_LEAST_ONCE, TRANSACTIONAL)),
-    "idempotent": ("idempotent", flag),
-    "writeId": ("write_id", _write_id),
-    "producerGroup": ("producer_group", group),
-    "markerTopic": ("marker_topic", _topic),
-    "sendBatchRows": ("send_batch_rows", number),
-    "sendBatchBytes": ("send_batch_bytes", _size),
-    "sendPipeline": ("send_pipeline", number),
-    "sendTimeoutMs": ("send_timeout_ms", number),
-    "retryTimeoutMs": ("retry_timeout_ms", milliseconds),
-    "requireSendOk": ("require_send_ok", flag),
-    "maxRowsPerSecond": ("max_rows_per_second", _rate),
-}
-"""Every option by its public name: the field it fills, and what reads its text."""

@@ -7,8 +7,8 @@ Invariant: no secret is part of a ``repr`` or of an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from eruca.client import ClientSettings, Credentials, Tls
@@ -16,28 +16,28 @@ from eruca.client.errors import BadConfig
 from eruca.client.namespaces import check_namespace
 from eruca.protocol import names
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.option_parsers import flag, text
+from eruca.spark_connector.option_parsers import flag, option, readers_of, text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
     """The options about the connection; ``None`` means not given."""
 
-    name_server: str
-    access_key: str | None = None
-    secret_key: str | None = field(default=None, repr=False)
-    security_token: str | None = field(default=None, repr=False)
-    tls: bool = False
-    tls_ca_file: str | None = None
-    tls_certificate_file: str | None = None
-    tls_key_file: str | None = None
-    tls_key_password: str | None = field(default=None, repr=False)
-    tls_verify: bool = True
-    tls_check_hostname: bool = True
-    tls_server_name: str | None = None
-    namespace: str | None = None
+    name_server: str = option(text)
+    access_key: str | None = option(text, None)
+    secret_key: str | None = option(text, None, secret=True)
+    security_token: str | None = option(text, None, secret=True)
+    tls: bool = option(flag, False)
+    tls_ca_file: str | None = option(text, None)
+    tls_certificate_file: str | None = option(text, None)
+    tls_key_file: str | None = option(text, None)
+    tls_key_password: str | None = option(text, None, secret=True)
+    tls_verify: bool = option(flag, True)
+    tls_check_hostname: bool = option(flag, True)
+    tls_server_name: str | None = option(text, None)
+    namespace: str | None = option(text, None)
     pull_group: str = names.TOOLS_GROUP
-    """In whose name is pulled; an option of the source alone."""
+    """In whose name is pulled; no option of the sink."""
 
     @property
     def access(self) -> Access:
@@ -71,9 +71,9 @@ def check_access(values: Mapping[str, Any]) -> None:
     ):
         raise BadOption("Give accessKey and secretKey together (and securityToken with them), or none of them.")
     if not values.get("tls"):
-        for option, (name, _) in READERS.items():
+        for public, (name, _) in READERS.items():
             if name.startswith("tls_") and name in values:
-                raise BadOption(f'The option {option} has no effect without tls: add tls="true".')
+                raise BadOption(f'The option {public} has no effect without tls: add tls="true".')
     if "namespace" in values:
         try:
             check_namespace(values["namespace"])
@@ -81,19 +81,5 @@ def check_access(values: Mapping[str, Any]) -> None:
             raise BadOption(f"The option {error}.") from None
 
 
-READERS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
-    "nameServer": ("name_server", text),
-    "accessKey": ("access_key", text),
-    "secretKey": ("secret_key", text),
-    "securityToken": ("security_token", text),
-    "tls": ("tls", flag),
-    "tlsCaFile": ("tls_ca_file", text),
-    "tlsCertificateFile": ("tls_certificate_file", text),
-    "tlsKeyFile": ("tls_key_file", text),
-    "tlsKeyPassword": ("tls_key_password", text),
-    "tlsVerify": ("tls_verify", flag),
-    "tlsCheckHostname": ("tls_check_hostname", flag),
-    "tlsServerName": ("tls_server_name", text),
-    "namespace": ("namespace", text),
-}
-"""Every option of the connection by its public name: the field it fills, and what reads its text."""
+READERS: Final = readers_of(Access)
+"""Every option of the connection."""
