@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from eruca.admin.errors import AdminError
-from eruca.admin.text import cut, map_text, millis_text, point_of_time, seconds_text, shown
+from eruca.admin.text import columns, map_text, millis_text, point_of_time, seconds_text, shown
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_what_is_no_time_is_said_so(text: str) -> None:
 
 
 def test_values_and_maps_look_as_in_java() -> None:
-    assert (shown(None), shown(True), shown("x"), cut("broker-a", 3)) == ("null", "true", "x", "bro")
+    assert (shown(None), shown(True), shown("x"), columns("%-4.3s|", "broker-a")) == ("null", "true", "x", "bro |")
     properties = {"KEYS": "k", "UNIQ_KEY": "9", "CLUSTER": "C", "TAGS": "TagA", "MIN_OFFSET": "0", "MAX_OFFSET": "5"}
     # the order in which Apache's own mqadmin printed these keys (a HashMap's)
     assert map_text(properties) == "{MIN_OFFSET=0, MAX_OFFSET=5, KEYS=k, UNIQ_KEY=9, CLUSTER=C, TAGS=TagA}"

@@ -108,8 +108,7 @@ class Admin:
 
     async def brokers_of(self, topic: str) -> list[tuple[str, str]]:
         """Name and an address (the master's where there is one) of each broker of a topic."""
-        route = await self.route(topic)
-        return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+        return broker_addresses(await self.route(topic))
 
     async def brokers_of_group(self, group: str) -> list[tuple[str, str]]:
         """The brokers that know a consumer group, by the route of its retry topic."""
@@ -168,6 +167,11 @@ def some_address(broker: BrokerData) -> str | None:
     """The master's address, else the address of the slave with the lowest id."""
     addresses = broker.broker_addrs
     return addresses[min(addresses)] if addresses else None
+
+
+def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
+    """Name and an address of each broker of a route."""
+    return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
 
 
 def _first_line(text: str) -> str:

@@ -7,7 +7,7 @@ Owns the requests behind MQAdminExt's ``examineTopicStats``, ``queryTopicConsume
 
 from __future__ import annotations
 
-from eruca.admin.client import HEAVY, Admin, some_address
+from eruca.admin.client import HEAVY, Admin, broker_addresses, some_address
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -68,11 +68,6 @@ async def queues_and_brokers(admin: Admin, topic: str) -> tuple[list[MessageQueu
     route = await admin.route(topic)
     addresses = dict(broker_addresses(route))
     return [queue for queue in readable_queues(topic, route) if queue.broker_name in addresses], addresses
-
-
-def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
-    """Name and an address of each broker of a route."""
-    return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
 
 
 def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:

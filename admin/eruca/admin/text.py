@@ -16,13 +16,8 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})#(\d{1,2}):(\d{1,2}):(\d{1,2}):(
 
 
 def columns(layout: str, *values: object) -> str:
-    """A row by a printf format such as ``%-32s  %-4s``."""
+    """A row by a printf format: ``%-32.32s  %-4s`` truncates the first column to its width, and not the second."""
     return layout % values
-
-
-def cut(text: str, width: int) -> str:
-    """The text, truncated to the width of a column."""
-    return text[:width]
 
 
 def seconds_text(ms: int) -> str:

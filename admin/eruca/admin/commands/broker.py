@@ -8,7 +8,7 @@ from eruca.admin.client import Admin
 from eruca.admin.command import BROKER, CLUSTER, Job, command, either
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
-from eruca.admin.text import cut, seconds_text
+from eruca.admin.text import seconds_text
 from eruca.protocol import api, properties
 from eruca.protocol.api import Endpoint
 from eruca.protocol.bodies import ConsumeStatsList, ProducerTableInfo
@@ -126,7 +126,7 @@ async def delete_expired_commit_log(job: Job) -> None:
 
 # ------------------------------------------------------------------ lag and producers
 
-_STATS = "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s"
+_STATS = "%-64.64s  %-64s  %-32.32s  %-4s  %-20s  %-20s  %-20s  %s"
 
 
 @command(
@@ -158,17 +158,8 @@ async def broker_consume_stats(job: Job) -> None:
         if offset.lag() >= level and offset.last_timestamp > 0
     ]
     for group, queue, offset in rows:
-        job.row(
-            _STATS,
-            cut(queue.topic, 64),
-            group,
-            cut(queue.broker_name, 32),
-            queue.queue_id,
-            offset.broker_offset,
-            offset.consumer_offset,
-            offset.lag(),
-            seconds_text(offset.last_timestamp),
-        )
+        numbers = (queue.queue_id, offset.broker_offset, offset.consumer_offset, offset.lag())
+        job.row(_STATS, queue.topic, group, queue.broker_name, *numbers, seconds_text(offset.last_timestamp))
     job.line()
     job.line(f"Diff Total: {stats.total_diff}")
 

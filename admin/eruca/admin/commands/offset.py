@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eruca.admin.client import Admin
+from eruca.admin.client import Admin, broker_addresses
 from eruca.admin.command import TOPIC, Job, command
 from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import (
-    END,
-    broker_addresses,
-    consume_stats,
-    consume_stats_at,
-    offset_at,
-    store_offset,
-    topic_stats_at,
-)
+from eruca.admin.lookups import END, consume_stats, consume_stats_at, offset_at, store_offset, topic_stats_at
 from eruca.admin.posix import Option
-from eruca.admin.text import cut, point_of_time, shown
+from eruca.admin.text import point_of_time, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumerOffsets, OffsetWrapper, ResetOffsetBody, TopicRouteData
 from eruca.protocol.codes import ResponseCode
@@ -31,8 +23,8 @@ from eruca.protocol.queues import MessageQueue
 GROUP = Option("g", "group", "name of the consumer group", required=True)
 FORCE = Option("f", "force", "false: move only back; default true")
 
-_RESET = "%-40s  %-40s  %-40s"
-_ROLLBACK = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
+_RESET = "%-40.32s  %-40s  %-40s"
+_ROLLBACK = "%-20.32s  %-20s  %-20s  %-20s  %-20s  %-20s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ async def _reset(job: Job, timestamp: int, online_title: str | None, offline_tit
         job.line(online_title)
     job.row(_RESET, "#brokerName", "#queueId", "#offset")
     for queue, offset in sorted(moved.items()):
-        job.row(_RESET, cut(queue.broker_name, 32), queue.queue_id, offset)
+        job.row(_RESET, queue.broker_name, queue.queue_id, offset)
 
 
 def _print_rollbacks(job: Job, title: str | None, rollbacks: list[Rollback]) -> None:
@@ -102,7 +94,7 @@ def _print_rollbacks(job: Job, title: str | None, rollbacks: list[Rollback]) -> 
     job.row(_ROLLBACK, *titles)
     for each in rollbacks:
         row = (each.broker_offset, each.consumer_offset, each.timestamp_offset, each.rollback_offset)
-        job.row(_ROLLBACK, cut(each.queue.broker_name, 32), each.queue.queue_id, *row)
+        job.row(_ROLLBACK, each.queue.broker_name, each.queue.queue_id, *row)
 
 
 async def reset_online(
@@ -191,7 +183,7 @@ async def clone_group_offset(job: Job) -> None:
     """208 of the one group, then 15 for each queue of the other."""
     source, target, topic = job.text("s"), job.text("d"), job.text("t")
     stats = await consume_stats(job.admin, source)
-    brokers = dict(broker_addresses(await job.admin.route(topic)))
+    brokers = dict(await job.admin.brokers_of(topic))
     for queue, offset in sorted(stats.offset_table.items()):
         if queue.broker_name in brokers and offset.consumer_offset >= 0:
             await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)

@@ -9,7 +9,7 @@ from eruca.admin.command import Job, command
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import consume_stats, groups_of, members_of, running_info
 from eruca.admin.posix import Option
-from eruca.admin.text import cut, seconds_text, shown
+from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import BrokerStatsData
 from eruca.protocol.codes import version_name
@@ -37,7 +37,7 @@ async def _progress_of(job: Job, group: str, show_owner: bool) -> None:
     stats = await consume_stats(job.admin, group)
     owners = await _owners(job.admin, group) if show_owner else {}
     owner = "  %-20s %-20s" if show_owner else "  %-20s"
-    layout = "%-64s  %-32s  %-4s  %-20s  %-20s" + owner + "  %s"
+    layout = "%-64.64s  %-32.32s  %-4s  %-20s  %-20s" + owner + "  %s"
     extra: tuple[str, ...] = ("#Client IP",) if show_owner else ()
     titles = ("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", *extra, "#Diff", "#LastTime")
     job.row(layout, *titles)
@@ -46,8 +46,8 @@ async def _progress_of(job: Job, group: str, show_owner: bool) -> None:
             extra = (owners.get(queue, "N/A"),)
         job.row(
             layout,
-            cut(queue.topic, 64),
-            cut(queue.broker_name, 32),
+            queue.topic,
+            queue.broker_name,
             queue.queue_id,
             offset.broker_offset,
             offset.consumer_offset,
@@ -73,7 +73,7 @@ async def _owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
         return {}
 
 
-_OVERVIEW = "%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s"
+_OVERVIEW = "%-64.64s  %-6s  %-24s %-5s  %-14s  %-7s  %s"
 
 
 async def _progress_of_all(job: Job) -> None:
@@ -98,12 +98,12 @@ async def _summary(admin: Admin, group: str) -> tuple[object, ...]:
         model = shown(members.message_model) if kind == "PUSH" else ""
     except AdminError:
         pass  # no member is online: printed as OFFLINE
-    return cut(group, 64), count, version, kind, model, tps, lag
+    return group, count, version, kind, model, tps, lag
 
 
 # ------------------------------------------------------------------ statistics
 
-_STATS = "%-64s  %-64s %12s %11s %11s %14s %14s"
+_STATS = "%-64.64s  %-64.64s %12s %11s %11s %14s %14s"
 
 
 @command(
@@ -131,13 +131,13 @@ async def _print_traffic(job: Job, topic: str) -> None:
     groups = await groups_of(job.admin, route, topic)
     in_rate, in_day = await _traffic(job.admin, masters, "TOPIC_PUT_NUMS", topic)
     if not groups and (in_day or not job.has("a")):
-        job.row(_STATS, cut(topic, 64), "", 0, f"{in_rate:.2f}", "", in_day, "NO_CONSUMER")
+        job.row(_STATS, topic, "", 0, f"{in_rate:.2f}", "", in_day, "NO_CONSUMER")
     for group in groups:
         out_rate, out_day = await _traffic(job.admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
         if in_day or out_day or not job.has("a"):
             lag = await _lag_or_nothing(job.admin, group, topic)
             rates = (f"{in_rate:.2f}", f"{out_rate:.2f}", in_day, out_day)
-            job.row(_STATS, cut(topic, 64), cut(group, 64), lag, *rates)
+            job.row(_STATS, topic, group, lag, *rates)
 
 
 async def _lag_or_nothing(admin: Admin, group: str, topic: str) -> int:

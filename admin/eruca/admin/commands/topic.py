@@ -7,7 +7,7 @@ from eruca.admin.command import BROKER, MASTERS, TOPIC, Job, command, either
 from eruca.admin.errors import AdminError, PeerRefused, UsageError
 from eruca.admin.lookups import groups_of, readable_queues, topic_stats
 from eruca.admin.posix import Option
-from eruca.admin.text import cut, millis_text
+from eruca.admin.text import millis_text
 from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import ClusterInfo, QueueData, TopicConfig, TopicRouteData
 from eruca.protocol.codes import ResponseCode
@@ -198,14 +198,8 @@ async def topic_status(job: Job) -> None:
     job.row("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
     for queue, offset in sorted(found.items()):
         updated = offset.last_update_timestamp
-        job.row(
-            "%-32s  %-4d  %-20d  %-20d    %s",
-            cut(queue.broker_name, 32),
-            queue.queue_id,
-            offset.min_offset,
-            offset.max_offset,
-            millis_text(updated) if updated > 0 else "",
-        )
+        row = (queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset)
+        job.row("%-32.32s  %-4d  %-20d  %-20d    %s", *row, millis_text(updated) if updated > 0 else "")
 
 
 @command("topicClusterList", "show the clusters that have a topic", TOPIC)
@@ -246,7 +240,7 @@ async def topic_list(job: Job) -> None:
         except AdminError as error:
             job.report(f"mqadmin topicList: topic {name}: {error}")
         for group in groups:
-            job.row("%-20s  %-64s  %-64s", cut(cluster, 20), cut(name, 64), cut(group, 64))
+            job.row("%-20.20s  %-64.64s  %-64.64s", cluster, name, group)
 
 
 # ------------------------------------------------------------------ queues and their owners
