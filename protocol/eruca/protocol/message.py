@@ -11,7 +11,7 @@ import struct
 import sys
 from collections.abc import Mapping
 from operator import mul
-from typing import Final, NamedTuple
+from typing import Final
 
 from eruca.protocol.errors import ProtocolError
 
@@ -121,49 +121,17 @@ def parse_offset_message_id(text: str) -> tuple[bytes, int]:
     Raises:
         ProtocolError: the text is not 32 or 56 hexadecimal digits.
     """
-    data = _id_bytes(text)
-    return data[:-8], int.from_bytes(data[-8:], "big")
-
-
-class UniqueKey(NamedTuple):
-    """The parts of a client's message id (property UNIQ_KEY)."""
-
-    address: bytes
-    process: int
-    loader: int
-    elapsed: int
-    """Milliseconds since the current month began in the client's local time."""
-    counter: int
-
-
-def unique_key(address: bytes, process: int, loader: int, elapsed: int, counter: int) -> str:
-    """A client's message id: address (4 or 16 bytes), low 16 bits of the process id, a number
-    that is constant in the process, ms since the month began, and a counter that wraps."""
-    tail = struct.pack(
-        ">HIIH",
-        process & 0xFFFF,
-        loader & 0xFFFFFFFF,
-        elapsed & 0xFFFFFFFF,
-        counter & 0xFFFF,
-    )
-    return (address + tail).hex().upper()
-
-
-def parse_unique_key(text: str) -> UniqueKey:
-    """The parts of a client's message id.
-
-    Raises:
-        ProtocolError: the text is not 32 or 56 hexadecimal digits.
-    """
-    data = _id_bytes(text)
-    return UniqueKey(data[:-12], *struct.unpack(">HIIH", data[-12:]))
-
-
-def _id_bytes(text: str) -> bytes:
     try:
         data = bytes.fromhex(text) if text.isalnum() else b""
     except ValueError:
         data = b""
     if len(data) not in (16, 28):
         raise ProtocolError(f"a message id has 32 or 56 hexadecimal digits, not {text!r}")
-    return data
+    return data[:-8], int.from_bytes(data[-8:], "big")
+
+
+def unique_key(address: bytes, process: int, loader: int, elapsed: int, counter: int) -> str:
+    """A client's message id: address (4 or 16 bytes), low 16 bits of the process id, a number
+    that is constant in the process, ms since the month began, and a counter that wraps."""
+    tail = struct.pack(">HIIH", process & 0xFFFF, loader & 0xFFFFFFFF, elapsed & 0xFFFFFFFF, counter & 0xFFFF)
+    return (address + tail).hex().upper()

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eruca.broker.services.redelivery import Waiting, waiting_at
+from eruca.broker.services.redelivery import Waiting, record_at, waiting_at
 from eruca.broker.services.timers import origin_of
 from eruca.broker.state.delay_mark import Mark
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
 from eruca.protocol import properties_text
-from eruca.protocol.errors import ProtocolError
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from eruca.protocol.record import decode_record
 
 ANOTHER_WROTE = 256 << 20
 """A cleanly closed log with more bytes than these after the mark is not read: RocketMQ wrote it."""
@@ -85,11 +83,7 @@ def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -
         waiting = waiting_at(store, SCHEDULE_TOPIC, level - 1, levels[level], unit[0])
         if waiting is None:
             levels[level] += 1  # can never be delivered
-    data = store.record(copy_offset)
-    try:
-        copy = decode_record(data) if data is not None else None
-    except ProtocolError:
-        return
+    copy = record_at(store, copy_offset)
     record = waiting.record
     if copy is not None and copy == record._replace(
         size=copy.size,
@@ -108,10 +102,6 @@ def settle_by_origin(store: Store, origin: bytes, settled: Settled) -> None:
     if not (number.isdigit() and len(number) < 13) or int(number) in settled:
         return
     unit = store.unit(TIMER_TOPIC, 0, int(number))
-    data = store.record(unit[0]) if unit is not None else None
-    try:
-        record = decode_record(data) if data is not None else None
-    except ProtocolError:
-        return
+    record = record_at(store, unit[0]) if unit is not None else None
     if record is not None and record.topic == TIMER_TOPIC and origin_of(record).encode() == origin:
         settled.add(int(number))

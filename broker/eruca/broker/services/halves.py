@@ -16,6 +16,7 @@ import structlog
 
 from eruca.broker.services.admission import Destination
 from eruca.broker.services.half_records import checks_of, closed_by, half_of, half_sent, identity_of, prepared_of
+from eruca.broker.services.redelivery import record_at
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
@@ -27,7 +28,7 @@ from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.message import STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, encode_properties
-from eruca.protocol.record import Record, decode_record
+from eruca.protocol.record import Record
 
 HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC
 LAG = 20_000
@@ -120,7 +121,7 @@ class Halves:
 
     def _of(self, physical_offset: int, topic: str) -> Record | None:
         self.settle()
-        record = self._record(physical_offset)
+        record = record_at(self._store, physical_offset)
         return record if record is not None and record.topic == topic and record.queue_id == 0 else None
 
     def decide(self, half: Record, *, commit: bool) -> Put:
@@ -264,7 +265,7 @@ class Halves:
         except ProtocolError:  # no room to count its checks in; its age ends them
             text = record.properties_text
         put = self._copy(record, HALF, 0, text, sys_flag=record.sys_flag)
-        return None if put.status else self._record(put.physical_offset)
+        return None if put.status else record_at(self._store, put.physical_offset)
 
     def _copy(
         self,
@@ -371,16 +372,9 @@ class Halves:
     ) -> Iterator[tuple[int, Record]]:
         for offset in range(begin, self._store.max_offset(topic, 0)):
             unit = None if offset in without else self._store.unit(topic, 0, offset)
-            record = None if unit is None else self._record(unit[0])
+            record = None if unit is None else record_at(self._store, unit[0])
             if record is not None:
                 yield offset, record
-
-    def _record(self, physical_offset: int) -> Record | None:
-        data = self._store.record(physical_offset)
-        try:
-            return None if data is None else decode_record(data)
-        except ProtocolError:
-            return None
 
     def _all_given_up(self) -> set[Identity]:
         """The half messages that were given up; read when they are asked for first."""

@@ -28,16 +28,21 @@ class Waiting(NamedTuple):
     queue_id: int
 
 
+def record_at(store: Store, physical_offset: int) -> Record | None:
+    """The record at an offset of the commit log; None if there is none, or it cannot be read."""
+    data = store.record(physical_offset)
+    try:
+        return None if data is None else decode_record(data)
+    except ProtocolError:
+        return None
+
+
 def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:
     """The message in a unit of a waiting queue; None if it is lost or can never be delivered.
 
     A half message is discarded, as in 4.9.7: nothing would ever decide it.
     """
-    data = store.record(physical_offset)
-    try:
-        record = decode_record(data) if data is not None else None
-    except ProtocolError:
-        record = None
+    record = record_at(store, physical_offset)
     fault = None
     if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
         fault = "its record is lost"

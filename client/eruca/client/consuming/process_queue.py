@@ -1,21 +1,18 @@
 """ProcessQueue: the messages of one queue that were pulled and are not consumed yet.
 
 Pure. Computes the offset that may be stored and whether there is room for another pull. A process queue lives from the
-assignment or reset of its queue until it is dropped; each has its own ``generation``. Invariant: ``position`` never
-passes a message that is not consumed, and after ``drop`` nothing counts: a listener that finishes late for a dropped
-process queue changes no offset. Facts: ProcessQueue in 4.9.7.
+assignment or reset of its queue until it is dropped. Invariant: ``position`` never passes a message that is not
+consumed, and after ``drop`` nothing counts: a listener that finishes late for a dropped process queue changes no
+offset. Facts: ProcessQueue in 4.9.7.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from eruca.client.checks import check_least
 from eruca.protocol.queues import MessageQueue
-
-_generations = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,6 @@ class ProcessQueue:
         "_pending",
         "consumed_at",
         "dropped",
-        "generation",
         "made_room",
         "next_offset",
         "queue",
@@ -80,7 +76,6 @@ class ProcessQueue:
 
     def __init__(self, queue: MessageQueue, start: int) -> None:
         self.queue = queue
-        self.generation = next(_generations)
         self.next_offset = start
         self.dropped = False
         self.size = 0
