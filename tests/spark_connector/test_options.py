@@ -55,6 +55,7 @@ def test_one_way_to_choose_topics() -> None:
     ("options", "sentence"),
     [
         ({"startingofset": "latest"}, "has no option startingofset: did you mean startingOffsets?"),
+        ({"kafka.bootstrap.servers": "a:1"}, "has no option kafka.bootstrap.servers: did you mean nameServer?"),
         ({"path": "/x"}, "has no option path: there are accessKey"),
         ({"minpartitions": "0"}, 'The option minPartitions="0" cannot be read: 1 or more is expected.'),
         ({"pullpipeline": "1025"}, 'The option pullPipeline="1025" cannot be read: 1024 or less is expected.'),
@@ -97,6 +98,8 @@ def test_a_projection_names_columns_that_there_are() -> None:
     check_projection(default_schema())
     with pytest.raises(BadOption, match="has no column queueoffset: did you mean queueOffset"):
         check_projection(StructType([StructField("queueoffset", LongType())]))
+    with pytest.raises(BadOption, match="has no column offset: did you mean queueOffset"):
+        check_projection(StructType([StructField("offset", LongType())]))
     with pytest.raises(BadOption, match="queueOffset is of type bigint, not int"):
         check_projection(StructType([StructField("queueOffset", IntegerType())]))
     with pytest.raises(BadOption, match="names no column"):

@@ -62,8 +62,10 @@ def test_columns() -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "sentence"),
     [
-        ("value string", {"topic": "t"}, "The rocketmq sink has no column value: it takes body, topic"),
+        ("xyz string", {"topic": "t"}, "The rocketmq sink has no column xyz: it takes body, topic"),
         ("body string, tag string", {"topic": "t"}, "no column tag: did you mean tags?"),
+        ("value string", {"topic": "t"}, "The rocketmq sink has no column value: did you mean body?"),
+        ("body string, timestamp bigint", {"topic": "t"}, "no column timestamp: it takes body, topic"),
         ("body int", {"topic": "t"}, "The column body is of type int, the sink takes binary or string: cast it."),
         ("tags string", {"topic": "t"}, "The rows have no column body"),
         ("body string", {}, "Where to send is missing"),

@@ -45,8 +45,7 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
     for name, given_text in given.items():
         known = by_lower.get(name.lower())
         if known is None:
-            nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-            hint = f"did you mean {by_lower[nearest[0]][0]}?" if nearest else f"there are {', '.join(sorted(readers))}."
+            hint = _hint(name, list(readers), f"there are {', '.join(sorted(readers))}.", cutoff=0.5)
             raise BadOption(f"The rocketmq {side} has no option {name}: {hint}")
         name, to, read = known
         if given_text is None or not given_text.strip():
@@ -62,9 +61,26 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
 
 def unknown_column(side: str, name: str, columns: Collection[str], otherwise: str) -> BadOption:
     """The error of a column that ``side``, "source" or "sink", does not have; ``otherwise`` where none is similar."""
-    nearest = difflib.get_close_matches(name, columns, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else otherwise
-    return BadOption(f"The rocketmq {side} has no column {name}: {hint}")
+    return BadOption(f"The rocketmq {side} has no column {name}: {_hint(name, columns, otherwise)}")
+
+
+_IN_KAFKA: Final = {
+    "kafka.bootstrap.servers": "nameServer",
+    "value": "body",
+    "partition": "queueId",
+    "offset": "queueOffset",
+    "timestamp": "storeTimestamp",
+    "headers": "properties",
+}
+"""Options and columns of Spark's Kafka source, and what is the same thing here."""
+
+
+def _hint(name: str, known: Collection[str], otherwise: str, *, cutoff: float = 0.6) -> str:
+    """Which of the known names was meant; ``otherwise`` where none is similar."""
+    by_lower = {each.lower(): each for each in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    found = _IN_KAFKA.get(name.lower()) or (by_lower[nearest[0]] if nearest else None)
+    return f"did you mean {found}?" if found in known else otherwise
 
 
 def text(given: str) -> str:

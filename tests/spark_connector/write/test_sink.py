@@ -137,7 +137,7 @@ def test_a_transaction_shows_all_or_nothing(spark: SparkSession, topic: Topic, m
 
 
 ERRORS: list[tuple[str, dict[str, str], str]] = [
-    ("SELECT 1 AS value", {}, "BadOption: The rocketmq sink has no column value: it takes body, topic"),
+    ("SELECT 1 AS value", {}, "BadOption: The rocketmq sink has no column value: did you mean body?"),
     ("SELECT '' AS body", {}, "SinkError: The body of a row is null or empty, which RocketMQ does not take"),
     ("SELECT 'a' AS body, 9 AS queueId", {}, "SinkError: A row names queue 9 of .* which is not there; there are"),
     (

@@ -99,8 +99,9 @@ class StreamOffset:
         try:
             return cls(read_positions(value["queues"]), read_positions(value.get("began", {})))
         except (KeyError, ValueError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else error
             raise SourceError(
-                f"The checkpoint holds an offset that this source does not write ({error}): "
+                f"The checkpoint holds an offset that this source does not write ({reason}): "
                 "was it made by another source? Use another checkpointLocation."
             ) from None
 
