@@ -12,6 +12,7 @@ from eruca.broker.store.results import Put
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.record import Record
 from tests.support.desk import START, Desk
+from tests.support.pairs import eventually
 
 SEND_BACK, SEND_V2 = 36, 310
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -228,6 +229,7 @@ async def test_under_sync_flush_the_answer_comes_after_the_disk(prepared: Prepar
     assert desk.broker.store.figures().flush_behind_bytes == 0
     with desk.disk.held():
         assert (await desk.ask(SEND_BACK, back(put, 1))).code == 0  # stored, and the disk is only slow
+    await eventually(lambda: desk.broker.store.figures().flush_behind_bytes == 0)
     desk.disk.broken = True
     answer = await desk.ask(SEND_BACK, back(put, 1))
     assert (answer.code, answer.remark) == (1, "FLUSH_DISK_TIMEOUT")
