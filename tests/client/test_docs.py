@@ -97,7 +97,7 @@ def test_every_name_is_told() -> None:
     assert sorted(names - words_of_code()) == []
 
 
-@pytest.mark.parametrize("kind", [TransactionProducer, PushConsumer], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [TransactionProducer, PushConsumer, ClientSettings], ids=lambda kind: kind.__name__)
 def test_a_default_is_the_one_on_the_page(kind: type) -> None:
     """Of the tables in the section Settings, as far as their values are literals."""
     section = (DOCS / "client.md").read_text().partition("## Settings\n")[2].partition("\n## ")[0]

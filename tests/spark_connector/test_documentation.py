@@ -1,7 +1,9 @@
-"""The examples of docs/spark.md and docs/spark-notebook.md run as they stand, and print what stands there."""
+"""The examples of docs/spark.md and docs/spark-notebook.md run as they stand, and print what stands there; options and
+their defaults are those of the page."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from pathlib import Path
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from eruca.spark_connector.options import READERS
+from eruca.spark_connector.options import READERS, Options
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.schema import COLUMNS
-from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS
+from eruca.spark_connector.sink_options import SINK_COLUMNS, SINK_READERS, SinkOptions
 from tests.support.spark import Topic
 
 pytestmark = pytest.mark.slow
@@ -74,3 +76,14 @@ def test_every_option_and_column_is_described() -> None:
 
     assert described(source) - {"column", "option"} == set(READERS) | set(COLUMNS)
     assert described(sink) - {"column", "option", "of", "the", "sink"} == set(SINK_READERS) | set(SINK_COLUMNS)
+
+
+@pytest.mark.parametrize(("table", "kind"), [("| option |", Options), ("| option of the sink |", SinkOptions)])
+def test_a_default_is_the_one_on_the_page(table: str, kind: type) -> None:
+    """As far as it is a word or a number."""
+    part = PAGE.partition(table)[2].partition("\n\n")[0]
+    defaults = {field.name.replace("_", ""): str(field.default) for field in dataclasses.fields(kind)}
+    rows = re.findall(r"^\| (\w+) \| `?([a-zA-Z_*-]+|\d+)`? \|", part, flags=re.MULTILINE)
+    on_page = {name.lower(): value.lower() for name, value in rows if value != "required" and name.lower() in defaults}
+    assert len(on_page) > 5
+    assert on_page == {name: defaults[name].lower() for name in on_page}
