@@ -9,7 +9,7 @@ import gc
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -50,6 +50,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             warnings.simplefilter("ignore")
             gc.collect()
     return done
+
+
+@pytest.fixture(scope="session")
+def quick_java() -> Iterator[None]:
+    """Each Java that is started from here on starts quickly."""
+    from tests.support import quick_java
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in quick_java.environment().items():
+            patch.setenv(name, value)
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

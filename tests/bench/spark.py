@@ -48,7 +48,7 @@ def systems(home: Path, *, eruca_only: bool) -> Iterator[Systems]:
     if not eruca_only:
         config["spark.jars"] = source_jars()
     with contextlib.ExitStack() as stack:
-        spark = stack.enter_context(spark_session(home / "spark", java_options="", config=config))
+        spark = stack.enter_context(spark_session(home / "spark", config=config))
         cluster = stack.enter_context(ErucaCluster(home / "eruca", PROPERTIES))
         found: Systems = [RocketMQ("Eruca", spark, cluster, home / "eruca-queries")]
         if not eruca_only:

@@ -134,7 +134,7 @@ def main() -> None:
     config = {"spark.ui.showConsoleProgress": "false"}
     with (
         tempfile.TemporaryDirectory(prefix="eruca-bench-") as home,
-        spark_session(Path(home) / "spark", java_options="", config=config) as spark,
+        spark_session(Path(home) / "spark", config=config) as spark,
     ):
         folder = Path(home) / "cluster"
         folder.mkdir()

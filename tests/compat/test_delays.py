@@ -156,8 +156,10 @@ def test_a_message_that_is_refused_comes_again_and_is_given_up_in_the_end(
     with started(judge, "push", quick, group, refuse=9, maxReconsumeTimes=1, **options):
         send(judge, quick, name, {})
         quick.broker.process.wait_until(lambda: bool(log(quick.broker.store, dead)), "a dead letter")
-    with started(judge, "push", quick, fresh("readers"), topics={dead: "*"}) as reader:
-        (letter,) = received(judge, reader, 1)
+        # The member stays until the letter is read: one that stops before CONSUMER_SEND_MSG_BACK is answered
+        # sends the message once more itself, and there are two letters.
+        with started(judge, "push", quick, fresh("readers"), topics={dead: "*"}) as reader:
+            (letter,) = received(judge, reader, 1)
     assert (letter["topic"], letter["reconsumeTimes"], letter["properties"]["DELAY"]) == (dead, 2, "0")
     assert letter["properties"]["RETRY_TOPIC"] == name
 

@@ -339,7 +339,7 @@ async def test_a_server_without_tls(guarded: Guarded, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("guarded", ["4.9.7"], indirect=True)
-def test_spark_with_an_account(guarded: Guarded, tmp_path: Path) -> None:
+def test_spark_with_an_account(quick_java: None, guarded: Guarded, tmp_path: Path) -> None:
     """Driver and tasks sign and encrypt what they ask, in batches and streams; without an account nothing is done."""
     own = guarded.certificates.client
     reached = {

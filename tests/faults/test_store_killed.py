@@ -74,10 +74,12 @@ def kill_again_and_again(root: Path, mode: str, times: Iterable[int], writer_tex
         assert told.count("\n") < 100_000
 
         config = small_config(root, mapped_file_size_commit_log=65536, max_index_num=2000)
-        assert verify(root, config).findings == []
+        # A kill within a write leaves a part of one record, which nobody has acknowledged.
+        assert [each for each in verify(root, config).findings if "incomplete record lies" not in each.sentence] == []
         store = Store(config)
         report = store.open()
-        assert not report.clean and report.damages == [] and report.lost_units == []
+        assert not report.clean and report.lost_units == []
+        assert [each for each in report.damages if "incomplete record at the end" not in each.reason] == []
         for queue in range(QUEUES):
             found = bodies(store, "T", queue)
             assert found == [b"%d" % number * (1 + number % 30) for number in range(len(found))]

@@ -20,11 +20,11 @@ from eruca.spark_connector.runtime.clients import ClusterClients
 from tests.support.eruca import ErucaCluster
 from tests.support.ports import free_port
 from tests.support.processes import Process
-from tests.support.spark import QUICK_START, Topic, spark_session
+from tests.support.spark import Topic, spark_session
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two threads of this machine."""
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
@@ -69,12 +69,12 @@ SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+def master(quick_java: None, tmp_path: Path) -> Iterator[str]:
     """The address of a cluster with two workers of one core each."""
     java.prepare()
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
-    env = {"SPARK_DAEMON_JAVA_OPTS": QUICK_START, "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+    env = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
     deploy = [str(SPARK_CLASS), "org.apache.spark.deploy"]
     leader = [deploy[0], f"{deploy[1]}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
     worker = [deploy[0], f"{deploy[1]}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "600m"]

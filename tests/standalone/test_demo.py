@@ -13,7 +13,7 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.mark.slow
-async def test_the_demonstration_holds() -> None:
+async def test_the_demonstration_holds(quick_java: None) -> None:
     printed = io.StringIO()
     await Demonstration(Console(file=printed, width=200), count=600).run()
     assert "send 600 lines of Python's sources" in printed.getvalue()

@@ -29,8 +29,6 @@ Cluster = ErucaCluster | ApacheCluster
 Rows = dict[tuple[int, int], dict[str, Any]]
 """Rows by queue id and offset."""
 COLUMNS = "queueId int, queueOffset bigint, body binary, tags string, keys string, flag int"
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For short runs: a JVM that starts quickly is worth more than one that runs fast in the end."""
 PRODUCER_GROUP = "spark_tests"
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "remoting", "client", "spark_connector")
@@ -40,7 +38,6 @@ SOURCE_ROOTS = ("protocol", "remoting", "client", "spark_connector")
 def spark_session(
     folder: Path,
     *,
-    java_options: str = QUICK_START,
     master: str = "local[2]",
     config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
@@ -61,7 +58,6 @@ def spark_session(
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.driver.memory", "768m")
-        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
     )

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
-from tests.support.spark import COLUMNS, QUICK_START, ROOT, SOURCE_ROOTS, Rows, spark_session
+from tests.support.spark import COLUMNS, ROOT, SOURCE_ROOTS, Rows, spark_session
 
 STARTED = "the query has started"
 IMPORTS = os.pathsep.join(str(ROOT / root) for root in ("", *SOURCE_ROOTS))
@@ -67,7 +67,6 @@ def main(master: str, name_server: str, topic: str, folder: str, until_killed: s
     config = {
         "spark.executorEnv.PYTHONPATH": IMPORTS,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": QUICK_START,
     }
     with spark_session(here, master=master, config=config) as spark:
         reader = spark.readStream.format("rocketmq").schema(COLUMNS).option("nameServer", name_server)

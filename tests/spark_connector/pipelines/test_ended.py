@@ -30,7 +30,7 @@ from eruca.spark_connector.pipelines import archive, read_archive, replay, rollu
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from tests.spark_connector.pipelines.windows import WINDOW, let_a_window_end, written
 from tests.support.eruca import ErucaCluster
-from tests.support.spark import COLUMNS, QUICK_START, Topic, assert_rows, read, rows_of
+from tests.support.spark import COLUMNS, Topic, assert_rows, read, rows_of
 from tests.support.spark_copy import kill_session
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ class Program:
         shutil.rmtree(self._temporary, ignore_errors=True)  # one that was killed could not delete its own
         self._temporary.mkdir()
         own = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
-        settings = [f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={self._temporary} {QUICK_START}"]
+        settings = [f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={self._temporary}"]
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*command, "--topic", topic.name, "--master", "local[1]", "--conf", *settings, *options],

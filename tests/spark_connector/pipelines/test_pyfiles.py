@@ -19,7 +19,9 @@ from tests.support.spark import Topic
 
 
 @pytest.mark.slow
-def test_spark_submit_runs_a_job_where_eruca_is_not_installed(topic: Topic, bare_python: Path, tmp_path: Path) -> None:
+def test_spark_submit_runs_a_job_where_eruca_is_not_installed(
+    quick_java: None, topic: Topic, bare_python: Path, tmp_path: Path
+) -> None:
     topic.fill(12)
     files = tmp_path / "eruca.zip"
     made = CliRunner().invoke(main, ["pipeline", "pyfiles", "--to", str(files)])

@@ -69,6 +69,7 @@ async def test_it_learns_its_master_from_the_nameserver_and_has_topics_groups_an
     assert (await master.ask(310, send_fields(1, properties="DELAY\x011"), b"later")).code == 0
     master.now += 5000
     await until(lambda: master.broker.delays.offsets.table.get(1) == 1)
+    await until(lambda: end(slave) == end(master))  # a slave writes the delays that its own log contains
     await slave.broker.table_sync.fetch(master.app.address)
     topic = slave.broker.topics.get("T")
     assert topic is not None and topic.write_queue_nums == 3
