@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from eruca.broker.app import BrokerApp
@@ -132,6 +133,14 @@ class Desk:
         """Let the store find its disk full, or not full any more."""
         self.broker.store.config.disk_space_warning_level_ratio = -1.0 if full else 1.0
         self.broker.store.check_disk()
+
+    def lag(self, rounds: int) -> None:
+        """Let the event loop look as if the last ``rounds`` (1 or 2) iterations had taken ten seconds each."""
+        monitor = self.broker.loop_monitor
+        monitor.stop()
+        monitor.last = monotonic() - 10
+        monitor.overdue = monitor.last
+        monitor.former = 10.0 if rounds > 1 else 0.0
 
     def delete_forcibly(self) -> None:
         """Let the store find its disk so full that files are deleted before their time."""

@@ -217,16 +217,11 @@ async def test_a_region_that_looks_like_a_template(prepared: Prepared, lines: li
     assert fields["MSG_REGION"] == '100%d%%"MMMM' and fields["queueOffset"] == "3"
 
 
-async def test_a_busy_broker_is_busy_on_the_fast_path_too(
-    desk: Desk, lines: list[asyncio.StreamWriter], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_busy_broker_is_busy_on_the_fast_path_too(desk: Desk, lines: list[asyncio.StreamWriter]) -> None:
     producer = await learned(desk, lines)
-    pulse = desk.broker.loop_monitor
-    pulse.stop()
-    monkeypatch.setattr(pulse, "last", pulse.last - 10)
-    monkeypatch.setattr(pulse, "overdue", pulse.overdue - 10)
+    desk.lag(1)
     assert (await producer.send("KEYS\x01k", queue_id=1)).code == 0  # one long round is a hiccup
-    monkeypatch.setattr(pulse, "former", 9.0)
+    desk.lag(2)
     assert (await producer.send("KEYS\x01k", queue_id=1)).code == 2
 
 

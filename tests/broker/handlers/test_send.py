@@ -434,15 +434,12 @@ async def test_after_a_failed_flush_nothing_is_acknowledged(prepared: Prepared) 
 # ---------------------------------------------------------------------- overload
 
 
-async def test_a_loop_that_does_not_come_round_is_too_busy(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_does_not_come_round_is_too_busy(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(), b"x")
-    pulse = desk.broker.loop_monitor
-    pulse.stop()
-    monkeypatch.setattr(pulse, "last", pulse.last - 10)
-    monkeypatch.setattr(pulse, "overdue", pulse.overdue - 10)
+    desk.lag(1)
     assert (await desk.ask(SEND_V2, message(), b"x")).code == 0  # one long round is a hiccup
-    monkeypatch.setattr(pulse, "former", 9.0)
+    desk.lag(2)
     answer = await desk.ask(SEND_V2, message(), b"x")
     assert answer.code == 2 and answer.remark is not None
     assert answer.remark.startswith(

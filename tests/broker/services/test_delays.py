@@ -140,15 +140,15 @@ async def test_a_clock_that_went_back_does_not_keep_messages_longer_than_their_d
     assert [record.body for record in desk.records()] == [b"x"]
 
 
-async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delay_levels, "AT_ONCE", 3)
+async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk) -> None:
+    part = delay_levels.AT_ONCE
     desk.topic("T")
-    for number in range(7):
+    for number in range(2 * part + 1):
         await desk.ask(SEND_V2, message(1), b"%d" % number)
     counts = []
     while desk.deliver(1000) == desk.now:
         counts.append(len(desk.records()))
-    assert counts == [3, 6] and len(desk.records()) == 7
+    assert counts == [part, 2 * part] and len(desk.records()) == 2 * part + 1
 
 
 async def test_the_half_of_a_transaction_is_not_delivered(desk: Desk) -> None:

@@ -149,14 +149,14 @@ async def test_when_to_look_again(desk: Desk) -> None:
 
 
 async def test_a_turn_delivers_a_part(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timers, "AT_ONCE", 3)
     monkeypatch.setattr(timers, "READ_AT_ONCE", 4)
     desk.topic("T")
-    for number in range(7):
-        await send(desk, 1000, b"%d" % number)
+    count = 2 * timers.AT_ONCE + 1
+    for number in range(count):
+        await send(desk, 1000, b"%03d" % number)
     while desk.deliver(1000) == desk.now:
         pass
-    assert sorted(bodies(desk)) == [b"%d" % number for number in range(7)]
+    assert sorted(bodies(desk)) == [b"%03d" % number for number in range(count)]
 
 
 async def test_a_store_that_takes_nothing_is_tried_again(desk: Desk) -> None:
