@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eruca.admin.cli import run
 from eruca.admin.errors import AdminError
 from eruca.admin.security import find_credentials, find_tls, make_context, split_properties
-from eruca.protocol import frame
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
 from tests.admin.conftest import Lab
 from tests.support.certificates import PASSWORD, Certificates
+from tests.support.peers import requests_in
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture
@@ -91,29 +91,15 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
         make_context(Tls(ca_file=tmp_path / "none"))
 
 
-async def test_a_command_is_signed(lab: Lab, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_is_signed(lab: Lab, home: Path) -> None:
     (home / "conf" / "tools.yml").write_text("accessKey: operator\nsecretKey: 12345678\n")
-    keys: set[str | None] = set()
-    encode = frame.encode
-
-    def spy(serialization: int, code: int, opaque: int, flag: int, *rest: Any) -> bytes:
-        head = encode(serialization, code, opaque, flag, *rest)
-        if code == 28 and not flag & frame.RESPONSE_FLAG:
-            keys.add(frame.texts(serialization, head[8:]).get("AccessKey"))
-        return head
-
-    monkeypatch.setattr(frame, "encode", spy)
+    proxy = await Proxy(lab.broker).start()
     out, err = io.StringIO(), io.StringIO()
-    line = [
-        f"-Drocketmq.namesrv.addr={lab.nameserver}",
-        f"-Drocketmq.home.dir={home}",
-        "brokerStatus",
-        "-b",
-        lab.broker,
-    ]
-    assert await run(line, {}, out, err) == 0, err.getvalue()
-
-    assert keys == {"operator"}
+    properties = f"-Drocketmq.namesrv.addr={lab.nameserver}", f"-Drocketmq.home.dir={home}"
+    assert await run([*properties, "brokerStatus", "-b", proxy.address], {}, out, err) == 0, err.getvalue()
+    await proxy.stop()
+    (sent,) = proxy.sent
+    assert {code: fields["AccessKey"] for code, fields in requests_in(bytes(sent))} == {28: "operator"}
 
 
 async def test_servers_without_tls(lab: Lab) -> None:

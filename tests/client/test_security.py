@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio.selector_events
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from eruca.client import ClientSettings, Credentials, Message, Producer, PullConsumer, PushConsumer, Tls
 from eruca.client.errors import BadConfig, BrokerUnreachable, NameserverUnreachable
-from eruca.client.network.routes import build_route
-from eruca.protocol import frame
 from eruca.protocol.signature import SIGNATURE, sign
 from tests.client.conftest import Lab, Seen
 from tests.support.certificates import PASSWORD, Certificates
 from tests.support.encrypted import Front
 from tests.support.examples import examples_of
+from tests.support.peers import requests_in
+from tests.support.proxy import Proxy
+from tests.support.scripted import Scripted
 
 SECRET = "the-secret-key"
 ACCOUNT = Credentials("the-account", SECRET, "the-token")
@@ -28,45 +27,30 @@ ACCOUNT = Credentials("the-account", SECRET, "the-token")
 
 @pytest.mark.parametrize("header", ["JSON", "ROCKETMQ", "MSGPACK"])
 async def test_every_request_of_a_client_is_signed(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch, header: Literal["JSON", "ROCKETMQ", "MSGPACK"]
+    lab: Lab, seen: Seen, header: Literal["JSON", "ROCKETMQ", "MSGPACK"]
 ) -> None:
-    written: defaultdict[object, bytearray] = defaultdict(bytearray)
-    transport = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
-    write = transport.write
+    await lab.send("T", b"so that the topic is there")
+    broker = await Proxy(lab.cluster.broker.address).start()
+    async with Scripted() as nameserver:
+        for topic in ("T", "%RETRY%g"):
+            nameserver.leads(topic, {"broker-a": broker.address})
+        settings = ClientSettings(nameserver=nameserver.address, credentials=ACCOUNT, header=header)
+        async with (
+            Producer("p", settings=settings) as producer,
+            PushConsumer("g", seen.coroutine, settings=settings, start_from="first").subscribe("T"),
+            PullConsumer(settings=settings) as puller,
+        ):
+            result = await producer.send(Message("T", "Bücher".encode(), keys="k"))
+            await seen.reaches(1)
+            await puller.max_offset(result.queue)
+    await broker.stop()
 
-    def spy(self: object, data: bytes) -> None:
-        written[self] += data
-        write(self, data)
-
-    settings = ClientSettings(nameserver=lab.address, credentials=ACCOUNT, header=header)
-    async with (
-        Producer("p", settings=settings) as producer,
-        PushConsumer("g", seen.coroutine, settings=settings, start_from="first").subscribe("T"),
-        PullConsumer(settings=settings) as puller,
-    ):
-        monkeypatch.setattr(transport, "write", spy)
-        result = await producer.send(Message("T", "Bücher".encode(), keys="k"))
-        await seen.reaches(1)
-        await puller.max_offset(result.queue)
-        monkeypatch.setattr(transport, "write", write)
-
-    sent = [request for data in written.values() for request in requests_in(bytes(data))]
-    mine = [fields for code, fields in sent if fields.get("AccessKey") == "the-account"]
-    assert {310, 30} <= {code for code, fields in sent if "AccessKey" in fields}
-    for fields in mine:
-        assert fields["SecurityToken"] == "the-token" and SIGNATURE in fields
-    send = next(fields for code, fields in sent if code == 310 and "AccessKey" in fields)
+    sent = [request for data in broker.sent for request in requests_in(bytes(data))]
+    assert {310, 30, 34, 11} <= {code for code, _ in sent}
+    for _, fields in sent:
+        assert (fields["AccessKey"], fields["SecurityToken"]) == ("the-account", "the-token") and SIGNATURE in fields
+    send = next(fields for code, fields in sent if code == 310)
     assert send[SIGNATURE] == sign(send, "Bücher".encode(), SECRET)
-
-
-def requests_in(data: bytes) -> Iterator[tuple[int, dict[str, str]]]:
-    """Code and fields of each request in what was written to one connection."""
-    at = 0
-    while found := frame.split(data, at):
-        serialization, header_at, body_at, at = found
-        head = frame.read(serialization, data[header_at:body_at])
-        if not head.flag & frame.RESPONSE_FLAG:
-            yield head.code, frame.texts(serialization, data[header_at:body_at])
 
 
 def test_nothing_secret_is_shown() -> None:
@@ -85,20 +69,16 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-async def fronts(lab: Lab, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    """The nameserver's encrypted address; it sends clients to the broker's encrypted one."""
+async def fronts(lab: Lab, certificates: Certificates) -> AsyncIterator[str]:
+    """The encrypted address of a nameserver that sends clients to the broker's encrypted one."""
     broker = Front(lab.cluster.broker.address, certificates)
-    nameserver = Front(lab.address, certificates)
     encrypted = await broker.start()
-
-    def through_the_front(topic: str, data: Any) -> Any:
-        for each in data.broker_datas:
-            each.broker_addrs = {0: encrypted}
-        return build_route(topic, data)
-
-    monkeypatch.setattr("eruca.client.network.directory.build_route", through_the_front)
-    yield await nameserver.start()
-    await nameserver.stop()
+    async with Scripted() as known:
+        for topic in ("T", "Orders"):
+            known.leads(topic, {"broker-a": encrypted})
+        nameserver = Front(known.address, certificates)
+        yield await nameserver.start()
+        await nameserver.stop()
     await broker.stop()
 
 
@@ -170,10 +150,7 @@ async def test_an_example(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MQ_ACCESS_KEY", "the-account")
     monkeypatch.setenv("MQ_SECRET_KEY", SECRET)
-    encrypted = "tls=" in code
-    monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", fronts if encrypted else lab.address)
-    if not encrypted:
-        monkeypatch.setattr("eruca.client.network.directory.build_route", build_route)
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", fronts if "tls=" in code else lab.address)
 
     await asyncio.to_thread(exec, compile(code, "an example", "exec"), {"__name__": "__main__"})
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+from eruca.protocol import frame
 
 Answering = Callable[["Pushed"], tuple[int, bytes] | None]
 """Given a request of the server: code and body of the answer, None to stay silent."""
@@ -140,3 +142,13 @@ class Peer:
         answer = self._answering(pushed) if self._answering is not None and not pushed.oneway else None
         if answer is not None:
             self._send(answer[0], header["opaque"], 1, {}, answer[1], remark=f"from {self.language}")
+
+
+def requests_in(data: bytes) -> Iterator[tuple[int, dict[str, str]]]:
+    """Code and fields of each request in what was written to one connection."""
+    at = 0
+    while found := frame.split(data, at):
+        serialization, header_at, body_at, at = found
+        head = frame.read(serialization, data[header_at:body_at])
+        if not head.flag & frame.RESPONSE_FLAG:
+            yield head.code, frame.texts(serialization, data[header_at:body_at])

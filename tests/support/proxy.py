@@ -26,6 +26,8 @@ class Proxy:
         self.blocked = False
         self.forwarded = 0
         self.connections = 0
+        self.sent: list[bytearray] = []
+        """What came from the client on each connection."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._muted: set[asyncio.StreamWriter] = set()
@@ -72,17 +74,22 @@ class Proxy:
             far_writer.transport.abort()
             return
         self.connections += 1
+        self.sent.append(sent := bytearray())
         self._writers |= {writer, far_writer}
-        for work in (self._forward(reader, far_writer, writer), self._forward_shaped(far_reader, writer, far_writer)):
+        for work in (
+            self._forward(reader, far_writer, writer, sent),
+            self._forward_shaped(far_reader, writer, far_writer),
+        ):
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _forward(
-        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter
+        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter, sent: bytearray
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                sent += data
                 if to in self._muted:
                     continue
                 to.write(data)

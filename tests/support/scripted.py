@@ -14,6 +14,7 @@ from typing import Any, Self
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     BrokerData,
+    ClusterInfo,
     ConsumerIdList,
     HeartbeatData,
     LockBatchAnswer,
@@ -44,6 +45,8 @@ class Scripted:
         self.delay = 0.0
         """Seconds until sends are answered."""
         self.sends: list[Any] = []
+        self.serializations: list[int] = []
+        """Of the headers of sends."""
         self.bodies: list[bytes] = []
         self.heartbeats: list[HeartbeatData] = []
         self.unregistered: list[Any] = []
@@ -63,7 +66,14 @@ class Scripted:
         self.not_granted: set[MessageQueue] = set()
         self.refused_codes: set[int] = set()
         """Requests that are refused with code 1, beside those of sending."""
+        self.offsets_asked = asyncio.Event()
+        """Set when a group's offset (14) is asked for."""
+        self.offsets_answered = asyncio.Event()
+        """Clear it to let questions for a group's offset wait."""
+        self.offsets_answered.set()
         self.topics: dict[str, TopicRouteData] = {}
+        self.cluster: ClusterInfo | None = None
+        """The answer to 106; None refuses it."""
         self.asked: list[str] = []
         self.connections: set[Connection] = set()
         self._server: Server | None = None
@@ -96,13 +106,18 @@ class Scripted:
 
     def knows(self, topic: str, *brokers: Scripted, queues: int = 1, perm: int = 6) -> None:
         """As a nameserver: the topic has so many queues on each of these brokers."""
+        self.leads(topic, {each.name: each.address for each in brokers}, queues=queues, perm=perm)
+
+    def leads(self, topic: str, brokers: dict[str, str], *, queues: int = 1, perm: int = 6) -> None:
+        """As ``knows``, by the names and addresses of brokers."""
         self.topics[topic] = TopicRouteData(
             broker_datas=[
-                BrokerData(broker_name=each.name, broker_addrs={0: each.address}, cluster="Lab") for each in brokers
+                BrokerData(broker_name=name, broker_addrs={0: address}, cluster="Lab")
+                for name, address in brokers.items()
             ],
             queue_datas=[
-                QueueData(broker_name=each.name, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
-                for each in brokers
+                QueueData(broker_name=name, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
+                for name in brokers
             ],
         )
 
@@ -143,6 +158,7 @@ def members(server: Scripted, call: Call[Any]) -> Reply:
 @routes.on(api.SEND_MESSAGE_V2, api.SEND_BATCH_MESSAGE)
 async def send(server: Scripted, call: Call[Any]) -> Reply | None:
     server.sends.append(call.header)
+    server.serializations.append(call.serialization)
     server.bodies.append(call.body)
     code = server.answers.popleft() if server.answers else 0
     if server.delay:
@@ -185,9 +201,20 @@ def update_offset(server: Scripted, call: Call[Any]) -> Reply:
     return Reply()
 
 
+@routes.on(api.GET_BROKER_CLUSTER_INFO)
+def cluster(server: Scripted, call: Call[Any]) -> Reply:
+    if server.cluster is None:
+        raise Refused(1, "not now")
+    return Reply(body=server.cluster.encode())
+
+
 @routes.on(api.QUERY_CONSUMER_OFFSET)
-def query_offset(server: Scripted, call: Call[Any]) -> Reply:
+async def query_offset(server: Scripted, call: Call[Any]) -> Reply:
     header = call.header
+    server.offsets_asked.set()
+    await server.offsets_answered.wait()
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
     offset = server.committed.get((header.consumer_group, header.topic, header.queue_id))
     if offset is None:
         raise Refused(22, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
-from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from tests.client.conftest import HASTY, Lab, Seen, eventually
+from tests.support.scripted import Scripted
 
 
 async def test_a_listener_stops_its_consumer(lab: Lab, seen: Seen) -> None:
@@ -112,27 +112,17 @@ async def test_a_listener_that_will_not_be_cancelled(lab: Lab, seen: Seen, stubb
     release.set()
 
 
-async def test_a_start_that_is_cancelled_gives_its_locks_back(
-    lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_that_is_cancelled_gives_its_locks_back(seen: Seen) -> None:
     """Another member need not wait until they end at the broker, after a minute."""
-    locked = asyncio.Event()
-
-    async def load(self: RemoteBrokerOffsetStore, queue: MessageQueue) -> None:
-        locked.set()
-        await asyncio.Event().wait()
-
-    await lab.send("T", b"m")
-    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T")
-    async with asyncio.timeout(20):
-        with monkeypatch.context() as patch:
-            patch.setattr(RemoteBrokerOffsetStore, "load", load)
-            starting = asyncio.create_task(consumer.start())
-            await locked.wait()
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-        async with PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):
-            await seen.reaches(1, within=20)
+    async with Scripted() as server:
+        server.knows("T", server)
+        server.offsets_answered.clear()
+        consumer = PushConsumer("g", seen.coroutine, nameserver=server.address, orderly=True).subscribe("T")
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.wait_for(server.offsets_asked.wait(), 10)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        assert server.locked == server.unlocked == [[MessageQueue("T", "broker-a", 0)]]
 
 
 async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, seen: Seen) -> None:
@@ -163,28 +153,19 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, s
     assert other.bodies == [b"later"] * 2
 
 
-async def test_a_stop_while_it_starts_wins(lab: Lab, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, go_on = asyncio.Event(), asyncio.Event()
-    load = RemoteBrokerOffsetStore.load
-
-    async def slow(positions: RemoteBrokerOffsetStore, queue: MessageQueue) -> int | None:
-        asked.set()
-        await go_on.wait()
-        return await load(positions, queue)
-
-    await lab.send("T", b"m")
-    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    with monkeypatch.context() as patch:
-        patch.setattr(RemoteBrokerOffsetStore, "load", slow)
+async def test_a_stop_while_it_starts_wins(seen: Seen) -> None:
+    async with Scripted() as server:
+        server.knows("T", server)
+        server.offsets_answered.clear()
+        consumer = PushConsumer("g", seen.coroutine, nameserver=server.address).subscribe("T")
         starting = asyncio.create_task(consumer.start())
-        await asked.wait()
+        await asyncio.wait_for(server.offsets_asked.wait(), 10)
         stopping = asyncio.create_task(consumer.stop())
         await asyncio.sleep(0)
-        go_on.set()
+        server.offsets_answered.set()
         await asyncio.gather(starting, stopping)
-    assert consumer.queues == [] and not seen.messages and not lab.producer.session.consumers
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
-        await seen.reaches(1)
+        assert consumer.queues == [] and not server.pulls
+        assert [header.consumer_group for header in server.unregistered] == ["g"]
 
 
 @pytest.mark.parametrize("kind", ["listener", "loop"])

@@ -10,12 +10,12 @@ from collections import defaultdict
 import pytest
 
 from eruca.client import Decision, Later, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
-from eruca.client.consuming.offset_store import RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.push_consumer import PushConsumer as Consumer
-from eruca.client.errors import BadConfig, ClientError
+from eruca.client.errors import BadConfig
 from eruca.client.outcomes import Outcome
 from tests.client.conftest import HASTY, Lab, Seen, eventually
+from tests.support.scripted import Scripted
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -310,18 +310,12 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) 
     assert (await lab.offsets("g", "T"))[0] == 11
 
 
-async def test_a_queue_that_cannot_be_begun_is_left_to_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    await lab.send("T", *[b"first"] * 4)
-    broker = lab.cluster.broker.broker
-
-    async def fails(self: RemoteBrokerOffsetStore, queue: MessageQueue) -> int:
-        assert broker.locks.owner("g", queue, broker.clock()) is not None
-        raise ClientError("away")
-
-    monkeypatch.setattr(RemoteBrokerOffsetStore, "load", fails)
-    async with orderly(lab, Seen().coroutine) as consumer:
-        assert consumer.queues == []
-        assert broker.locks.owner("g", QUEUE, broker.clock()) is None
+async def test_a_queue_that_cannot_be_begun_is_left_to_others() -> None:
+    async with Scripted() as server:
+        server.knows("T", server)
+        server.refused_codes.add(14)
+        async with PushConsumer("g", nameserver=server.address, orderly=True).subscribe("T") as consumer:
+            assert consumer.queues == [] and server.locked == server.unlocked == [[QUEUE]]
 
 
 async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab) -> None:

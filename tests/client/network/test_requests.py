@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eruca.client import ClientSettings, Message, Producer, PushConsumer, ReceivedMessage
-from eruca.client.errors import BadMessage, BrokerRefused, CallTimeout, NameserverUnreachable, SendFailed
-from eruca.client.network.session import Session
-from eruca.protocol.bodies import BrokerData, ClusterInfo
+from eruca.client.errors import BadMessage, BrokerRefused, CallTimeout, SendFailed
+from eruca.protocol.bodies import BrokerData, ClusterInfo, RegisterBrokerBody
 from tests.client.conftest import Lab, Seen, eventually
+from tests.support.peers import Peer
 from tests.support.scripted import Scripted
 
 
@@ -79,47 +79,30 @@ async def test_an_answer_that_comes_too_late_harms_nobody(lab: Lab, caplog: pyte
 
 
 @pytest.mark.slow
-async def test_a_broker_that_hangs_keeps_no_question_waiting(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask_cluster = Session.cluster
+async def test_a_broker_that_hangs_keeps_no_question_waiting(lab: Lab) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hung:
-
-        async def with_one_that_hangs(session: Session) -> ClusterInfo:
-            told = await ask_cluster(session)
-            address = f"127.0.0.1:{hung.getsockname()[1]}"
-            told.broker_addr_table["b"] = BrokerData(
-                broker_name="b", broker_addrs={0: address}, cluster="DefaultCluster"
-            )
-            return told
-
-        monkeypatch.setattr(Session, "cluster", with_one_that_hangs)
+        registrar = await Peer().connect(lab.address)
+        address = f"127.0.0.1:{hung.getsockname()[1]}"
+        broker = {"brokerName": "b", "brokerAddr": address, "clusterName": "DefaultCluster", "haServerAddr": ""}
+        answer = await registrar.ask(103, {**broker, "brokerId": 0}, RegisterBrokerBody().encode())
+        assert answer.code == 0
         settings = ClientSettings(request_timeout=60, nameserver=lab.address)
         async with (
             asyncio.timeout(30),
             PushConsumer("g", replier(lab, 1), nameserver=lab.address, start_from="first").subscribe("T"),
             Producer("askers", settings=settings) as producer,
         ):
-            answer = await producer.request(Message("T", b"1"), timeout=20)
+            reply = await producer.request(Message("T", b"1"), timeout=20)
             hung.accept()[0].close()
-    assert answer.body == b"re: 1"
+        await registrar.close()
+    assert reply.body == b"re: 1"
 
 
 async def test_brokers_are_told_later_of_who_asks_when_no_nameserver_tells_of_them_now(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster = ClusterInfo(broker_addr_table={}, cluster_addr_table={})
-    away = True
-
-    async def ask_cluster(session: Session) -> ClusterInfo:
-        if away:
-            raise NameserverUnreachable("away")
-        return cluster
-
-    monkeypatch.setattr(Session, "cluster", ask_cluster)
     async with Scripted("broker-a") as server, Scripted("broker-b") as other:
         server.knows("T", server)
-        cluster.broker_addr_table["broker-b"] = BrokerData(
-            broker_name="broker-b", broker_addrs={0: other.address}, cluster="Lab"
-        )
         settings = ClientSettings(nameserver=server.address, heartbeat_interval=0.05)
         async with Producer("askers", settings=settings) as producer:
             with pytest.raises(CallTimeout, match="OK, but wait reply message timeout"):
@@ -129,5 +112,6 @@ async def test_brokers_are_told_later_of_who_asks_when_no_nameserver_tells_of_th
                 and not other.heartbeats
                 and "the brokers that get heartbeats cannot be looked up" in caplog.text
             )
-            away = False
+            told = BrokerData(broker_name="broker-b", broker_addrs={0: other.address}, cluster="Lab")
+            server.cluster = ClusterInfo(broker_addr_table={"broker-b": told}, cluster_addr_table={})
             await eventually(lambda: bool(other.heartbeats))
