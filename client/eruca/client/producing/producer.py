@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from threading import get_ident
 
 from eruca.client.admin_calls import Client
 from eruca.client.bounds import within
-from eruca.client.checks import check_least
-from eruca.client.compression import COMPRESS_FROM, compressor
-from eruca.client.config import ClientSettings, check_codes, check_group, check_positive, seconds_of
+from eruca.client.compression import compressor
+from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message
@@ -25,8 +23,8 @@ from eruca.client.network.identity import unique_keys
 from eruca.client.network.requests import reply_to
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
-from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
+from eruca.client.producing.options import ProducerOptions, taking
 from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
 from eruca.client.producing.send_hooks import Observer
 from eruca.client.producing.sender import Sender
@@ -35,8 +33,6 @@ from eruca.client.selectors import Selector
 from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
-
-MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 
 class Producer(Client):
@@ -63,52 +59,23 @@ class Producer(Client):
     Raises BadName, BadConfig and NoNameserver.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        nameserver: str | Sequence[str] | None = None,
-        send_timeout: float = 3.0,
-        retries: int = 2,
-        retry_codes: Collection[int] = (),
-        retry_when_not_stored: bool = False,
-        compress_from: int = COMPRESS_FROM,
-        max_message_size: int = MAX_MESSAGE_SIZE,
-        new_topic_queues: int = 4,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
-        fault_tolerance: bool = False,
-        hooks: Sequence[Hook] = (),
-        trace: bool | str = False,
-        settings: ClientSettings | None = None,
-    ) -> None:
-        check_group(group, "producer")
-        check_positive(send_timeout=send_timeout, new_topic_queues=new_topic_queues, max_in_flight=max_in_flight)
-        check_positive(
-            compress_from=compress_from, max_message_size=max_message_size, max_in_flight_size=max_in_flight_size
-        )
-        check_least(0, retries=retries)
-        check_codes(retry_codes=retry_codes)
-        self.group = group
-        self.send_timeout = send_timeout
-        self.retries = retries
-        self.compress_from = compress_from
-        self.max_message_size = max_message_size
-        self._attempts = 1 + retries
-        self._make_sender = partial(
-            Sender,
-            group=group,
-            new_topic_queues=new_topic_queues,
-            max_in_flight=max_in_flight,
-            max_in_flight_size=max_in_flight_size,
-            retry_codes=retry_codes,
-            retry_when_not_stored=retry_when_not_stored,
-            fault_tolerance=fault_tolerance,
-        )
-        self._settings = ClientSettings.choose(settings, nameserver)
-        self._compress = compressor(compress_from, self._settings.compression, self._settings.compression_level)
-        self._trace = MessageTrace(group, "PRODUCE", trace, self._settings, Producer) if trace else None
-        self._hooks = Hooks.given(hooks, self._trace)
+    @taking(ProducerOptions)
+    def __init__(self, options: ProducerOptions) -> None:
+        self._configure(options)
+
+    def _configure(self, options: ProducerOptions) -> None:
+        self.group = group = options.group
+        self.send_timeout = options.send_timeout
+        self.retries = options.retries
+        self.compress_from = options.compress_from
+        self.max_message_size = options.max_message_size
+        self._options = options
+        self._attempts = 1 + options.retries
+        self._settings = ClientSettings.choose(options.settings, options.nameserver)
+        settings, trace = self._settings, options.trace
+        self._compress = compressor(options.compress_from, settings.compression, settings.compression_level)
+        self._trace = MessageTrace(group, "PRODUCE", trace, settings, Producer) if trace else None
+        self._hooks = Hooks.given(options.hooks, self._trace)
         self._observer: Observer | None = None
         """Of the hooks of sends; None where there are none."""
         self._session: Session | None = None
@@ -124,8 +91,18 @@ class Producer(Client):
             raise StateError(
                 "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
             )
-        session = self._session = Session.join(self._settings)
-        self._sender = self._make_sender(session)
+        session, options = Session.join(self._settings), self._options
+        self._session = session
+        self._sender = Sender(
+            session,
+            group=self.group,
+            new_topic_queues=options.new_topic_queues,
+            max_in_flight=options.max_in_flight,
+            max_in_flight_size=options.max_in_flight_size,
+            retry_codes=options.retry_codes,
+            retry_when_not_stored=options.retry_when_not_stored,
+            fault_tolerance=options.fault_tolerance,
+        )
         self._topics = self._sender.topics
         self._observe()
         await session.add_producer(self.group)

@@ -9,20 +9,20 @@ checkTransactionState in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 from eruca.client import callbacks
-from eruca.client.compression import COMPRESS_FROM
-from eruca.client.config import ClientSettings
-from eruca.client.errors import BadConfig, BadMessage, ClientError, UsageError
-from eruca.client.hooks import EndTransactionContext, Hook, Hooks, run_calls
+from eruca.client.config import check_positive
+from eruca.client.errors import BadMessage, ClientError, UsageError
+from eruca.client.hooks import EndTransactionContext, Hooks, run_calls
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus, TransactionState
-from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
-from eruca.client.producing.producer import MAX_MESSAGE_SIZE, Producer
+from eruca.client.producing.options import ProducerOptions, taking
+from eruca.client.producing.producer import Producer
 from eruca.client.producing.send import HALF
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState, EndTransaction
@@ -57,6 +57,20 @@ class TransactionResult(NamedTuple):
         return self.sent.message_id
 
 
+@dataclass(frozen=True)
+class TransactionOptions(ProducerOptions):
+    """The arguments of ``TransactionProducer``. Raises UsageError, too."""
+
+    check: Check
+    _: KW_ONLY
+    check_concurrency: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        callbacks.check_callable(self.check, "check")
+        check_positive(check_concurrency=self.check_concurrency)
+
+
 class TransactionProducer(Producer):
     """A Producer that can also send in transactions.
 
@@ -69,49 +83,11 @@ class TransactionProducer(Producer):
     The others are those of Producer. Raises UsageError, BadName, BadConfig and NoNameserver.
     """
 
-    def __init__(
-        self,
-        group: str,
-        check: Check,
-        *,
-        check_concurrency: int = 1,
-        nameserver: str | Sequence[str] | None = None,
-        send_timeout: float = 3.0,
-        retries: int = 2,
-        retry_codes: Collection[int] = (),
-        retry_when_not_stored: bool = False,
-        compress_from: int = COMPRESS_FROM,
-        max_message_size: int = MAX_MESSAGE_SIZE,
-        new_topic_queues: int = 4,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
-        fault_tolerance: bool = False,
-        hooks: Sequence[Hook] = (),
-        trace: bool | str = False,
-        settings: ClientSettings | None = None,
-    ) -> None:
-        super().__init__(
-            group,
-            nameserver=nameserver,
-            send_timeout=send_timeout,
-            retries=retries,
-            retry_codes=retry_codes,
-            retry_when_not_stored=retry_when_not_stored,
-            compress_from=compress_from,
-            max_message_size=max_message_size,
-            new_topic_queues=new_topic_queues,
-            max_in_flight=max_in_flight,
-            max_in_flight_size=max_in_flight_size,
-            fault_tolerance=fault_tolerance,
-            hooks=hooks,
-            trace=trace,
-            settings=settings,
-        )
-        callbacks.check_callable(check, "check")
-        if check_concurrency < 1:
-            raise BadConfig(f"check_concurrency={check_concurrency} is not allowed: a number above 0 is expected")
-        self._check = check
-        self._check_concurrency = check_concurrency
+    @taking(TransactionOptions)
+    def __init__(self, options: TransactionOptions) -> None:
+        self._configure(options)
+        self._check = options.check
+        self._check_concurrency = options.check_concurrency
         self._checks: Checks | None = None
         self._under_way: set[asyncio.Future[None]] = set()
         """A future for each transaction whose end was not sent yet."""
