@@ -75,7 +75,7 @@ async def test_an_answer_that_comes_too_late_harms_nobody(lab: Lab, caplog: pyte
         with pytest.raises(CallTimeout):
             await producer.request(Message("T", b"anybody?"), timeout=0.2)
         await lab.producer.reply(await first_of(lab), b"late")
-    assert "an answer belongs to no request" in caplog.text
+    assert "a reply belongs to no request" in caplog.text
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ async def test_a_broker_that_goes_before_it_is_answered_is_a_warning(
         await server.stop()
         await eventually(lambda: not producer.session.channels.addresses())
         release.set()
-        await eventually(lambda: "a question about a transaction of g could not be answered" in caplog.text)
+        await eventually(lambda: "a check of a transaction of g could not be answered" in caplog.text)
     assert "Traceback" not in caplog.text
 
 
@@ -297,7 +297,7 @@ async def test_one_check_at_a_time_and_no_more_than_may_wait(
         await eventually(lambda: going == 1)
         for _ in range(MAX_WAITING_CHECKS + 1):
             question(server)
-        await eventually(lambda: f"{MAX_WAITING_CHECKS} questions about transactions of g wait" in caplog.text)
+        await eventually(lambda: f"is ignored, as {MAX_WAITING_CHECKS} others wait" in caplog.text)
         release.set()
         await eventually(lambda: len(server.ends) == 1 + MAX_WAITING_CHECKS)
     assert most == 1
@@ -310,7 +310,7 @@ async def test_a_producer_that_stopped_is_not_asked(server: Scripted, caplog: py
             assert isinstance(producer.session.transactional["g"][0], Checks)
         await other.send(Message("T", b"x"))
         question(server)
-        await eventually(lambda: "about a transaction of group g, which is not here" in caplog.text)
+        await eventually(lambda: "checks a transaction of group g, which has no producer here" in caplog.text)
     assert server.ends == []
 
 

@@ -29,7 +29,7 @@ async def _targets(job: Job) -> list[str]:
     Option("i", "defaultTopicPerm", "permission for other topics"),
     Option("u", "defaultGroupPerm", "permission for other groups"),
     Option("w", "whiteRemoteAddress", "addresses from which it needs no signature"),
-    Option("m", "admin", "true: it may do everything; default false"),
+    Option("m", "admin", "true: it may use all requests; default false"),
     alias="updateAccessConfig",
 )
 async def update_account(job: Job) -> None:
@@ -65,7 +65,7 @@ async def delete_account(job: Job) -> None:
     "updateGlobalWhiteAddr",
     "set the addresses that need no account",
     *either(BROKER, CLUSTER),
-    Option("g", "globalWhiteRemoteAddresses", "the addresses, joined by commas", required=True),
+    Option("g", "globalWhiteRemoteAddresses", "the addresses, separated by commas", required=True),
     Option("p", "aclFileFullPath", "the file at the broker to change"),
 )
 async def update_white_list(job: Job) -> None:

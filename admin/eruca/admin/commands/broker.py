@@ -36,7 +36,7 @@ async def broker_status(job: Job) -> None:
 
 @command(
     "updateBrokerConfig",
-    "change a setting of brokers while they run",
+    "change a setting of brokers at run time",
     *either(BROKER, CLUSTER),
     Option("k", "key", "the setting", required=True),
     Option("v", "value", "its new value", required=True),
@@ -112,7 +112,7 @@ async def clean_expired_queues(job: Job) -> None:
     await _clean(job, api.CLEAN_EXPIRED_CONSUMEQUEUE)
 
 
-@command("cleanUnusedTopic", "remove the queues of topics that do not exist any more", *_ANY)
+@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY)
 async def clean_unused_topics(job: Job) -> None:
     """316."""
     await _clean(job, api.CLEAN_UNUSED_TOPIC)
@@ -133,7 +133,7 @@ _STATS = "%-64.64s  %-64s  %-32.32s  %-4s  %-20s  %-20s  %-20s  %s"
     "brokerConsumeStats",
     "show the lag of all groups at a broker",
     Option("b", "brokerAddr", "the broker, as host:port", required=True),
-    Option("t", "timeoutMillis", "how long to wait, in ms; default 50000"),
+    Option("t", "timeoutMillis", "timeout in ms; default 50000"),
     Option("l", "level", "only queues with at least this lag; default 0"),
     Option("o", "order", "true: only ordered topics; default false"),
 )

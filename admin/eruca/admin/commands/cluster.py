@@ -19,7 +19,7 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
     "clusterList",
     "list clusters and brokers",
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
-    Option("i", "interval", "list again every N seconds, until interrupted"),
+    Option("i", "interval", "repeat every N seconds, until interrupted"),
 )
 async def cluster_list(job: Job) -> None:
     """106, and 28 at each broker."""

@@ -41,8 +41,8 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
     Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false"),
     Option("d", "consumeBroadcastEnable", "true: it may broadcast; default false"),
     Option("q", "retryQueueNums", "queues of its retry topic; default 1"),
-    Option("r", "retryMaxTimes", "how often a message is tried again; default 16"),
-    Option("i", "brokerId", "the broker id it should pull from; default 0"),
+    Option("r", "retryMaxTimes", "maximum number of retries of a message; default 16"),
+    Option("i", "brokerId", "the broker id that it pulls from; default 0"),
     Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1"),
     Option("a", "notifyConsumerIdsChanged", "true (default): its members are notified when others come and go"),
 )
@@ -71,7 +71,7 @@ async def update_group(job: Job) -> None:
     "delete a consumer group",
     *either(BROKER, MASTERS),
     GROUP,
-    Option("r", "removeOffset", "true: forget its offsets too; default false"),
+    Option("r", "removeOffset", "true: remove its offsets too; default false"),
 )
 async def delete_group(job: Job) -> None:
     """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too."""
@@ -157,7 +157,7 @@ async def consumer_connection(job: Job) -> None:
     "producerConnection",
     "list the members of a producer group",
     Option("g", "producerGroup", "name of the producer group", required=True),
-    Option("t", "topic", "a topic it sends to", required=True),
+    Option("t", "topic", "a topic that it sends to", required=True),
 )
 async def producer_connection(job: Job) -> None:
     """204 at a broker of the topic."""
@@ -171,7 +171,7 @@ async def producer_connection(job: Job) -> None:
 
 @command(
     "consumerStatus",
-    "show what the members of a consumer group are doing",
+    "show the state of the members of a consumer group",
     CONSUMER_GROUP,
     Option("i", "clientId", "one member; without it a file is written for each"),
     Option("b", "brokerAddr", "the broker to ask for the members, as host:port"),

@@ -41,7 +41,7 @@ async def get_namesrv_config(job: Job) -> None:
         print_properties(job, answer.body)
 
 
-@command("updateNamesrvConfig", "change a setting of the nameservers while they run", KEY, VALUE)
+@command("updateNamesrvConfig", "change a setting of the nameservers at run time", KEY, VALUE)
 async def update_namesrv_config(job: Job) -> None:
     """318 at every nameserver."""
     key, value = job.text("k"), job.text("v")
@@ -54,7 +54,7 @@ async def update_namesrv_config(job: Job) -> None:
 BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True)
 
 
-@command("wipeWritePerm", "take the write permission from all topics of a broker", BROKER_NAME)
+@command("wipeWritePerm", "remove the write permission of all topics of a broker", BROKER_NAME)
 async def wipe_write_permission(job: Job) -> None:
     """205 at every nameserver."""
 
@@ -65,7 +65,7 @@ async def wipe_write_permission(job: Job) -> None:
     await _permit(job, "wipe", wipe)
 
 
-@command("addWritePerm", "give all topics of a broker their write permission back", BROKER_NAME)
+@command("addWritePerm", "restore the write permission of all topics of a broker", BROKER_NAME)
 async def add_write_permission(job: Job) -> None:
     """327 at every nameserver."""
 

@@ -45,11 +45,11 @@ _SENT = "%-32s  %-4s  %-20s    %s"
     "send a message",
     TOPIC,
     Option("p", "body", "the message, as text", required=True),
-    Option("k", "key", "its keys, with blanks between"),
+    Option("k", "key", "its keys, separated by blanks"),
     Option("c", "tags", "its tag"),
     Option("b", "broker", "the broker's name; only together with -i"),
-    Option("i", "qid", "the queue's number; only together with -b"),
-    Option("m", "msgTraceEnable", "taken for the sake of scripts; messages of mqadmin are not traced"),
+    Option("i", "qid", "the queue id; only together with -b"),
+    Option("m", "msgTraceEnable", "accepted without effect: messages of mqadmin are not traced"),
 )
 async def send_message(job: Job) -> None:
     """310 to the queue named, or to any of the topic."""
@@ -68,12 +68,12 @@ async def send_message(job: Job) -> None:
 
 @command(
     "queryMsgById",
-    "show the message with a broker's id",
-    Option("i", "msgId", "the id or ids that the broker gave (offsetMsgId), joined by commas", required=True),
+    "show a message by the broker's id (offsetMsgId)",
+    Option("i", "msgId", "the broker's id (offsetMsgId), or several separated by commas", required=True),
     Option("g", "consumerGroup", "with -d: let this group consume it now"),
     Option("d", "clientId", "with -g: the member that consumes it"),
     Option("s", "sendMessage", "true: send it again"),
-    Option("u", "unitName", "taken for the sake of scripts; without effect"),
+    Option("u", "unitName", "accepted without effect"),
 )
 async def query_by_id(job: Job) -> None:
     """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
@@ -168,8 +168,8 @@ async def query_by_key(job: Job) -> None:
 
 @command(
     "queryMsgByUniqueKey",
-    "show the message with a producer's id",
-    Option("i", "msgId", "the id that the producer gave (msgId)", required=True),
+    "show a message by the producer's id (msgId)",
+    Option("i", "msgId", "the producer's id (msgId)", required=True),
     TOPIC,
     Option("a", "showAll", "all messages with this id, not only the first", takes_value=False),
     Option("g", "consumerGroup", "with -d: let this group consume it now"),
@@ -192,7 +192,7 @@ async def query_by_unique_key(job: Job) -> None:
     "show the message at an offset of a queue",
     TOPIC,
     Option("b", "brokerName", "the broker's name", required=True),
-    Option("i", "queueId", "the queue's number", required=True),
+    Option("i", "queueId", "the queue id", required=True),
     Option("o", "offset", "the offset", required=True),
 )
 async def query_by_offset(job: Job) -> None:
@@ -213,11 +213,11 @@ async def query_by_offset(job: Job) -> None:
     "queryCq",
     "show the units of a consume queue",
     TOPIC,
-    Option("q", "queue", "the queue's number", required=True),
+    Option("q", "queue", "the queue id", required=True),
     Option("i", "index", "the first unit", required=True),
-    Option("c", "count", "how many; default 10"),
+    Option("c", "count", "number of units; default 10"),
     Option("b", "broker", "the broker, as host:port; default: the first of the topic"),
-    Option("g", "consumer", "a consumer group, whose filter is tried on each"),
+    Option("g", "consumer", "a consumer group, whose filter is applied to each"),
 )
 async def query_consume_queue(job: Job) -> None:
     """321."""

@@ -173,11 +173,11 @@ async def _roll_back(
 
 @command(
     "cloneGroupOffset",
-    "put a consumer group where another one is",
+    "copy the offsets of a consumer group to another one",
     Option("s", "srcGroup", "the group to copy from", required=True),
     Option("d", "destGroup", "the group to copy to", required=True),
-    Option("t", "topic", "the topic whose brokers are meant; all topics of the group are copied", required=True),
-    Option("o", "offline", "taken for the sake of scripts; without effect, as in Apache's"),
+    Option("t", "topic", "the topic that names the brokers; all topics of the group are copied", required=True),
+    Option("o", "offline", "accepted without effect, as by Apache's"),
 )
 async def clone_group_offset(job: Job) -> None:
     """208 of the one group, then 15 for each queue of the other."""

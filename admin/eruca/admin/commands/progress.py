@@ -21,9 +21,9 @@ from eruca.protocol.queues import MessageQueue
 
 @command(
     "consumerProgress",
-    "show how far consumer groups have come",
+    "show the offsets and the lag of consumer groups",
     Option("g", "groupName", "name of the consumer group; default: an overview of all"),
-    Option("s", "showClientIP", "true: show which member has a queue; default false"),
+    Option("s", "showClientIP", "true: show the member that has each queue; default false"),
 )
 async def consumer_progress(job: Job) -> None:
     """208 at each broker of the group; for the overview of all groups 203 too."""

@@ -41,12 +41,12 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     "consume messages and print them",
     TOPIC,
     Option("b", "brokerName", "the broker's name"),
-    Option("i", "queueId", "the queue's number; needs -b"),
-    Option("o", "offset", "where to begin; needs -i"),
+    Option("i", "queueId", "the queue id; needs -b"),
+    Option("o", "offset", "the first offset; needs -i"),
     Option("g", "consumerGroup", "the group to consume as; its offsets are not moved"),
     Option("s", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
     Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
-    Option("c", "MessageNumber", "how many at most; default 128"),
+    Option("c", "MessageNumber", "maximum number of messages; default 128"),
 )
 async def consume_message(job: Job) -> None:
     """11 at one queue or at all queues of the topic, without a subscription of a group."""
@@ -193,7 +193,7 @@ async def print_messages(job: Job) -> None:
     "print or count the messages of a queue",
     TOPIC,
     Option("a", "brokerName ", "the broker's name", required=True),
-    Option("i", "queueId ", "the queue's number", required=True),
+    Option("i", "queueId ", "the queue id", required=True),
     _CHARSET,
     _TAGS,
     _BEGIN,

@@ -16,10 +16,10 @@ _SENT = "%-32s  %-4s  %-20s    %s"
 
 @command(
     "sendMsgStatus",
-    "send messages to a broker and show how long each takes",
+    "send messages to a broker and show the response times",
     Option("b", "brokerName", "the broker's name, which is a topic too", required=True),
     Option("s", "messageSize", "bytes of a message; default 128"),
-    Option("c", "count", "how many; default 50"),
+    Option("c", "count", "number of messages; default 50"),
 )
 async def send_msg_status(job: Job) -> None:
     """310 in a loop, after one that is not printed."""
@@ -34,9 +34,9 @@ async def send_msg_status(job: Job) -> None:
 
 @command(
     "checkMsgSendRT",
-    "send messages to the queues of a topic and show how long each takes",
+    "send messages to the queues of a topic and show the response times",
     TOPIC,
-    Option("a", "amount", "how many; default 100"),
+    Option("a", "amount", "number of messages; default 100"),
     Option("s", "size", "bytes of a message; default 128"),
 )
 async def check_send_time(job: Job) -> None:
@@ -61,12 +61,12 @@ async def check_send_time(job: Job) -> None:
 
 @command(
     "clusterRT",
-    "send messages to every broker again and again and show how long they take",
-    Option("a", "amount", "how many at a time; default 100"),
+    "send messages to every broker periodically and show the response times",
+    Option("a", "amount", "messages of a round; default 100"),
     Option("s", "size", "bytes of a message; default 128"),
     Option("c", "cluster", "only this cluster"),
-    Option("p", "print log", "true: as a line of a log, with the time; default false"),
-    Option("m", "machine room", "the machine room that a line of a log names; default noname"),
+    Option("p", "print log", "true: print a log line with the time; default false"),
+    Option("m", "machine room", "the machine room in a log line; default noname"),
     Option("i", "interval", "seconds between two rounds; default 10"),
 )
 async def cluster_send_time(job: Job) -> None:

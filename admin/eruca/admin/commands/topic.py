@@ -46,7 +46,7 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     Option("p", "perm", "permission: 2 write, 4 read, 6 both (default)"),
     Option("o", "order", "true: keep an order configuration for it; default false"),
     Option("u", "unit", "true: a topic of a unit; default false"),
-    Option("s", "hasUnitSub", "true: units subscribe it; default false"),
+    Option("s", "hasUnitSub", "true: units subscribe to it; default false"),
 )
 async def update_topic(job: Job) -> None:
     """17 at one broker or at all masters of a cluster; with -o the order configuration too."""
@@ -161,7 +161,7 @@ _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
 
 @command(
     "topicRoute",
-    "show where a topic is",
+    "show the route of a topic",
     TOPIC,
     Option("l", "list", "as a table, not as JSON", takes_value=False),
 )
@@ -248,9 +248,9 @@ async def topic_list(job: Job) -> None:
 
 @command(
     "allocateMQ",
-    "show which consumer would get which queue",
+    "show the allocation of a topic's queues to consumers",
     TOPIC,
-    Option("i", "ipList", "the consumers, joined by commas", required=True),
+    Option("i", "ipList", "the consumers, separated by commas", required=True),
 )
 async def allocate_queues(job: Job) -> None:
     """Share a topic's queues averagely among the given consumers (AllocateMQSubCommand in 4.9.7)."""

@@ -56,7 +56,7 @@ def _step(fields: list[str], message_id: str, host: str) -> Step | None:
 @command(
     "queryMsgTraceById",
     "show who sent a message and who consumed it",
-    Option("i", "msgId", "the id that the producer gave (msgId)", required=True),
+    Option("i", "msgId", "the producer's id (msgId)", required=True),
     Option("t", "traceTopic", f"the topic of the traces; default {TRACE_TOPIC}"),
 )
 async def query_trace(job: Job) -> None:

@@ -74,7 +74,7 @@ async def group_offset(session: Session, group: str, queue: MessageQueue) -> int
 async def has_group_offset(session: Session, group: str, queue: MessageQueue) -> bool:
     """Whether the broker has an offset of the group, which ``group_offset`` cannot distinguish from none while it is 0.
 
-    Asks for all offsets of the broker (43): for rare questions only.
+    Asks for all offsets of the broker (43): use it rarely.
     """
     address = await session.directory.reader(queue.broker_name, queue.topic)
     answer = await session.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=OFFSET_TIMEOUT)

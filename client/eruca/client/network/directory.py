@@ -1,7 +1,7 @@
 """Where topics and brokers are, as far as one client knows.
 
 Owns the routes and the addresses of brokers, asked of the nameservers when they are first needed and again every
-``route_interval``; callers that need the same route share one question. What was known stays known when a nameserver
+``route_interval``; callers that need the same route share one request. What was known stays known when a nameserver
 is away or has forgotten it. Facts: MQClientInstance.updateTopicRouteInfoFromNameServer in 4.9.7.
 """
 

@@ -190,7 +190,7 @@ class Nameservers:
     def _note(self, fault: str) -> None:
         self._faults.append(fault)
         if self._order:
-            log.warning("%s; the nameservers known before are asked on: %s", fault, ", ".join(self._order))
+            log.warning("%s; continuing with the nameservers known before: %s", fault, ", ".join(self._order))
 
     def _take(self, found: Iterable[str]) -> None:
         """Keep the order of those that stay, the one in use first, and put the new ones behind, mixed."""
@@ -205,7 +205,7 @@ class Nameservers:
 
 
 def _unwanted(task: asyncio.Task[Answer[R]]) -> None:
-    """How a question ended that nobody waits for any more is no matter."""
+    """Ignore how a request ended that nobody waits for any more."""
     if not task.cancelled():
         task.exception()
 

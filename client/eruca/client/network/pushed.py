@@ -50,7 +50,7 @@ class Reachable(Protocol):
         """Let the listener have one message, outside all queues."""
 
 
-class Questioned(Protocol):
+class CheckListener(Protocol):
     """A producer that knows what became of its transactions."""
 
     def ask(self, header: CheckTransactionState, half: Record, connection: Connection) -> None:
@@ -69,19 +69,19 @@ def _member(session: Session, group: str) -> Reachable:
 
 @routes.on(api.CHECK_TRANSACTION_STATE)
 def check_transaction(session: Session, call: Call[CheckTransactionState]) -> None:
-    """39: what became of a transaction; the answer is a request of its own (37)."""
+    """39: a check of a transaction; its result is a request of its own (37)."""
     half = decode_record(call.body)
     group = session.names.from_broker(half.properties.get(names.PRODUCER_GROUP, ""))
     producers = session.transactional.get(group)
     if producers:
         producers[-1].ask(call.header, half, call.connection)
     else:
-        log.warning("%s asks about a transaction of group %s, which is not here", call.connection.remote, group)
+        log.warning("%s checks a transaction of group %s, which has no producer here", call.connection.remote, group)
 
 
 @routes.on(api.PUSH_REPLY_MESSAGE_TO_CLIENT)
 def take_answer(session: Session, call: Call[PushReplyMessage]) -> Reply:
-    """326: the answer to a question of this client."""
+    """326: the reply to a request of this client."""
     session.requests.answered(call.header, call.body)
     return Reply()
 
@@ -101,7 +101,7 @@ def reset(session: Session, call: Call[offsets.ResetOffset]) -> None:
     known = session.names
     member = session.consumers.get(known.from_broker(header.group))
     if member is None:
-        log.warning("a reset of group %s came, but it has no consumer here", header.group)
+        log.warning("a reset of group %s is ignored: it has no consumer here", header.group)
         return
     table = ResetOffsetBody.decode(call.body).offset_table
     log.info("reset of %s in group %s to time %s: %s", header.topic, header.group, header.timestamp, table)

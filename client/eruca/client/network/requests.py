@@ -1,7 +1,7 @@
-"""Request-reply: what a question and its answer carry, and the answers that are awaited.
+"""Request and reply: what request messages and reply messages carry, and the requests that wait for a reply.
 
-Owns the properties by which an answer finds who asked. A question is an ordinary message; its answer goes through the
-broker, which pushes it to the client that asked (326). Facts: DefaultMQProducerImpl.request, RequestFutureHolder,
+Owns the properties that route a reply to its requester. A request message is stored like any other; its reply goes
+through the broker, which pushes it to the requester (326). Facts: DefaultMQProducerImpl.request, RequestFutureHolder,
 MessageUtil and ClientRemotingProcessor.processReplyMessage in 4.9.7.
 """
 
@@ -37,8 +37,8 @@ class Requests:
     def open(self, client_id: str, timeout: float) -> tuple[str, asyncio.Future[ReceivedMessage], str]:
         """Begin a request: its correlation id, the future of its reply, and the properties to add."""
         correlation = str(uuid.uuid4())
-        answer = self._waiting[correlation] = asyncio.get_running_loop().create_future()
-        return correlation, answer, _properties(correlation, client_id, str(int(timeout * 1000)))
+        reply = self._waiting[correlation] = asyncio.get_running_loop().create_future()
+        return correlation, reply, _properties(correlation, client_id, str(int(timeout * 1000)))
 
     def close(self, correlation: str) -> None:
         """Forget a request whose reply is no longer awaited."""
@@ -49,7 +49,7 @@ class Requests:
         correlation = decode_properties((header.properties or "").encode()).get(names.CORRELATION_ID, "")
         waiting = self._waiting.pop(correlation, None)
         if waiting is None or waiting.done():
-            log.warning("an answer belongs to no request: CORRELATION_ID %s of %s", correlation, header.born_host)
+            log.warning("a reply belongs to no request: CORRELATION_ID %s of %s", correlation, header.born_host)
             return
         waiting.set_result(_received(header, body))
 
@@ -90,11 +90,11 @@ def _host(text: str) -> bytes:
     return bytes(8)
 
 
-def reply_to(question: ReceivedMessage, body: bytes) -> tuple[Message, str]:
+def reply_to(request: ReceivedMessage, body: bytes) -> tuple[Message, str]:
     """The reply to a request, and the properties to add. Raises BadMessage for a message that is no request."""
-    if not isinstance(question, ReceivedMessage):
-        raise BadMessage(f"what is to be answered is of type {type(question).__name__}: give the message received")
-    found = question.properties
+    if not isinstance(request, ReceivedMessage):
+        raise BadMessage(f"the request is of type {type(request).__name__}: give the message received")
+    found = request.properties
     missing = [name for name in (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT) if name not in found]
     if missing:
         raise BadMessage(

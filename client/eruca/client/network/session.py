@@ -94,8 +94,8 @@ class Session:
         )
         self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
         self.consumers: dict[str, ConsumerMember] = {}
-        self.transactional: dict[str, list[pushed.Questioned]] = {}
-        """Who answers questions about transactions, by producer group; the newest does."""
+        self.transactional: dict[str, list[pushed.CheckListener]] = {}
+        """The producers that answer checks of transactions, by group; the newest one answers."""
         self.requests = Requests()
         self.forks = fork_count()
         self.thread = threading.get_ident()

@@ -269,12 +269,12 @@ class Producer(Client):
         finally:
             session.requests.close(correlation)
 
-    async def reply(self, question: ReceivedMessage, body: bytes, *, timeout: float | None = None) -> SendResult:
-        """Answer a message that was sent by ``request``; returns when the client that asked has the answer.
+    async def reply(self, request: ReceivedMessage, body: bytes, *, timeout: float | None = None) -> SendResult:
+        """Reply to a message that was sent by ``request``; returns when the requester has the reply.
 
-        Raises BadMessage when the message asks nothing, and as ``send``.
+        Raises BadMessage when the message is no request, and as ``send``.
         """
-        message, more = reply_to(question, body)
+        message, more = reply_to(request, body)
         return await self._start(message, None, None, None, timeout, more=more, kind=REPLY).future
 
     # ------------------------------------------------------------------ starting one send

@@ -213,7 +213,7 @@ async def decide(function: Any, *args: object) -> tuple[TransactionState, Except
     return answer, None
 
 
-class _Question(NamedTuple):
+class _CheckRequest(NamedTuple):
     header: CheckTransactionState
     half: Record
     connection: Connection
@@ -229,15 +229,19 @@ class Checks:
         self._session = session
         self._group = group
         self._check = check
-        self._waiting: asyncio.Queue[_Question] = asyncio.Queue(MAX_WAITING_CHECKS)
+        self._waiting: asyncio.Queue[_CheckRequest] = asyncio.Queue(MAX_WAITING_CHECKS)
         self._workers = [session.spawn(self._work()) for _ in range(concurrency)]
 
     def ask(self, header: CheckTransactionState, half: Record, connection: Connection) -> None:
         """A broker checks a half message, on this connection."""
         try:
-            self._waiting.put_nowait(_Question(header, half, connection))
+            self._waiting.put_nowait(_CheckRequest(header, half, connection))
         except asyncio.QueueFull:
-            log.warning("%s questions about transactions of %s wait; the broker may ask again", len(self), self._group)
+            log.warning(
+                "a check of a transaction of %s is ignored, as %s others wait; the broker repeats it",
+                self._group,
+                len(self),
+            )
 
     def __len__(self) -> int:
         return self._waiting.qsize()
@@ -250,16 +254,16 @@ class Checks:
 
     async def _work(self) -> None:
         while True:
-            question = await self._waiting.get()
+            request = await self._waiting.get()
             try:
-                await self._answer(question)
+                await self._answer(request)
             except ClientError as error:  # the broker is gone; it asks again
-                log.warning("a question about a transaction of %s could not be answered: %s", self._group, error)
+                log.warning("a check of a transaction of %s could not be answered: %s", self._group, error)
             except Exception:  # such as a record that cannot be read; further checks are not affected
-                log.exception("a broker's question about a transaction of %s could not be answered", self._group)
+                log.exception("a check of a transaction of %s could not be answered", self._group)
 
-    async def _answer(self, question: _Question) -> None:
-        header, half, connection = question
+    async def _answer(self, request: _CheckRequest) -> None:
+        header, half, connection = request
         queue = MessageQueue(self._session.names.from_broker(half.topic), "", half.queue_id)
         message = ReceivedMessage(half, queue)
         state, error = await decide(self._check, message)
