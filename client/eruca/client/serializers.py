@@ -78,19 +78,14 @@ class _Typed(Generic[T]):
     """What the formats of msgspec have in common: plain values, dataclasses and msgspec structs.
 
     Args:
-        type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any value.
+        type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any value. Each format
+            declares it itself, since a type checker infers Any for its own class only.
     """
 
     _format: Any
     """The module of msgspec with its Encoder and Decoder."""
 
-    @overload
-    def __init__(self: _Typed[Any]) -> None: ...
-    @overload
-    def __init__(self, type: type[T]) -> None: ...
-    @overload
-    def __init__(self: _Typed[Any], type: Any) -> None: ...
-    def __init__(self, type: Any = Any) -> None:
+    def __init__(self, type: Any) -> None:
         self._encode: Callable[[Any], bytes] = self._format.Encoder().encode
         self._decode: Callable[[bytes], T] = self._format.Decoder(type).decode
 
@@ -109,12 +104,30 @@ class Json(_Typed[T]):
     content_type = "application/json"
     _format = msgspec.json
 
+    @overload
+    def __init__(self: Json[Any]) -> None: ...
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+    @overload
+    def __init__(self: Json[Any], type: Any) -> None: ...
+    def __init__(self, type: Any = Any) -> None:
+        super().__init__(type)
+
 
 class MsgPack(_Typed[T]):
     """MessagePack, of plain values, dataclasses and msgspec structs; ``MsgPack(Order)`` reads and checks this type."""
 
     content_type = "application/msgpack"
     _format = msgspec.msgpack
+
+    @overload
+    def __init__(self: MsgPack[Any]) -> None: ...
+    @overload
+    def __init__(self, type: type[T]) -> None: ...
+    @overload
+    def __init__(self: MsgPack[Any], type: Any) -> None: ...
+    def __init__(self, type: Any = Any) -> None:
+        super().__init__(type)
 
 
 BYTES: Final = Bytes()
