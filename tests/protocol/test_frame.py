@@ -258,8 +258,9 @@ def test_the_quick_way_is_taken() -> None:
 
 @given(st.sampled_from([frame.JSON, frame.ROCKETMQ, frame.MSGPACK]), st.integers(-(2**31), 2**31 - 1), header_text)
 def test_the_commonest_reply_is_written_like_any_other(serialization: int, opaque: int, text: str) -> None:
-    header = SendReply(msg_id=text, queue_id=1, queue_offset=2)
-    assert frame.encode_reply(serialization, opaque, header, 3) == frame.encode(serialization, 0, opaque, 1, header, 3)
+    for header in (SendReply(msg_id=text, queue_id=1, queue_offset=2), None):
+        written = frame.encode_reply(serialization, opaque, header, 3)
+        assert written == frame.encode(serialization, 0, opaque, 1, header, 3)
 
 
 offsets = st.integers(0, 10**17)

@@ -291,12 +291,12 @@ def encode(
     return _prefix.pack(length, serialization << 24 | len(head)) + head
 
 
-def encode_reply(serialization: int, opaque: int, header: Header, body_length: int) -> bytes:
-    """What ``encode`` gives for the commonest of frames: a reply with code 0, fields and no remark."""
+def encode_reply(serialization: int, opaque: int, header: Header | None, body_length: int) -> bytes:
+    """What ``encode`` gives for the commonest of frames: a reply with code 0 and no remark."""
     if serialization == JSON:
-        head = _OK_REPLY % (header.as_json(), opaque)
+        head = _OK_EMPTY % opaque if header is None else _OK_REPLY % (header.as_json(), opaque)
     elif serialization == ROCKETMQ:
-        fields = header.as_binary()
+        fields = header.as_binary() if header is not None else b""
         head = _OK_BINARY % (opaque & 0xFFFFFFFF).to_bytes(4, "big") + len(fields).to_bytes(4, "big") + fields
     else:
         return encode(serialization, 0, opaque, RESPONSE_FLAG, header, body_length)
@@ -310,6 +310,7 @@ _OK_REPLY: Final = (
     b'{"code":0,"extFields":%%b,"flag":1,"language":"%b","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
     % (LANGUAGE.encode(), VERSION)
 )
+_OK_EMPTY: Final = _OK_REPLY.replace(b'"extFields":%b,', b"")
 _OK_BINARY: Final = b"\0\0%c%b%%b\0\0\0\1\0\0\0\0" % (LANGUAGE_CODES[LANGUAGE], VERSION.to_bytes(2, "big"))
 
 

@@ -20,7 +20,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.log import log
-from eruca.remoting.request import Call, Reply
+from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
 from eruca.remoting.tls import why_ended
 
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
         header = reply.header
         size = len(body) if isinstance(body, bytes) else sum([len(piece) for piece in body])
         try:
-            if reply.code or header is None or reply.remark is not None or self._accepting is not None:
+            if reply.code or reply.remark is not None or reply.by is not OURS or self._accepting is not None:
                 head = self._encode_reply(call, reply, size)
             else:
                 head = frame.encode_reply(call.serialization, asked.opaque, header, size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -17,18 +17,21 @@ Body = bytes | Sequence[bytes | memoryview]
 """A body in one piece, or in pieces that are sent in order without being joined."""
 
 
+OURS: Final = (LANGUAGE, VERSION)
+"""Language and version in the headers of replies."""
+
+
 class Reply(msgspec.Struct):
     """The answer to a request: response code, fields, body, and a sentence for the person at the other end.
 
-    ``by`` holds language and version of the peer whose answer is passed on. It is ignored in a reply with code 0, a
-    header and no remark.
+    ``by`` holds language and version of the peer whose answer is passed on.
     """
 
     code: int = 0
     header: Header | None = None
     body: Body = b""
     remark: str | None = None
-    by: tuple[str, int] = (LANGUAGE, VERSION)
+    by: tuple[str, int] = OURS
 
 
 class Call(msgspec.Struct, Generic[A]):
