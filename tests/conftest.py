@@ -6,6 +6,7 @@ Examples have no deadline, machines are slow.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import warnings
 from collections import Counter
@@ -22,13 +23,24 @@ _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "
 
 _LONG_FIRST = ("slow", "spark", "processes")
 """Markers by what their tests take, the longest first."""
+_PIPELINES = "tests/spark_connector/pipelines/"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: many tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses a Spark session; side by side, begin with what takes long, so that no worker is left with it."""
+    """Mark what uses a Spark session; side by side, begin with what takes long, so that no worker is left with it.
+
+    Two workers have a session, each with about half of the tests that need one, and no other has.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+            item.add_marker(pytest.mark.xdist_group("pipelines" if item.nodeid.startswith(_PIPELINES) else "spark"))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in _LONG_FIRST])
 

@@ -24,7 +24,6 @@ from tests.bench.rows import BACKLOG, TOPIC, Bench
 from tests.bench.systems import PROPERTIES, RELEASE
 from tests.support.eruca import ErucaCluster
 from tests.support.java import LONG_LIFE, ROOT, Judge, missing_tool
-from tests.support.processes import TICKS_PER_SECOND
 
 MIB = 1 << 20
 
@@ -93,24 +92,16 @@ class Clients:
             self._groups += 1
             request |= {"name": f"clients-{self._groups}", "group": f"bench-clients-{self._groups}"}
             request |= {"topics": {BACKLOG: "*"}, "count": self._backlog, "namesrv": self._cluster.address}
-        before = self._java_seconds()
+        before = self._judge.process.cpu_seconds()
         done = self._judge.call("load", within=600, **request)
-        used = self._java_seconds() - before
+        used = self._judge.process.cpu_seconds() - before
         if done["failed"]:
             raise RuntimeError(f"{row.title}: {done['failed']} of Java's messages failed; leave the machine more room")
-        return Measured(done["rate"], used / max(1, done["messages"]) * 1e6, self._java_memory())
+        memory = self._judge.process.memory()["rss"] / (1 << 20)
+        return Measured(done["rate"], used / max(1, done["messages"]) * 1e6, memory)
 
     def _topic(self, row: Row) -> str:
         return BACKLOG if row.kind in ("consume", "async-for") else TOPIC
-
-    def _java_seconds(self) -> float:
-        fields = Path(f"/proc/{self._judge.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-    def _java_memory(self) -> float:
-        lines = Path(f"/proc/{self._judge.pid}/status").read_text().splitlines()
-        (line,) = [each for each in lines if each.startswith("VmRSS")]
-        return int(line.split()[1]) / 1024
 
 
 def measure(clients: Clients, runs: int) -> dict[Row, tuple[list[Measured], list[Measured]]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Store, verify
+from tests.support.processes import Process
 from tests.support.programme import ENOUGH, chance, rounds
 from tests.support.stores import bodies, small_config
 
@@ -58,19 +57,12 @@ def kill_again_and_again(root: Path, mode: str, times: Iterable[int], writer_tex
     acknowledged = [0] * QUEUES
     path = os.pathsep.join(folder for folder in sys.path if folder)
     for _ in times:
-        writer = subprocess.Popen(
-            [sys.executable, "-c", writer_text, str(root), mode, *map(str, acknowledged)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "open\n"
-        told = "".join(writer.stdout.readline() for _ in range(random.randrange(1, 700)))
-        os.kill(writer.pid, signal.SIGKILL)
-        told += writer.stdout.read()
-        writer.stdout.close()
-        writer.wait()
+        command = [sys.executable, "-c", writer_text, str(root), mode, *map(str, acknowledged)]
+        with Process(command, root.parent / "writer.err", env={"PYTHONPATH": path}, talks=True) as writer:
+            assert writer.output_lines.readline() == "open\n"
+            told = "".join(writer.output_lines.readline() for _ in range(random.randrange(1, 700)))
+            writer.kill()
+            told += writer.output_lines.read()
         assert told.count("\n") < 100_000
 
         config = small_config(root, mapped_file_size_commit_log=65536, max_index_num=2000)

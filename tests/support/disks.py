@@ -17,6 +17,8 @@ from typing import Self
 
 import pytest
 
+from tests.support.processes import Process
+
 _PROGRAM = Path(__file__).with_name("lossy.py")
 _UNMOUNT = shutil.which("fusermount3") or shutil.which("fusermount")
 
@@ -41,17 +43,10 @@ class LossyDisk:
     def __init__(self, folder: Path, *, journal: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        self._log = (folder.parent / "lossy.out").open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(folder), *(["journal"] if journal else [])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        command = [sys.executable, str(_PROGRAM), str(folder), *(["journal"] if journal else [])]
+        self._process = Process(command, folder.parent / "lossy.out", talks=True)
         if self._answer() != "mounted":
-            self._log.flush()
-            said = Path(self._log.name).read_text()
+            said = self._process.output
             self._close()
             pytest.skip(f"this machine lets nobody mount a file system of his own: {said.strip()[-200:]}")
 
@@ -67,9 +62,8 @@ class LossyDisk:
 
     def tell(self, *words: object) -> str:
         """Give a command; its answer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(" ".join(map(str, words)) + "\n")
-        self._process.stdin.flush()
+        self._process.input.write(" ".join(map(str, words)) + "\n")
+        self._process.input.flush()
         return self._answer()
 
     def come_back(self) -> None:
@@ -78,8 +72,7 @@ class LossyDisk:
         assert self._answer() == "mounted"
 
     def _answer(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        return self._process.output_lines.readline().strip()
 
     def _unmount(self) -> None:
         assert _UNMOUNT is not None
@@ -89,11 +82,9 @@ class LossyDisk:
             time.sleep(0.02)
 
     def _close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        self._process.input.close()
         self._process.wait(10)
-        self._process.stdout.close()
-        self._log.close()
+        self._process.close_pipes()
 
 
 class SmallDisk:

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.processes import Process
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "compat" / "java"
 CACHE = ROOT / ".cache" / "compat"
@@ -146,26 +148,18 @@ class Judge:
         self._ids = itertools.count(1)
         self._open: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._errors = (home / f"judge-{release}.err").open("ab")
-        self._child = subprocess.Popen(
-            [
-                *("java", *SHORT_LIFE, f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", *opened_modules()),
-                *("-Djava.security.manager=allow", f"-Duser.home={home}"),
-                *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={logback}"),
-                *("-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logLevel=WARN"),
-                # 5.x may miss its own first rebalance and then waits 20 s; 4.9 keeps its interval, so that it is
-                # the broker's notification that makes members rebalance.
-                *(["-Drocketmq.client.rebalance.waitInterval=2000"] if release.startswith("5") else []),
-                *options,
-                *("-cp", classpath(release), "judge.Judge"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=home,
-            text=True,
-            encoding="utf-8",
-        )
+        command = [
+            *("java", *SHORT_LIFE, f"-Xmx{heap}", "-Xss512k", "-XX:+UseSerialGC", *opened_modules()),
+            *("-Djava.security.manager=allow", f"-Duser.home={home}"),
+            *(f"-Drocketmq.home.dir={home}", f"-Drmq.logback.configurationFile={logback}"),
+            *("-Djava.net.preferIPv4Stack=true", "-Drocketmq.client.logLevel=WARN"),
+            # 5.x may miss its own first rebalance and then waits 20 s; 4.9 keeps its interval, so that it is
+            # the broker's notification that makes members rebalance.
+            *(["-Drocketmq.client.rebalance.waitInterval=2000"] if release.startswith("5") else []),
+            *options,
+            *("-cp", classpath(release), "judge.Judge"),
+        ]
+        self.process = Process(command, home / f"judge-{release}.err", cwd=home, talks=True)
         self._reader = threading.Thread(target=self._read, name=f"judge-{release}", daemon=True)
         self._reader.start()
 
@@ -180,19 +174,14 @@ class Judge:
     ) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
     def begin(self, op: str, **request: Any) -> Future[Any]:
         """Sends a request; its answer comes into the future, a refusal as a JudgeError."""
         answer: Future[Any] = Future()
         with self._lock:
             number = next(self._ids)
             self._open[number] = answer
-            assert self._child.stdin is not None
-            self._child.stdin.write(json.dumps({"id": number, "op": op, **request}) + "\n")
-            self._child.stdin.flush()
+            self.process.input.write(json.dumps({"id": number, "op": op, **request}) + "\n")
+            self.process.input.flush()
         return answer
 
     def call(self, op: str, *, within: float = 120, **request: Any) -> Any:
@@ -201,25 +190,20 @@ class Judge:
 
     def kill(self) -> None:
         """SIGKILL: its clients are gone without a word; `close` is still to be called."""
-        self._child.kill()
-        self._child.wait()
+        self.process.kill()
 
     def close(self) -> None:
         """Ends the JVM; clients that still run are cut off."""
-        assert self._child.stdin is not None and self._child.stdout is not None
-        self._child.stdin.close()
+        self.process.input.close()
         try:
-            self._child.wait(15)
+            self.process.wait(15)
         except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+            self.process.kill()
         self._reader.join(5)
-        self._child.stdout.close()
-        self._errors.close()
+        self.process.close_pipes()
 
     def _read(self) -> None:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
+        for line in self.process.output_lines:
             answer = json.loads(line)
             if "id" not in answer:
                 continue

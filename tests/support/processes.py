@@ -1,6 +1,7 @@
-"""Processes that tests start: their output is kept in a file, and their end is certain.
+"""Processes that tests start, all of them: their output is kept in a file, and their end is certain.
 
-Owns one child process each; ends it by its own pid only. Knows nothing of what runs in it.
+Owns one child process each, and where it is asked for the session of processes that it leads; ends them by their own
+pids only. Knows nothing of what runs in them.
 """
 
 import os
@@ -8,10 +9,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -21,7 +23,11 @@ class NotReady(Exception):
 
 
 class Process:
-    """A child process whose standard output and error go to `log`."""
+    """A child process whose standard output and error go to `log`.
+
+    `leads`: it leads a session of its own, and `kill` ends all processes of that. `talks`: its standard input and
+    output are pipes of text, `input` and `output_lines`; only its standard error goes to `log`.
+    """
 
     def __init__(
         self,
@@ -30,18 +36,23 @@ class Process:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        leads: bool = False,
+        talks: bool = False,
     ) -> None:
         self.log = log
+        self._leads = leads
         self.started = time.monotonic()
         with log.open("ab") as sink:
             self._begin = sink.tell()
             self._child = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
+                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if talks else sink,
+                stderr=sink,
+                encoding="utf-8" if talks else None,
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,
+                start_new_session=leads,
             )
 
     def __enter__(self) -> Self:
@@ -54,6 +65,7 @@ class Process:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+        self.close_pipes()
 
     @property
     def pid(self) -> int:
@@ -64,9 +76,27 @@ class Process:
         return self._child.poll() is None
 
     @property
+    def input(self) -> IO[str]:
+        """The standard input of a process that talks."""
+        assert self._child.stdin is not None
+        return self._child.stdin
+
+    @property
+    def output_lines(self) -> IO[str]:
+        """The standard output of a process that talks."""
+        assert self._child.stdout is not None
+        return self._child.stdout
+
+    @property
     def output(self) -> str:
         """What it has printed so far, without what a former process left in the same file."""
         return self.log.read_bytes()[self._begin :].decode(errors="replace")
+
+    def close_pipes(self) -> None:
+        """Of a process that talks: no more input, and no more output is read."""
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to a child that still runs."""
@@ -86,7 +116,9 @@ class Process:
             return self.kill()
 
     def kill(self) -> int:
-        """SIGKILL; its exit status."""
+        """SIGKILL, to all of its session if it leads one; its exit status."""
+        if self._leads:
+            kill_session(self.pid)
         self.signal(signal.SIGKILL)
         return self.wait()
 
@@ -135,3 +167,22 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def session_members(session: int) -> Iterator[int]:
+    """The processes of a session that are there still."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                if os.getsid(int(process.name)) == session:
+                    yield int(process.name)
+            except ProcessLookupError:
+                continue
+
+
+def kill_session(session: int) -> None:
+    """SIGKILL to all processes of a session, without a word, but for this one."""
+    for pid in session_members(session):
+        if pid != os.getpid():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from eruca.protocol import api
 from eruca.remoting import Connection
 from eruca.spark_connector.sink import StreamWriter
 from eruca.spark_connector.source import RocketMQDataSource
+from tests.support.processes import Process, kill_session
 from tests.support.requests import watch
 from tests.support.spark import ROOT, spark_session
 from tests.support.spark_stream import IMPORTS
@@ -51,24 +50,11 @@ class DyingWriter(StreamWriter):
                 return
             ended += 1
             if ended == dies_at:
-                kill_session()
+                kill_session(os.getsid(0))
+                os.kill(os.getpid(), signal.SIGKILL)
 
         watch(pytest.MonkeyPatch(), answered=answered)
         super().commit(messages, batchId)
-
-
-def kill_session(session: int | None = None) -> None:
-    """SIGKILL to all processes of a session; by default of this one's, to this process last."""
-    chosen = os.getsid(0) if session is None else session
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and int(process.name) != os.getpid():
-            try:
-                if os.getsid(int(process.name)) == chosen:
-                    os.kill(int(process.name), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-    if session is None:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def start_copy(
@@ -91,15 +77,8 @@ class Copying:
     def __init__(self, way: Way, folder: Path, *more: str) -> None:
         self._folder = folder
         self._before = self.batches("offsets")
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.spark_copy", *way, str(folder), *more],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": IMPORTS},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", "tests.support.spark_copy", *way, str(folder), *more]
+        self.process = Process(command, folder / "log", cwd=ROOT, env={"PYTHONPATH": IMPORTS}, leads=True)
 
     def batches(self, step: str) -> set[str]:
         """The batches that have come to this step: `offsets` when they begin, `commits` when they are done."""
@@ -107,20 +86,7 @@ class Copying:
 
     def wait_for_batch(self) -> None:
         """Wait until it begins a batch that no run before it has begun."""
-        deadline = time.monotonic() + 200
-        while self.batches("offsets") <= self._before:
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log
-            time.sleep(0.02)
-
-    @property
-    def log(self) -> str:
-        """The end of what it has printed."""
-        return (self._folder / "log").read_text()[-3000:]
-
-    def kill(self) -> None:
-        """End all its processes at once."""
-        kill_session(self.process.pid)
-        self.process.wait()
+        self.process.wait_until(lambda: not self.batches("offsets") <= self._before, "a batch", 200)
 
 
 def main(name_server: str, source: str, target: str, folder: str, markers: str = "", dies_at: str = "0") -> None:

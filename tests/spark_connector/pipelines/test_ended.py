@@ -12,11 +12,10 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -30,8 +29,8 @@ from eruca.spark_connector.pipelines import archive, read_archive, replay, rollu
 from eruca.spark_connector.pipelines.endpoint import Endpoint
 from tests.spark_connector.pipelines.windows import WINDOW, let_a_window_end, written
 from tests.support.eruca import ErucaCluster
+from tests.support.processes import Process, session_members
 from tests.support.spark import COLUMNS, Topic, assert_rows, read, rows_of
-from tests.support.spark_copy import kill_session
 
 pytestmark = pytest.mark.slow
 
@@ -53,40 +52,31 @@ class Program:
     def __init__(self, topic: Topic, folder: Path, name: str, *options: str, done: Callable[[], int]) -> None:
         self._done, self._before = done, done()
         command = [sys.executable, "-m", "eruca.standalone.cli", "pipeline", name, "-n", topic.name_server]
-        self._log, self._temporary = folder / f"{name}.log", folder / f"{name}.tmp"
+        self._temporary = folder / f"{name}.tmp"
         shutil.rmtree(self._temporary, ignore_errors=True)  # one that was killed could not delete its own
         self._temporary.mkdir()
         own = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         settings = [f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={self._temporary}"]
-        with self._log.open("wb") as file:
-            self.process = subprocess.Popen(
-                [*command, "--topic", topic.name, "--master", "local[1]", "--conf", *settings, *options],
-                env={**os.environ, **own},
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-            )
+        command += ["--topic", topic.name, "--master", "local[1]", "--conf", *settings, *options]
+        self.process = Process(command, folder / f"{name}.log", env=own, leads=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        kill_session(self.process.pid)
-        self.process.wait()
+        self.process.kill()
 
     def wait_for_more(self) -> None:
         """Until it has done something."""
-        deadline = time.monotonic() + PATIENCE
-        while self._done() <= self._before:
-            assert self.process.poll() is None and time.monotonic() < deadline, self.told
-            time.sleep(0.02)
+        self.process.wait_until(lambda: self._done() > self._before, "progress", PATIENCE)
 
     def kill(self) -> None:
         """End it by kill -9: sometimes Python alone, after which Spark has to end by itself, sometimes all of it."""
         if CHANCE.random() < 0.5:
-            kill_session(self.process.pid)
-        self.process.kill()
-        self.process.wait()
+            self.process.kill()
+        else:
+            self.process.signal(signal.SIGKILL)
+            self.process.wait()
         self._wait_for_its_end()
 
     def stop(self, number: signal.Signals) -> int:
@@ -100,25 +90,14 @@ class Program:
 
     def _wait_for_its_end(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while list(processes(self.process.pid)):
-            assert time.monotonic() < deadline, list(processes(self.process.pid))
+        while left := list(session_members(self.process.pid)):
+            assert time.monotonic() < deadline, left
             time.sleep(0.05)
 
     @property
     def told(self) -> str:
         """All that it has printed."""
-        return self._log.read_text()
-
-
-def processes(session: int) -> Iterator[str]:
-    """The command lines of a session that are there still."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                if os.getsid(int(process.name)) == session:
-                    yield (process / "cmdline").read_text().replace("\0", " ")[:200]
-            except (ProcessLookupError, FileNotFoundError):
-                continue
+        return self.process.output
 
 
 def count(folder: Path, pattern: str) -> int:

@@ -65,8 +65,8 @@ def kill_again_and_again(way: Way, folder: Path, topic: Topic, *markers: str) ->
         while time.monotonic() < end:
             topic.fill(5)
             time.sleep(0.05)
-        assert copying.process.poll() is None, copying.log
-        copying.kill()
+        assert copying.process.running, copying.process.output
+        copying.process.kill()
         within += copying.batches("offsets") != copying.batches("commits")
     print(f"killed {ROUNDS} times, {within} within a batch; {len(topic.rows)} messages")
     assert within > 0 or ROUNDS == 1
@@ -105,7 +105,7 @@ def test_killed_in_a_commit_transactions_show_each_message_once(
         topic.fill(60)
         before = len(visible(target.name_server, target.queues))
         copying = Copying(way, tmp_path, markers.name, str(CHANCE.randint(1, 40)))
-        assert copying.process.wait(400) == -signal.SIGKILL, copying.log
+        assert copying.process.wait(400) == -signal.SIGKILL, copying.process.output
         assert before < len(visible(target.name_server, target.queues)) < before + 60
     assert start_copy(spark, way, tmp_path, markers.name).awaitTermination(200)
 

@@ -24,6 +24,7 @@ from eruca.spark_connector import java, register
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
+from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.source import let_import
 
 LOCAL = "local[2]"
@@ -39,7 +40,7 @@ def open_session(
     quiet: bool = True,
     launched: Callable[[], None] = lambda: None,
 ) -> Iterator[SparkSession]:
-    """A session that knows ``rocketmq``, stopped at the end.
+    """A session that knows ``rocketmq``, stopped at the end, and the clients of this process with it.
 
     Args:
         master: ``local[n]`` or the address of a cluster, such as ``spark://host:7077``.
@@ -79,6 +80,7 @@ def open_session(
             yield session
     finally:
         session.stop()
+        clients.close_this_process()
 
 
 def _start_java(settings: Mapping[str, str]) -> None:
