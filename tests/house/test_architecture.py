@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.house.tree import ROOT, committed_files, product_modules, pyproject
+from tests.house.tree import ROOT, committed_files, product_modules, pyproject, text_of
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 PLACES = sorted(set(re.findall(r"`(\.?[a-z_]+(?:/[a-z_.]+)+)/?`", PAGE)))
@@ -46,6 +46,14 @@ def test_the_layers_are_those_that_are_checked(package: str, drawn: str) -> None
     ]
     on_page = [set(re.findall(r"\w+", layer)) for layer in drawn.split(">")]
     assert on_page == [set(layer.split(" | ")) for layer in layers]
+
+
+def test_a_class_in_a_drawing_exists() -> None:
+    classes = {name for file in product_modules() for name in re.findall(r"(?m)^class (\w+)", text_of(file) or "")}
+    drawings = PAGE.partition("## A send")[2].partition("## Words")[0]
+    named = set(re.findall(r"\b[A-Z][a-z]\w+", "\n".join(re.findall(r"(?m)^    .*", drawings))))
+    assert len(named) > 10
+    assert named - classes == set()
 
 
 def test_the_words_are_sorted_and_said_once() -> None:
