@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from copy import copy
 from typing import Any
@@ -216,8 +217,43 @@ async def test_a_selector_that_fails_for_a_topic_whose_route_is_not_known(pair: 
     assert pair.broker.bodies == [b"first"] and pair.producer.in_flight == 0
 
 
+def cancelled(*what: object) -> MessageQueue:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("topic", ["T", "T2"])
+async def test_a_selector_that_something_cancelled_fails_its_send_alone(pair: Pair, topic: str) -> None:
+    pair.names.knows("T2", pair.broker)
+    others = [pair.producer.start_send(Message(topic, b"y"))]
+    with pytest.raises(UsageError, match="was cancelled by what it called"):
+        async with asyncio.timeout(5):
+            await pair.producer.send(Message(topic, b"x"), selector=cancelled)
+    others += [pair.producer.start_send(Message(topic, b"y"))]
+    await asyncio.gather(*others)
+    assert pair.broker.bodies == [b"first", b"y", b"y"] and pair.producer.in_flight == 0
+
+
+async def test_a_stop_ends_what_still_waits_for_a_route() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        producer = Producer("g", nameserver=f"127.0.0.1:{silent.getsockname()[1]}", send_timeout=0.01)
+        await producer.start()
+        sends: list[asyncio.Future[Any]] = [producer.start_send(Message("T", b"x"), timeout=60)]
+        sends += [asyncio.ensure_future(producer.send_batch([Message("T", b"x")], timeout=60))]
+        await asyncio.sleep(0)
+        await producer.stop()
+        for send in sends:
+            with pytest.raises(StateError, match="stopped while the send was under way"):
+                async with asyncio.timeout(5):
+                    await send
+
+
 async def test_what_is_wrong_is_raised_and_not_sent(pair: Pair) -> None:
-    for wrong in (Message("T", b""), Message("T", b"x", tags="a\x01"), Message("T", b"x", delay_level=99)):
+    numbers: list[dict[str, Any]] = [{"delay_level": 99}, {"flag": 1 << 31}, {"flag": "7"}]
+    for wrong in (
+        *(Message("T", b"x", **number) for number in numbers),
+        Message("T", b""),
+        Message("T", b"x", tags="a\x01"),
+    ):
         with pytest.raises(BadMessage):
             await pair.producer.send(wrong)
         with pytest.raises(BadMessage):

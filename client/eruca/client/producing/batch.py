@@ -66,7 +66,7 @@ def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) 
     """The body of a batch, as ``encode_messages`` writes it; None where ``check_batch`` may find something wrong.
 
     Where messages have no keys and properties, and all the same tag, no two differ in more than body and unique id, and
-    lists are put together in place of messages. Raises BadMessage for properties that no message may have.
+    lists are put together in place of messages. Raises BadMessage for properties and flags that no message may have.
     """
     topic, wait_store, tags = messages[0].topic, messages[0].wait_store, messages[0].tags
     if topic.startswith("%"):
@@ -89,6 +89,9 @@ def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) 
     alike = len(bodies) == len(messages)
     if not alike:
         bodies = [message.body for message in messages]
+        for message in messages:
+            if message.flag:
+                message.check_numbers()
         if any(
             message.topic != topic
             or message.wait_store != wait_store

@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Collection
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -88,6 +88,15 @@ REPLY = SendKind(api.SEND_REPLY_MESSAGE_V2)
 BATCH = SendKind(api.SEND_BATCH_MESSAGE, batch=True, keyed=False)
 
 
+class Begin(NamedTuple):
+    """When the first attempt of a send began."""
+
+    start: float
+    """By the loop's time."""
+    born: bytes
+    """The digits of ms since 1970, which every attempt carries."""
+
+
 class SendHooks(Protocol):
     """The calls of hooks around one send."""
 
@@ -144,8 +153,8 @@ class Send(msgspec.Struct, eq=False):
     """Whether nobody awaits the future: a one-way send that leaves at the end of the turn."""
     size: int = 0
     """Bytes that the accumulator counted; hooks may have rewritten the body since."""
-    start: float = 0.0
-    """When its first attempt began, by the loop's time; 0 before."""
+    begin: Begin | None = None
+    """When its first attempt began; None before."""
     attempt_start: float = 0.0
     """When the attempt before ended, and so the one under way began; 0 for the first one."""
     deadline: float = 0.0
@@ -154,6 +163,11 @@ class Send(msgspec.Struct, eq=False):
     """The brokers of the attempts that have ended."""
     result: SendResult | None = None
     """The result of an earlier attempt that stored the message, but not as safely as the user asked for."""
+
+    @property
+    def start(self) -> float:
+        """When its first attempt began, by the loop's time; 0 before."""
+        return 0.0 if self.begin is None else self.begin.start
 
     @property
     def receiver(self) -> Send:

@@ -12,19 +12,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from functools import partial
 from time import time
-from typing import Final
+from typing import Any, Final
 
-from eruca.client.errors import BrokerRefused, CallTimeout, ClientError, SendFailed, TopicNotFound, translate
+from eruca.client.errors import (
+    BrokerRefused,
+    CallTimeout,
+    ClientError,
+    SendFailed,
+    StateError,
+    TopicNotFound,
+    UsageError,
+    translate,
+)
 from eruca.client.network import identity
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
 from eruca.client.producing.encoder import encoder_of
 from eruca.client.producing.latency_faults import LatencyFaults
-from eruca.client.producing.send import PLAIN, Send, SendKind, should_retry
+from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
@@ -131,8 +140,8 @@ class Sender:
             if topic.in_turn:
                 try:
                     self._choose(send, topic)
-                except Exception as error:  # a selector or a hook of the user's may raise anything
-                    send.future.set_exception(error)
+                except (Exception, asyncio.CancelledError) as error:
+                    send.future.set_exception(_error_of_user(error))
                     return
             elif hooks is not None:
                 hooks.called()
@@ -169,7 +178,7 @@ class Sender:
         """Send what was gathered in this turn of the loop, in its order."""
         self._gathered = 0
         now, start, attempt_timeout = time(), self._clock(), self._attempt_timeout
-        born_now = b"%d" % int(now * 1000)
+        begin = Begin(start, b"%d" % int(now * 1000))
         leaving = _Leaving(len(pending))
         topic: TopicQueues | None = None
         earliest = math.inf
@@ -181,11 +190,14 @@ class Sender:
                 topic = send.topic
                 batches, steps = self._begin_topic(topic, leaving, start)
                 turn, count = topic.turn, len(steps)
-            if send.start:
-                key, born = self._begin_again(send, key, now - start)
+            begun = send.begin
+            if begun is not None:
+                if not (send.new_ids and send.brokers):
+                    key = send.key
+                send.key = key
                 batch = self._choose_batch(send, leaving)
             else:
-                send.start, born = start, born_now
+                begun = send.begin = begin
                 send.key = key = send.key or key
                 if count and send.queue is None and send.choose is None:
                     turn.last = last = turn.last + 1
@@ -204,11 +216,11 @@ class Sender:
                     calls = {}  # nobody awaits an answer
             opaque = next(opaques)
             try:
-                frames += (encode(opaque, born, key, send.text, body), body)
+                frames += (encode(opaque, begun.born, key, send.text, body), body)
             except ProtocolError as error:  # too long for a frame
                 self._fail(send, translate(error))
                 continue
-            deadline = send.start + send.timeout
+            deadline = begun.start + send.timeout
             if attempt_timeout is not None:
                 deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
             if deadline < earliest:
@@ -241,26 +253,17 @@ class Sender:
             return batches, topic.in_turn
         return batches, self._faults.in_turn(topic.route, int(start * 1000))
 
-    def _begin_again(self, send: Send, key: str, since_1970: float) -> tuple[str, bytes]:
-        """Unique id and time of birth of a send that was drained before.
-
-        ``key`` is a new id, ``since_1970`` is when the loop's time was 0.
-        """
-        if send.new_ids and send.brokers:
-            send.key = key
-        return send.key, b"%d" % int((since_1970 + send.start) * 1000)
-
     def _choose_batch(self, send: Send, leaving: _Leaving) -> _QueueBatch | None:
         """Choose the queue of an attempt unless that was done; None for a send that failed or is prepared."""
         topic, queue = send.topic, send.queue
         if queue is None:
             try:
                 queue = self._choose(send, topic)
-            except Exception as error:  # a selector or a hook of the user's may raise anything
-                self._fail(send, error)
+            except (Exception, asyncio.CancelledError) as error:
+                self._fail(send, _error_of_user(error))
                 return None
             if queue is None:
-                self.session.spawn(self._prepare(send))
+                self._work_on(send, self._prepare(send))
                 return None
         number, batches = topic.number(queue), leaving.by_topic[topic]
         if number == len(batches):  # a queue that the route does not name
@@ -293,7 +296,7 @@ class Sender:
             target = topic.targets[number] = self._connected(target, topic.queues[number])
             if target is None:
                 send.queue = topic.queues[number]
-                self.session.spawn(self._prepare(send))
+                self._work_on(send, self._prepare(send))
                 return None
         batch = leaving.by_topic[topic][number] = target.queue, target.plain, target, *leaving.to(target.connection)
         return batch
@@ -327,30 +330,36 @@ class Sender:
         flag = frame.ONEWAY_FLAG if kind.oneway else 0
         return encoder_of(connection, self.session.names, kind.endpoint, header, flag, keyed=kind.keyed)
 
+    def _work_on(self, send: Send, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for a send in the background. It fails when the session closes meanwhile."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                self._fail(send, StateError("The producer was stopped while the send was under way."))
+
+        self.session.spawn(work).add_done_callback(ended)
+
     async def _prepare(self, send: Send) -> None:
-        """Ask for the route and connect, as far as needed, and put the send back into the accumulator."""
+        """Ask for the route, or connect to the broker of the queue, and put the send back into the accumulator."""
         session, topic = self.session, send.topic
         try:
             async with asyncio.timeout_at(send.start + send.timeout):
-                queue = send.queue
-                if queue is None:
+                if send.queue is None:
                     await session.directory.route_to_send(topic.name, self._new_topic_queues)
                     if topic.version != session.directory.version:
                         topic.renew(session.directory)
-                    queue = self._choose(send, topic)
-                    if queue is None:
+                    if not topic.in_turn:
                         hint = "It has no queue that can be written: look at its permissions."
                         raise TopicNotFound(topic.name, hint)
-                address = await session.to_send(queue.broker_name, topic.name)
-                await session.connection(address)
+                else:
+                    address = await session.to_send(send.queue.broker_name, topic.name)
+                    await session.connection(address)
         except TimeoutError as error:
             self._note(send, failed=True)
             cause = str(error) or "connecting took too long"
             self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({cause})"))
         except ClientError as error:
             self.failed(send, error)
-        except Exception as error:  # a selector or a hook of the user's may raise anything
-            self._fail(send, error)
         else:
             self.accumulator.reenqueue(send)
 
@@ -457,11 +466,11 @@ class Sender:
         directory, topic = self.session.directory, send.topic.name
         route = directory.routes.get(topic)
         if self._retry_waits:
-            self.session.spawn(self._retry_later(send))
+            self._work_on(send, self._retry_later(send))
         elif isinstance(error, BrokerRefused):
             self.accumulator.reenqueue(send)
         elif route is None or all(queue.broker_name in send.brokers for queue in route.to_send):
-            self.session.spawn(self._retry_with_new_route(send))
+            self._work_on(send, self._retry_with_new_route(send))
         else:
             directory.look_again(topic)
             self.accumulator.reenqueue(send)
@@ -484,7 +493,7 @@ class Sender:
                 send, CallTimeout("sendDefaultImpl call timeout (no nameserver answered in time where to try next)")
             )
 
-    def _fail(self, send: Send, error: Exception) -> None:
+    def _fail(self, send: Send, error: BaseException) -> None:
         """Give up; a message that an earlier attempt has stored is no failure."""
         self._release(send)
         if send.future.done():
@@ -499,3 +508,13 @@ class Sender:
     def _release(self, send: Send) -> None:
         if not send.kind.oneway:
             self.accumulator.ended(send.size)
+
+
+def _error_of_user(error: BaseException) -> BaseException:
+    """What a selector or a hook of the user's has raised, which may be anything, as the error of a send.
+
+    That something was cancelled there does not mean that the send was.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return UsageError(f"A selector or a hook was cancelled by what it called: {error!r}")
+    return error
