@@ -113,14 +113,16 @@ def check_sharing(strategy: object, offset_folder: object, *, broadcast: bool) -
     if not isinstance(offset_folder, str | PathLike | None):
         raise BadConfig(f"offset_folder is of type {type(offset_folder).__name__}: a path is expected")
     if offset_folder is not None and not broadcast:
-        raise BadConfig("offset_folder is for consumers that get everything: add broadcast=True")
+        raise BadConfig("offset_folder is for broadcasting consumers: add broadcast=True")
 
 
 def _queues_of(name: str, queues: Iterable[object]) -> list[MessageQueue]:
     chosen = list(queues)
     for queue in chosen:
         if not isinstance(queue, MessageQueue):
-            raise UsageError(f"{name} holds this type: {type(queue).__name__}. Only MessageQueues are expected.")
+            raise UsageError(
+                f"{name} contains a value of type {type(queue).__name__}: only MessageQueues are expected."
+            )
         check_queue(queue)
     return cast(list[MessageQueue], chosen)
 

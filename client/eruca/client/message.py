@@ -162,7 +162,7 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
             text += _properties_text(self.properties)
             pairs += len(self.properties)
         if text.count("\x01") != pairs or text.count("\x02") != pairs:
-            raise BadMessage("tags, keys and properties must not hold the characters 0x01 and 0x02")
+            raise BadMessage("tags, keys and properties must not contain the characters 0x01 and 0x02")
         if not text.isascii() or len(text) > _AFTER_ID_AT_MOST:
             _check_length(text)
         return text
@@ -182,7 +182,7 @@ def check_message(message: object, max_size: int) -> None:
 def check_type(message: object) -> Message:
     """The object if it is a Message. Raises BadMessage."""
     if not isinstance(message, Message):
-        raise BadMessage(f"what is to be sent is of type {type(message).__name__}: make a Message(topic, body) of it")
+        raise BadMessage(f"the message is of type {type(message).__name__}: make a Message(topic, body) of it")
     return message
 
 

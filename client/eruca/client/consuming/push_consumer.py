@@ -70,7 +70,7 @@ class PushConsumer(Client):
         start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
             since 1970). For "last" a broker begins at the first message of a queue as long as that is in memory; "end"
             skips all messages that exist.
-        strategy: how queues are shared out; all members must use the same (see ``assign``).
+        strategy: how queues are allocated; all members must use the same (see ``assign``).
         concurrency: calls of the listener at once.
         consume_message_batch_max_size: None passes one message to the listener; a number N passes a list of up to N.
         pull_batch_size: messages to ask for in one pull, fewer if the thresholds leave less room. The cost of a pull is

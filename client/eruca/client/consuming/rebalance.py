@@ -82,7 +82,7 @@ class MemberOptions:
 
     @property
     def allocation(self) -> Strategy:
-        """How queues are shared out; a broadcasting member gets all."""
+        """How queues are allocated; a broadcasting member gets all."""
         return everything if self.broadcast else self.strategy
 
     def offset_store(self, session: Session, group: str) -> OffsetStore:
@@ -120,7 +120,7 @@ class Rebalance(Generic[R]):
         self.members: list[str] = []
         """The client ids of the group, as of the last rebalance."""
         self.assigned: frozenset[MessageQueue] | None = None
-        """The queues that the user assigned; None if queues are shared out in the group."""
+        """The queues that the user assigned; None if queues are allocated in the group."""
         self.complete = False
         """Whether the last rebalance could complete; if not, it is retried soon."""
         self.stopped = False
@@ -213,7 +213,7 @@ class Rebalance(Generic[R]):
                     if isinstance(error, UsageError):  # of the strategy
                         raise
                     if not isinstance(error, TopicNotFound):
-                        log.warning("the queues of %s cannot be shared out now: %s", topic, error)
+                        log.warning("the queues of %s cannot be allocated now: %s", topic, error)
                         complete = False
         self.complete = complete
 

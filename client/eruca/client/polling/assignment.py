@@ -1,4 +1,4 @@
-"""Assignment: the queues of a lite pull consumer, shared out in its group or assigned by the user, and their pullers.
+"""Assignment: the queues of a lite pull consumer, allocated in its group or assigned by the user, and their pullers.
 
 Owns that a queue has one process queue at most, also if it is sought, assigned, paused or reset meanwhile. Invariant:
 when ``assign`` or ``seek`` has returned, no message of the old process queue is polled. Facts: AssignedMessageQueue and
@@ -39,7 +39,7 @@ class PollOptions:
 
 
 class Assignment:
-    """The queues of one lite pull consumer. ``listeners`` are called by topic when its queues are shared out."""
+    """The queues of one lite pull consumer. ``listeners`` are called by topic when its queues are allocated."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class LitePullConsumer(Client):
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         start_from: where queues without a stored offset begin; as of PushConsumer (consumeFromWhere and
             consumeTimestamp).
-        strategy: how queues are shared out; all members must use the same (see ``assign``).
+        strategy: how queues are allocated; all members must use the same (see ``assign``).
         auto_commit: polling more, also by iteration, commits what was polled before. False leaves that to
             ``commit_sync`` and ``commit``.
         auto_commit_interval: between two stores of the offsets; at least 1.
@@ -206,7 +206,7 @@ class LitePullConsumer(Client):
         """Take a share of a topic: messages with one of the tags of ``TagA || TagB``, or all with ``*``.
 
         With ``expression_type="SQL92"`` the expression is a condition on properties. ``listener(topic, queues, mine)``
-        is called when the queues were shared out. May be called before and after start; returns the consumer. Raises
+        is called when the queues were allocated. May be called before and after start; returns the consumer. Raises
         BadName, UsageError, and StateError after ``assign``.
         """
         self.membership.check_here()

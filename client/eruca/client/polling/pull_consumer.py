@@ -114,7 +114,7 @@ class PullConsumer(Client):
         max_reconsume_times: retries after which ``send_message_back`` makes a message a dead letter.
         hooks: see the messages that a pull found, and may remove some, before ``pull`` returns (see Hook).
             They count as consumed then, as with Java's synchronous pull.
-        strategy: how the queues of registered topics are shared out in the group (see ``assign``).
+        strategy: how the queues of registered topics are allocated in the group (see ``assign``).
         rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
         broadcast: this member gets all queues of a registered topic, and has its own offsets in a local file, as of
             PushConsumer.
@@ -194,10 +194,10 @@ class PullConsumer(Client):
         check_topic(topic)
         callbacks.check_callable(listener, "The listener")
         if self.group == names.TOOLS_GROUP:
-            raise UsageError("Queues are shared out within a group: give the consumer a group of its own.")
+            raise UsageError("Queues are allocated within a group: give the consumer a group of its own.")
         if self.shared_out_by is not None:
             raise UsageError(
-                "The schedule service has the share of this consumer: call its register_pull_task_callback instead."
+                "This consumer belongs to the schedule service: call its register_pull_task_callback instead."
             )
         if self._session is not None:
             self._session.check_here()

@@ -113,7 +113,7 @@ class PullScheduleService(Client):
     Args:
         group: the consumer group.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
-        strategy: how queues are shared out; all members must use the same (see ``assign``).
+        strategy: how queues are allocated; all members must use the same (see ``assign``).
         broadcast: every member gets all queues, and has its own offsets in a local file, as of PushConsumer.
         offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
         pull_thread_nums: callbacks that run at once.

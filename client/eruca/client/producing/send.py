@@ -225,7 +225,7 @@ def choice_of_user(
             raise UsageError("select message queue return null.")
         if not isinstance(chosen, MessageQueue):
             raise UsageError(
-                f"The selector gave this type: {type(chosen).__name__}. One of the queues it is given is expected."
+                f"The selector returned a value of type {type(chosen).__name__}: one of the given queues is expected."
             )
         if chosen.topic != message.topic:
             raise UsageError("message's topic not equal mq's topic")
