@@ -15,10 +15,8 @@ from tests.support.desk import Desk
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     """A broker that runs."""
-    desk = Desk(tmp_path)
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with Desk(tmp_path) as desk:
+        yield desk
 
 
 @pytest.fixture

@@ -67,9 +67,8 @@ async def names(tmp_path: Path) -> AsyncIterator[Names]:
 async def registered(tmp_path: Path, names: Names) -> AsyncIterator[Desk]:
     desk = Desk(tmp_path)
     desk.config.namesrv_addr = names.server.address
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with desk:
+        yield desk
 
 
 def message(topic: str) -> dict[str, object]:
@@ -149,15 +148,14 @@ async def test_a_nameserver_that_was_away_gets_to_know_the_broker(
         port = probe.getsockname()[1]
     desk = Desk(tmp_path)
     desk.config.namesrv_addr = f"127.0.0.1:{port}"
-    await desk.start()  # does not wait for it
-    assert not desk.broker.registration.registered
-    for _ in range(2):  # it comes, goes and comes again
-        names = await Names(tmp_path, port).start()
-        await eventually(lambda: bool(desk.broker.registration.registered))
-        assert await names.brokers() == {"broker-a": {0: desk.app.address}}
-        await names.stop()
-        await eventually(lambda: not desk.broker.registration.registered)
-    await desk.stop()
+    async with desk:  # does not wait for it
+        assert not desk.broker.registration.registered
+        for _ in range(2):  # it comes, goes and comes again
+            names = await Names(tmp_path, port).start()
+            await eventually(lambda: bool(desk.broker.registration.registered))
+            assert await names.brokers() == {"broker-a": {0: desk.app.address}}
+            await names.stop()
+            await eventually(lambda: not desk.broker.registration.registered)
 
 
 def _counted(calls: Counter[str], name: str, method: Callable[..., object], *given: object) -> object:
@@ -177,12 +175,11 @@ async def test_without_force_register_a_nameserver_is_told_what_it_does_not_know
     desk.config.namesrv_addr = names.server.address
     desk.config.force_register = False
     desk.config.store.broker_role, desk.config.broker_id = BrokerRole.SLAVE, 1
-    await desk.start()
-    await eventually(lambda: calls["is_changed"] >= 3)
-    assert calls["register"] == 1, "the version that it has is the newest"
-    desk.broker.topics.renew()
-    await eventually(lambda: calls["register"] == 2)
-    await desk.stop()
+    async with desk:
+        await eventually(lambda: calls["is_changed"] >= 3)
+        assert calls["register"] == 1, "the version that it has is the newest"
+        desk.broker.topics.renew()
+        await eventually(lambda: calls["register"] == 2)
 
 
 async def test_every_nameserver_is_told(tmp_path: Path, names: Names) -> None:
@@ -203,9 +200,8 @@ async def test_the_compressed_form_says_the_same(tmp_path: Path, names: Names) -
     desk = Desk(tmp_path)
     desk.config.namesrv_addr = names.server.address
     desk.config.compressed_register = True
-    await desk.start()
-    assert await names.route("TBW102") is not None
-    await desk.stop()
+    async with desk:
+        assert await names.route("TBW102") is not None
 
 
 # ---------------------------------------------------------------------- ports

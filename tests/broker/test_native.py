@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eruca.broker.services.halves import HALF
-from eruca.broker.store import Store, native
+from eruca.broker.store import native
 from eruca.broker.store.results import PutBatch
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
@@ -26,7 +26,7 @@ from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
 from eruca.remoting import Connection, Router
 from tests.support.desk import START, Desk
 from tests.support.native import using
-from tests.support.stores import HOST, Clock, bodies, index_contents, queue_units, small_config
+from tests.support.stores import HOST, Clock, bodies, index_contents, open_store, queue_units
 
 pytestmark = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
@@ -66,8 +66,7 @@ puts = st.tuples(
 def stored(root: Path, work: list[tuple[str, int, bytes, bytes, int, bool]]) -> tuple[object, ...]:
     """What batches, and each of their bodies as a single message, are answered, and what lies on disk then."""
     clock = Clock()
-    store = Store(small_config(root), clock)
-    store.open()
+    store = open_store(root, clock)
     answers: list[object] = []
     for topic, queue_id, data, text, sys_flag, drained in work:
         born = V6 if sys_flag & 16 else HOST
@@ -99,8 +98,7 @@ def test_a_store_holds_the_same(
 
 
 def test_a_batch_really_goes_the_native_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(small_config(tmp_path), Clock())
-    store.open()
+    store = open_store(tmp_path, Clock())
     body = encode_batch([BatchEntry(1, b"a", b"KEYS\x01k"), BatchEntry(2, b"b", b"")])
 
     def put() -> PutBatch:
@@ -116,8 +114,7 @@ def test_a_batch_for_which_there_is_no_room_yet_goes_the_native_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Room is made 1 MiB at a time."""
-    store = Store(small_config(tmp_path, mapped_file_size_commit_log=8 << 20), Clock())
-    store.open()
+    store = open_store(tmp_path, Clock(), mapped_file_size_commit_log=8 << 20)
     body = encode_batch([BatchEntry(0, bytes(1000), b"KEYS\x01k")] * 300)
 
     def put() -> PutBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
 from eruca.client import ClientSettings, Message, Producer, PullConsumer, ReceivedMessage, Waits
+from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.cluster import Cluster
+from tests.support.scripted import Scripted
 
 HASTY = ClientSettings(waits=Waits(rebalance=0.02, topic=0.02, send_back=0.02, lock=0.02, release=0.05, standstill=0.2))
 """Settings of clients that wait for nothing long."""
@@ -121,3 +123,18 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 @pytest.fixture
 async def seen() -> Seen:
     return Seen()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Scripted]:
+    """Nameserver and broker in one, with one queue of T."""
+    async with Scripted() as server:
+        server.knows("T", server)
+        yield server
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A nameserver whose cluster runs in a thread."""
+    with BackgroundCluster(tmp_path, broker=small_broker()) as cluster:
+        yield cluster.address

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -75,13 +74,6 @@ async def test_messages_are_found_by_key_and_time(lab: Lab) -> None:
     assert await lab.puller.query_messages("T", "k0", begin=soon) == []
     with pytest.raises(TopicNotFound):
         await lab.puller.query_messages("U", "k")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    async with Scripted() as server:
-        server.knows("T", server)
-        yield server
 
 
 async def test_a_broker_that_cannot_look_is_told_of(server: Scripted) -> None:

@@ -6,27 +6,18 @@ import asyncio
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eruca.client import LitePullConsumer, Message, MessageQueue, Producer, PullConsumer, SendStatus
 from eruca.client.errors import ForkedClient
-from eruca.standalone.background import BackgroundCluster
-from tests.client.conftest import small_broker
 
 pytestmark = pytest.mark.processes
 
 QUEUE = MessageQueue("T", "broker-a", 0)
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    with BackgroundCluster(tmp_path, broker=small_broker()) as cluster:
-        yield cluster.address
 
 
 def in_a_child(method: str, work: Callable[..., None], *args: Any) -> list[str]:

@@ -21,14 +21,12 @@ from tests.support.scripted import Scripted
     ],
 )
 async def test_headers_are_written_as_the_settings_say(
-    header: Literal["JSON", "ROCKETMQ", "MSGPACK"], first: int, later: int
+    server: Scripted, header: Literal["JSON", "ROCKETMQ", "MSGPACK"], first: int, later: int
 ) -> None:
-    async with Scripted() as server:
-        server.knows("T", server)
-        settings = ClientSettings(nameserver=server.address, header=header)
-        async with Producer("writers", settings=settings) as producer:
-            for number in range(3):
-                await producer.send(Message("T", b"body %d" % number))
+    settings = ClientSettings(nameserver=server.address, header=header)
+    async with Producer("writers", settings=settings) as producer:
+        for number in range(3):
+            await producer.send(Message("T", b"body %d" % number))
     # The first request may have been another one.
     assert server.serializations in ([first, later, later], [later, later, later])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -76,12 +75,6 @@ class Stamp(Hook):
         context.properties["stamp"] = f"of {context.producer_group}"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    async with Scripted() as scripted:
-        yield scripted
-
-
 # ---------------------------------------------------------------------- sending
 
 
@@ -144,7 +137,6 @@ async def test_a_hook_may_forbid_a_send(lab: Lab) -> None:
 
 
 async def test_attempts_of_one_send_are_seen_as_one(server: Scripted) -> None:
-    server.knows("T", server)
     server.answers.extend([14, 14])
     diary = Diary()
     async with Producer("p", nameserver=server.address, hooks=[diary, Stamp()]) as producer:
@@ -159,7 +151,6 @@ async def test_attempts_of_one_send_are_seen_as_one(server: Scripted) -> None:
 
 
 async def test_a_send_that_nobody_waits_for_ends_too(server: Scripted) -> None:
-    server.knows("T", server)
     server.answers.append(-1)
     diary = Diary()
     async with Producer("p", nameserver=server.address, hooks=[diary], send_timeout=0.2) as producer:
@@ -176,7 +167,6 @@ async def test_what_a_hook_adds_may_be_refused_and_the_send_has_its_end(server: 
         def before_send(self, context: SendContext) -> None:
             context.properties["story"] = "x" * 40_000
 
-    server.knows("T", server)
     diary = Diary()
     async with Producer("p", nameserver=server.address, hooks=[Wordy(), diary]) as producer:
         for send in (producer.send, producer.send_oneway):
@@ -210,7 +200,6 @@ async def test_hooks_run_in_the_context_of_the_sender(server: Scripted) -> None:
         def after_send(self, context: SendContext) -> None:
             told.append(f"{context.message.keys} after: {sender.get()}")
 
-    server.knows("T", server)
     async with Producer("p", nameserver=server.address, hooks=[Asks()], max_in_flight=1) as producer:
         sends = []
         for name in ("a", "b", "c"):

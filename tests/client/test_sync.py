@@ -7,8 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -17,14 +15,6 @@ import eruca.client
 from eruca.client import Message, PullTaskContext, SendStatus, sync
 from eruca.client.errors import BadMessage, ForkedClient, StateError
 from eruca.client.metrics import Prometheus
-from eruca.standalone.background import BackgroundCluster
-from tests.client.conftest import small_broker
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    with BackgroundCluster(tmp_path, broker=small_broker()) as cluster:
-        yield cluster.address
 
 
 def test_send_pull_and_offsets(address: str) -> None:

@@ -144,13 +144,11 @@ async def test_a_loop_has_the_context_at_hand(lab: Lab, watching: Watching) -> N
     assert len(watching.spans("process T")) == 1
 
 
-async def test_what_fails_is_told(watching: Watching) -> None:
-    async with Scripted() as server:
-        server.knows("T", server)
-        server.answers.append(2)
-        async with Producer("p", nameserver=server.address, hooks=[watching.hook]) as producer:
-            with pytest.raises(BrokerRefused):
-                await producer.send(Message("T", b"x"))
+async def test_what_fails_is_told(server: Scripted, watching: Watching) -> None:
+    server.answers.append(2)
+    async with Producer("p", nameserver=server.address, hooks=[watching.hook]) as producer:
+        with pytest.raises(BrokerRefused):
+            await producer.send(Message("T", b"x"))
     [send] = watching.spans("send T")
     assert send.status.status_code is trace.StatusCode.ERROR and send.events[0].name == "exception"
     assert send.attributes is not None and send.attributes["error.type"] == "BrokerRefused"

@@ -12,7 +12,7 @@ from eruca.broker.store.scan import Scan
 from eruca.protocol.record import Record, decode_record, decode_records
 from tests.support.file_systems import Unsynced
 from tests.support.programme import ENOUGH, chance, rounds
-from tests.support.stores import Clock, put, small_config
+from tests.support.stores import Clock, open_store, put, small_config
 
 COUNT = 150
 
@@ -24,8 +24,7 @@ def body(number: int) -> bytes:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("model")
-    store = Store(small_config(root, max_index_num=400), Clock(), file_system=Unsynced())
-    store.open()
+    store = open_store(root, Clock(), file_system=Unsynced(), max_index_num=400)
     for number in range(COUNT):
         put(store, "T", number % 3, body(number), b"UNIQ_KEY\x01K%d\x02TAGS\x01t%d" % (number, number % 5))
     store.close()

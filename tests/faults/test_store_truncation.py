@@ -13,7 +13,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.errors import ProtocolError
 from tests.support.file_systems import Unsynced
 from tests.support.programme import amount
-from tests.support.stores import Clock, bodies, index_contents, put, queue_units, small_config
+from tests.support.stores import Clock, bodies, index_contents, open_store, put, queue_units, small_config
 
 COUNT = 14
 QUEUES = 2
@@ -23,8 +23,7 @@ QUEUES = 2
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed store of a few messages."""
     root = tmp_path_factory.mktemp("model")
-    store = Store(small_config(root), Clock(), file_system=Unsynced())
-    store.open()
+    store = open_store(root, Clock(), file_system=Unsynced())
     for number in range(COUNT):
         put(store, "T", number % QUEUES, b"body %d" % number, b"UNIQ_KEY\x01K%d\x02TAGS\x01t%d" % (number, number))
     store.close()
@@ -36,8 +35,7 @@ def ends(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
     """Where each record ends."""
     root = tmp_path_factory.mktemp("ends")
     shutil.copytree(model, root, dirs_exist_ok=True)
-    store = Store(small_config(root), Clock(), file_system=Unsynced())
-    store.open()
+    store = open_store(root, Clock(), file_system=Unsynced())
     found = sorted(
         unit[0] + unit[1]
         for queue in range(QUEUES)
@@ -54,8 +52,7 @@ def rebuilt(root: Path, target: Path) -> tuple[dict[str, bytes], list[bytes]]:
     for name in ("consumequeue", "index"):
         shutil.rmtree(target / name, ignore_errors=True)
     (target / "abort").touch()
-    store = Store(small_config(target), Clock(), file_system=Unsynced())
-    store.open()
+    store = open_store(target, Clock(), file_system=Unsynced())
     store.close()
     result = queue_units(target), index_contents(target)
     shutil.rmtree(target)

@@ -12,11 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from eruca.broker.services.ports import PortTaken
-from eruca.broker.store import Store
 from eruca.client import Message, Producer, PullConsumer
 from eruca.standalone.cli import main
 from eruca.standalone.cluster import Cluster
-from tests.support.stores import put, small_config
+from tests.support.stores import open_store, put
 
 pytestmark = pytest.mark.processes
 
@@ -82,8 +81,7 @@ async def test_a_store_is_verified_offline(tmp_path: Path) -> None:
 
 def test_a_store_with_files_elsewhere_and_of_other_sizes_is_verified_by_its_broker_conf(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "store", tmp_path / "log"
-    store = Store(small_config(root, store_path_commit_log=elsewhere))
-    store.open()
+    store = open_store(root, store_path_commit_log=elsewhere)
     put(store, "T1", 0, b"hello", b"KEYS\x01k")
     store.close()
     conf = tmp_path / "broker.conf"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from eruca.broker.app import BrokerApp
 from eruca.broker.broker import Broker
@@ -56,6 +57,15 @@ class Desk:
         for peer in self._peers:
             await peer.close()
         self._peers.clear()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
 
     async def restart(self) -> None:
         """Stop the broker and start another one on the same disk."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from eruca.broker.store import Matcher, PutStatus, Store, StoreConfig
+from eruca.broker.store import FileSystem, Matcher, PutStatus, Store, StoreConfig
 from eruca.protocol.record import Record, decode_records, host_bytes
+from eruca.remoting.clock import now_ms
 
 HOST = host_bytes("127.0.0.1", 10911)
 
@@ -34,6 +35,20 @@ def small_config(root: Path, **changes: object) -> StoreConfig:
         "delete_when": "25",
     }
     return StoreConfig(store_path_root_dir=root, **(sizes | changes))  # type: ignore[arg-type]
+
+
+def open_store(
+    root: Path,
+    clock: Callable[[], int] = now_ms,
+    *,
+    follows: bool = False,
+    file_system: FileSystem | None = None,
+    **changes: object,
+) -> Store:
+    """An open store with such a configuration."""
+    store = Store(small_config(root, **changes), clock, follows=follows, file_system=file_system)
+    store.open()
+    return store
 
 
 def put(store: Store, topic: str, queue: int, body: bytes, properties: bytes = b"", *, sys_flag: int = 0) -> int:

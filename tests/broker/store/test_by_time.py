@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eruca.broker.store import Store
-from tests.support.stores import Clock, put, small_config
+from tests.support.stores import Clock, open_store, put
 
 BEGIN = 1_700_000_000_000
 
 
-def store_with(path: Path, times: list[int], **changes: object) -> Store:
+def store_with(path: Path, times: list[int], **changes: Any) -> Store:
     clock = Clock()
-    store = Store(small_config(path, **changes), clock)
-    store.open()
+    store = open_store(path, clock, **changes)
     for time in times:
         clock.now = BEGIN + time
         put(store, "T", 0, b"x")

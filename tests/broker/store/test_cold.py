@@ -11,7 +11,7 @@ import pytest
 from eruca.broker.store import Store
 from eruca.broker.store.lookup import Lookup
 from tests.support.file_systems import Switched
-from tests.support.stores import Clock, put, small_config
+from tests.support.stores import Clock, open_store, put
 
 KEY = b"UNIQ_KEY\x01key"
 QUESTIONS: dict[str, Callable[[Lookup], object]] = {
@@ -27,15 +27,13 @@ QUESTIONS: dict[str, Callable[[Lookup], object]] = {
 async def opened_again(path: Path, disk: Switched | None = None) -> Store:
     """A store whose messages were all written by an earlier run."""
     clock = Clock()
-    store = Store(small_config(path), clock)
-    store.open()
+    store = open_store(path, clock)
     for number in range(100):
         put(store, "T", 0, b"%d" % number, KEY if number == 0 else b"")
         clock.now += 1
     store.drain()
     store.close()
-    store = Store(small_config(path), clock, file_system=disk)
-    store.open()
+    store = open_store(path, clock, file_system=disk)
     store.start()
     return store
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from eruca.broker.store import PutStatus, Store
 from eruca.protocol.record import encode_batch
 from tests.support.file_systems import Switched
-from tests.support.stores import HOST, Clock, bodies, small_config
+from tests.support.stores import HOST, Clock, bodies, open_store, small_config
 
 
 def put(store: Store, body: bytes) -> PutStatus:
@@ -18,8 +18,7 @@ def put(store: Store, body: bytes) -> PutStatus:
 
 def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path) -> None:
     disk = Switched()
-    store = Store(small_config(tmp_path, retry_after_full=0.0), Clock(), file_system=disk)
-    store.open()
+    store = open_store(tmp_path, Clock(), file_system=disk, retry_after_full=0.0)
     stored = [b"%04d" % number + bytes(1000) for number in range(3)]
     assert {put(store, body) for body in stored} == {PutStatus.OK}
 
@@ -44,8 +43,7 @@ def test_a_log_without_room_refuses_says_so_once_and_goes_on(tmp_path: Path) -> 
 
 def test_a_refused_message_or_batch_counts_once(tmp_path: Path) -> None:
     disk = Switched()
-    store = Store(small_config(tmp_path, mapped_file_size_commit_log=64 << 20), Clock(), file_system=disk)
-    store.open()
+    store = open_store(tmp_path, Clock(), file_system=disk, mapped_file_size_commit_log=64 << 20)
     assert put(store, b"the file is there") is PutStatus.OK
 
     def put_batch(entries: bytes) -> PutStatus:
@@ -66,8 +64,7 @@ def test_a_refused_message_or_batch_counts_once(tmp_path: Path) -> None:
 
 def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path) -> None:
     disk = Switched()
-    store = Store(small_config(tmp_path), Clock(), file_system=disk)
-    store.open()
+    store = open_store(tmp_path, Clock(), file_system=disk)
 
     def keyed(key: bytes) -> None:
         stored = store.appender.put("T", 0, key, b"KEYS\x01" + key, born_timestamp=1, born_host=HOST, store_host=HOST)
@@ -90,8 +87,7 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path) ->
 
 def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(tmp_path: Path) -> None:
     disk = Switched()
-    store = Store(small_config(tmp_path), Clock(), file_system=disk)
-    store.open()
+    store = open_store(tmp_path, Clock(), file_system=disk)
     assert put(store, b"kept") is PutStatus.OK
     with capture_logs() as said, disk.without_room():
         store.close()

@@ -16,7 +16,7 @@ from eruca.broker.store.layout import index_hash
 from eruca.protocol.message import TRANSACTION_ROLLBACK, java_hash
 from eruca.protocol.record import decode_record
 from tests.support.native import STEPS, Step
-from tests.support.stores import Clock, bodies, put, small_config
+from tests.support.stores import Clock, bodies, open_store, put, small_config
 
 EVER = 2**62
 
@@ -24,12 +24,6 @@ EVER = 2**62
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-def opened(path: Path, clock: Clock, **changes: object) -> Store:
-    store = Store(small_config(path, **changes), clock)
-    store.open()
-    return store
 
 
 def found(store: Store, topic: str, key: str, most: int = 32, begin: int = 0, end: int = EVER) -> list[bytes]:
@@ -79,7 +73,7 @@ def test_both_implementations_hash_any_bytes_alike(texts: list[tuple[bytes, int]
 
 
 def test_a_file_as_apache_writes_it(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock, max_hash_slot_num=1000, max_index_num=4000)
+    store = open_store(tmp_path, clock, max_hash_slot_num=1000, max_index_num=4000)
     begin = clock.now
     put(store, "T1", 0, b"a", b"KEYS\x01k1\x02UNIQ_KEY\x01AC11000115F018B4AAC20DBD69E80000")
     clock.now += 10_500
@@ -99,7 +93,7 @@ def test_a_file_as_apache_writes_it(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_messages_by_key(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock)
+    store = open_store(tmp_path, clock)
     for number in range(40):
         put(store, "T", number % 3, b"%d" % number, b"KEYS\x01all odd%d\x02UNIQ_KEY\x01%032d" % (number % 2, number))
     put(store, "U", 0, b"other", b"KEYS\x01all")
@@ -115,7 +109,7 @@ def test_messages_by_key(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_keys_that_are_not_utf_8_are_found_by_the_text_that_readers_show(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock)
+    store = open_store(tmp_path, clock)
     for text in (b"KEYS\x01a\xffb c", b"UNIQ_KEY\x01\xe8\xae", "KEYS\x01订单\x02UNIQ_KEY\x01号".encode()):
         put(store, "T", 0, text, text)
     store.drain()
@@ -127,7 +121,7 @@ def test_keys_that_are_not_utf_8_are_found_by_the_text_that_readers_show(tmp_pat
 
 
 def test_messages_by_key_and_time(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock)
+    store = open_store(tmp_path, clock)
     begin = clock.now
     for number in range(100):
         put(store, "T", 0, b"%d" % number, b"KEYS\x01k")
@@ -144,7 +138,7 @@ def test_messages_by_key_and_time(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_a_full_file_is_followed_by_another_that_begins_at_its_end(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock, max_index_num=10)
+    store = open_store(tmp_path, clock, max_index_num=10)
     for _ in range(20):
         put(store, "T", 0, b"x", b"KEYS\x01k")
         clock.now += 1000
@@ -192,7 +186,7 @@ def test_after_a_crash_all_slots_are_right(crashed: tuple[IndexFile, bytes], los
 
 
 def test_rollbacks_are_not_indexed(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock)
+    store = open_store(tmp_path, clock)
     put(store, "T", 0, b"x", b"KEYS\x01k", sys_flag=TRANSACTION_ROLLBACK)
     store.drain()
     assert found(store, "T", "k") == []
@@ -200,7 +194,7 @@ def test_rollbacks_are_not_indexed(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_an_index_of_larger_files_is_left_alone_and_made_again(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock)
+    store = open_store(tmp_path, clock)
     put(store, "T", 0, b"x", b"KEYS\x01k")
     store.drain()
     store.close()
@@ -213,7 +207,7 @@ def test_an_index_of_larger_files_is_left_alone_and_made_again(tmp_path: Path, c
 
 
 def test_without_an_index_nothing_is_found(tmp_path: Path, clock: Clock) -> None:
-    store = opened(tmp_path, clock, message_index_enable=False)
+    store = open_store(tmp_path, clock, message_index_enable=False)
     put(store, "T", 0, b"x", b"KEYS\x01k")
     store.drain()
     assert found(store, "T", "k") == []

@@ -15,12 +15,11 @@ from eruca.broker.store.flush import PATIENCE
 from eruca.broker.store.flush_thread import FlushThread, Job
 from eruca.broker.store.results import Durability
 from tests.support.file_systems import Switched
-from tests.support.stores import HOST, bodies, put, small_config
+from tests.support.stores import HOST, bodies, open_store, put, small_config
 
 
-async def started(path: Path, disk: Switched | None = None, **changes: object) -> Store:
-    store = Store(small_config(path, **changes), file_system=disk)
-    store.open()
+async def started(path: Path, disk: Switched | None = None, **changes: Any) -> Store:
+    store = open_store(path, file_system=disk, **changes)
     store.start()
     return store
 

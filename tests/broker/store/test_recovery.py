@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from eruca.broker.store import Store, StoreDamaged
 from eruca.broker.store.recover import FILLER_TOPIC
 from eruca.protocol.message import TRANSACTION_ROLLBACK
 from eruca.protocol.record import decode_record
-from tests.support.stores import Clock, bodies, index_contents, put, queue_units, small_config
+from tests.support.stores import Clock, bodies, index_contents, open_store, put, queue_units, small_config
 
 
 def text(number: int) -> bytes:
@@ -34,8 +35,7 @@ def live_copy(store: Store, root: Path, target: Path) -> Path:
 
 
 def test_after_an_orderly_stop_nothing_is_read_again(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 200)
     store.close()
     for _ in range(2):
@@ -48,12 +48,10 @@ def test_after_an_orderly_stop_nothing_is_read_again(tmp_path: Path) -> None:
 
 def test_writing_goes_on_where_it_ended(tmp_path: Path) -> None:
     for start in range(0, 150, 30):
-        store = Store(small_config(tmp_path))
-        store.open()
+        store = open_store(tmp_path)
         fill(store, 30, start=start)
         store.close()
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     assert bodies(store, "T", 0) == expected(150, 0) and bodies(store, "T", 1) == expected(150, 1)
     store.close()
 
@@ -62,8 +60,7 @@ def test_writing_goes_on_where_it_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dispatched", [False, True])
 def test_after_a_kill_every_message_is_there_once(tmp_path: Path, persisted_at: int | None, dispatched: bool) -> None:
     root = tmp_path / "live"
-    store = Store(small_config(root))
-    store.open()
+    store = open_store(root)
     for number in range(120):
         fill(store, 1, start=number)
         if dispatched:
@@ -87,8 +84,7 @@ def test_after_a_kill_every_message_is_there_once(tmp_path: Path, persisted_at: 
 
 def test_what_recovery_builds_equals_what_was_there(tmp_path: Path) -> None:
     clock = Clock()
-    store = Store(small_config(tmp_path / "live"), clock)
-    store.open()
+    store = open_store(tmp_path / "live", clock)
     fill(store, 100)
     store.close()
     units, index = queue_units(tmp_path / "live"), index_contents(tmp_path / "live")
@@ -107,16 +103,14 @@ def test_what_recovery_builds_equals_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_store_without_the_mark_is_read_by_its_checkpoint(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 200)
     store.close()
     (tmp_path / "eruca.mark").unlink()
     for abort in (False, True):
         if abort:
             (tmp_path / "abort").touch()
-        store = Store(small_config(tmp_path))
-        store.open()
+        store = open_store(tmp_path)
         assert bodies(store, "T", 0) == expected(200, 0) and bodies(store, "T", 1) == expected(200, 1)
         store.close()
         (tmp_path / "eruca.mark").unlink()
@@ -125,9 +119,8 @@ def test_a_store_without_the_mark_is_read_by_its_checkpoint(tmp_path: Path) -> N
 @pytest.mark.parametrize(("first", "size"), [(1024, 512), (1100, 40)])
 def test_units_that_a_power_failure_took_out_of_the_middle_come_back(tmp_path: Path, first: int, size: int) -> None:
     home = tmp_path / "home"
-    config = {"mapped_file_size_consume_queue": 20 * 500, "mapped_file_size_commit_log": 1 << 20}
-    store = Store(small_config(home, **config))
-    store.open()
+    config: dict[str, Any] = {"mapped_file_size_consume_queue": 20 * 500, "mapped_file_size_commit_log": 1 << 20}
+    store = open_store(home, **config)
     fill(store, 40)
     store.drain()
     store.flush()
@@ -142,15 +135,13 @@ def test_units_that_a_power_failure_took_out_of_the_middle_come_back(tmp_path: P
     data = bytearray(file.read_bytes())
     data[first : first + size] = bytes(size)  # between units that are there
     file.write_bytes(data)
-    again = Store(small_config(copy, **config))
-    again.open()
+    again = open_store(copy, **config)
     assert bodies(again, "T", 0) == expected(300, 0) and bodies(again, "T", 1) == expected(300, 1)
     again.close()
 
 
 def test_damage_in_the_middle_cuts_nothing_off(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 60)
     store.drain()
     unit = store.unit("T", 0, 10)
@@ -191,8 +182,7 @@ def damage(root: Path, place: int, size: int) -> None:
 
 @pytest.mark.parametrize("abort", [False, True])
 def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Path, abort: bool) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 40)
     store.drain()
     units = [store.unit("T", 1, number) for number in range(20)]
@@ -214,8 +204,7 @@ def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Pa
 
 
 def test_the_last_messages_of_a_queue_lost_keep_their_units(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     for number in range(5):
         put(store, "A", 0, b"a%d" % number)
     put(store, "Only", 0, b"one")
@@ -238,8 +227,7 @@ def test_the_last_messages_of_a_queue_lost_keep_their_units(tmp_path: Path) -> N
     for name in ("abort", "eruca.mark"):
         (tmp_path / name).touch() if name == "abort" else (tmp_path / name).unlink()
 
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     assert store.max_offset("A", 0) == 5, "also after the queues were built again"
     put(store, "A", 0, b"a5")
     put(store, "Only", 0, b"two")
@@ -250,8 +238,7 @@ def test_the_last_messages_of_a_queue_lost_keep_their_units(tmp_path: Path) -> N
 
 
 def test_a_file_cut_short_is_made_whole(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 300)
     store.drain()
     store.close()
@@ -272,23 +259,20 @@ def test_a_file_cut_short_is_made_whole(tmp_path: Path) -> None:
 
 
 def test_another_file_size_is_refused_with_advice(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 300)
     store.close()
     with pytest.raises(StoreDamaged, match="mappedFileSizeCommitLog"):
         Store(small_config(tmp_path, mapped_file_size_commit_log=4096)).open()
     with pytest.raises(StoreDamaged, match="multiple of mappedFileSizeCommitLog"):
         Store(small_config(tmp_path, mapped_file_size_commit_log=16384)).open()
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     assert bodies(store, "T", 0) == expected(300, 0)
     store.close()
 
 
 def test_a_torn_record_at_the_end_is_dropped_and_said(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 10)
     store.drain()
     last = store.unit("T", 1, 4)
@@ -311,8 +295,7 @@ def test_a_torn_record_at_the_end_is_dropped_and_said(tmp_path: Path) -> None:
 
 
 def test_a_body_that_holds_a_record_is_not_taken_for_one(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     put(store, "T", 0, b"first")
     first = store.record(0)
     assert first is not None
@@ -328,8 +311,7 @@ def test_a_body_that_holds_a_record_is_not_taken_for_one(tmp_path: Path) -> None
 
 
 def test_a_topic_deleted_and_made_again_is_rebuilt_with_its_later_messages(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     for number in range(5):
         put(store, "T", 0, b"old%d" % number)
     store.drain()
@@ -339,15 +321,13 @@ def test_a_topic_deleted_and_made_again_is_rebuilt_with_its_later_messages(tmp_p
     store.close()
     shutil.rmtree(tmp_path / "consumequeue")
     (tmp_path / "abort").touch()
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     assert bodies(store, "T", 0) == [b"new0", b"new1"]
     store.close()
 
 
 def test_a_queue_whose_beginning_was_deleted_with_the_log_begins_later(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 300)
     store.drain()
     store.close()
@@ -367,13 +347,11 @@ def test_a_queue_whose_beginning_was_deleted_with_the_log_begins_later(tmp_path:
 
 
 def test_without_a_log_the_queues_go(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     fill(store, 20)
     store.close()
     shutil.rmtree(tmp_path / "commitlog")
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     assert store.topics() == set()
     assert put(store, "T", 0, b"anew") == 0
     store.drain()

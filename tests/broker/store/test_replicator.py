@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eruca.broker.store import CopyRefused, FileSystem, PutStatus, Store, verify
 from tests.support.file_systems import Switched
-from tests.support.stores import HOST, bodies, index_contents, put, queue_units, small_config
+from tests.support.stores import HOST, bodies, index_contents, open_store, put, queue_units, small_config
 
 FILE = 8192
 
@@ -17,8 +18,7 @@ FILE = 8192
 @pytest.fixture
 def master(tmp_path: Path) -> Store:
     """Messages in two topics over several files, halves and a rollback among them."""
-    store = Store(small_config(tmp_path / "master"))
-    store.open()
+    store = open_store(tmp_path / "master")
     for number in range(120):
         properties = b"KEYS\x01k%d\x02TAGS\x01t" % number
         sys_flag = {7: 4, 11: 12}.get(number % 20, 0)
@@ -35,10 +35,8 @@ def master(tmp_path: Path) -> Store:
     return store
 
 
-def copy_of(tmp_path: Path, name: str = "slave", disk: FileSystem | None = None, **changes: object) -> Store:
-    store = Store(small_config(tmp_path / name, **changes), follows=True, file_system=disk)
-    store.open()
-    return store
+def copy_of(tmp_path: Path, name: str = "slave", disk: FileSystem | None = None, **changes: Any) -> Store:
+    return open_store(tmp_path / name, follows=True, file_system=disk, **changes)
 
 
 def whole_log(store: Store) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from eruca.broker.store import GetStatus, PutStatus, Store
 from eruca.broker.store.retention import Disk, LogFile, disk_refusal, expendable, is_hour_to_delete
 from tests.support.file_systems import Switched
-from tests.support.stores import HOST, Clock, bodies, put, small_config
+from tests.support.stores import HOST, Clock, bodies, open_store, put, small_config
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000
@@ -69,8 +69,7 @@ def test_the_refusal_says_what_to_do(tmp_path: Path) -> None:
 
 async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> None:
     clock = Clock()
-    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200, max_index_num=20), clock)
-    store.open()
+    store = open_store(tmp_path, clock, mapped_file_size_consume_queue=200, max_index_num=20)
     for number in range(300):
         put(store, "T", 0, b"%d" % number, b"KEYS\x01k%d" % number)
         clock.now += 1
@@ -94,8 +93,7 @@ async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> Non
     assert store.query("T", "k299", 10, 0, 2**62).records and not store.query("T", "k0", 10, 0, 2**62).records
     store.close()
 
-    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200, max_index_num=20), clock)
-    store.open()
+    store = open_store(tmp_path, clock, mapped_file_size_consume_queue=200, max_index_num=20)
     assert store.min_offset("T", 0) == low
     assert put(store, "T", 0, b"next") > 0
     store.drain()
@@ -105,8 +103,7 @@ async def test_deleting_moves_the_beginning_of_everything(tmp_path: Path) -> Non
 
 async def test_a_queues_last_file_goes_too_when_later_units_are_only_in_memory(tmp_path: Path) -> None:
     clock = Clock()
-    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=200), clock)
-    store.open()
+    store = open_store(tmp_path, clock, mapped_file_size_consume_queue=200)
     for number in range(10):  # the queue's first file is full
         put(store, "T", 0, b"%d" % number)
     store.drain()
@@ -125,8 +122,7 @@ async def test_a_queues_last_file_goes_too_when_later_units_are_only_in_memory(t
 
 
 def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     put(store, "Old", 0, b"x")
     for _ in range(10):
         put(store, "T", 0, bytes(3000))
@@ -141,8 +137,7 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path) -> None:
     clock, disk = Clock(), Switched()
-    store = Store(small_config(tmp_path), clock, file_system=disk)
-    store.open()
+    store = open_store(tmp_path, clock, file_system=disk)
     for _ in range(10):
         put(store, "T", 0, bytes(3000))
     store.drain()
@@ -163,8 +158,7 @@ async def test_a_file_that_cannot_be_deleted_is_tried_again(tmp_path: Path) -> N
 
 def test_a_dropped_topic_does_not_come_back_after_a_kill(tmp_path: Path) -> None:
     """The mark counts its units no more, so that the queues are not built again from the log."""
-    store = Store(small_config(tmp_path / "store"))
-    store.open()
+    store = open_store(tmp_path / "store")
     for topic in ("T", "U"):
         for number in range(30):
             put(store, topic, number % 3, b"x")
@@ -186,8 +180,7 @@ def test_a_dropped_topic_does_not_come_back_after_a_kill(tmp_path: Path) -> None
 
 async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(tmp_path: Path) -> None:
     disk = Switched()
-    store = Store(small_config(tmp_path / "store"), file_system=disk)
-    store.open()
+    store = open_store(tmp_path / "store", file_system=disk)
     store.start()
     for topic in ("T", "U"):
         for number in range(30):
@@ -210,8 +203,7 @@ async def test_nor_does_one_that_is_dropped_while_queues_are_written_out(tmp_pat
 
 
 def test_past_the_warning_mark_sends_are_refused_and_reads_go_on(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path))
-    store.open()
+    store = open_store(tmp_path)
     put(store, "T", 0, b"kept")
     store.drain()
     store.config.disk_space_warning_level_ratio = 0.0

@@ -10,7 +10,7 @@ from eruca.broker.store import GetStatus, Got, Matcher, PutStatus, Store, StoreL
 from eruca.protocol.message import COMPRESSED, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, tags_code
 from eruca.protocol.record import BatchEntry, decode_record, encode_batch, host_bytes
 from eruca.remoting.clock import now_ms
-from tests.support.stores import HOST, Clock, bodies, put, queue_units, read, small_config
+from tests.support.stores import HOST, Clock, bodies, open_store, put, queue_units, read, small_config
 
 
 def get(store: Store, topic: str, queue: int, offset: int, count: int = 32, match: Matcher | None = None) -> Got:
@@ -24,8 +24,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock):  # type: ignore[no-untyped-def]
-    store = Store(small_config(tmp_path), clock)
-    store.open()
+    store = open_store(tmp_path, clock)
     yield store
     store.close()
 
@@ -53,8 +52,7 @@ def test_the_bytes_on_disk_are_those_of_a_captured_record(tmp_path: Path) -> Non
         "68656c6c6f025431004e4b455953016b3102554e49515f4b455901414331313030303131354630313842344141433230"
         "444244363945383030303002434c5553544552014c6162436c757374657202544147530154616741"
     )
-    store = Store(small_config(tmp_path), Clock(0x1A1FD3EEA60))
-    store.open()
+    store = open_store(tmp_path, Clock(0x1A1FD3EEA60))
     store.appender.put(
         "T1",
         0,
@@ -123,8 +121,7 @@ def test_what_is_too_long_is_refused_and_leaves_nothing(
 
 
 def test_the_configured_message_size_counts_the_body(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path, max_message_size=100))
-    store.open()
+    store = open_store(tmp_path, max_message_size=100)
     assert put(store, "T", 0, bytes(100)) == 0
     refused = store.appender.put("T", 0, bytes(101), b"", born_timestamp=1, born_host=HOST, store_host=HOST)
     assert refused.status is PutStatus.MESSAGE_ILLEGAL
@@ -200,8 +197,7 @@ def test_reading_outside_a_queue(store: Store) -> None:
 
 
 def test_a_reply_holds_at_most_32_messages_and_the_configured_bytes(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path, max_transfer_bytes_on_message_in_memory=1000))
-    store.open()
+    store = open_store(tmp_path, max_transfer_bytes_on_message_in_memory=1000)
     for _ in range(40):
         put(store, "T", 0, b"x")
     for _ in range(4):
@@ -306,8 +302,7 @@ def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_queues_cost_neither_files_nor_room(tmp_path: Path) -> None:
-    store = Store(small_config(tmp_path, mapped_file_size_consume_queue=6_000_000, mapped_file_size_commit_log=1 << 24))
-    store.open()
+    store = open_store(tmp_path, mapped_file_size_consume_queue=6_000_000, mapped_file_size_commit_log=1 << 24)
     for queue in range(10_000):
         put(store, "T", queue, b"x")
     store.drain()

@@ -17,7 +17,7 @@ from eruca.protocol.message import java_hash
 from eruca.protocol.record import decode_records
 from tests.support.file_systems import Switched
 from tests.support.native import Step, using
-from tests.support.stores import Clock, bodies, put, small_config
+from tests.support.stores import Clock, bodies, open_store, put, small_config
 
 
 def whole(found: Taken | None) -> tuple[bytes, int, int, int] | None:
@@ -36,16 +36,14 @@ def test_what_is_found_is_the_same_however_it_is_read(
 ) -> None:
     chance = random.Random(seed)
     root = tmp_path_factory.mktemp("store")
-    store = Store(small_config(root, max_transfer_count_on_message_in_memory=64), Clock())
-    store.open()
+    store = open_store(root, Clock(), max_transfer_count_on_message_in_memory=64)
     for _ in range(chance.choice([40, 300])):
         queue, tag = chance.randrange(3), chance.choice([b"", b"TAGS\x01a", b"TAGS\x01b", b"TAGS\x01c"])
         put(store, "T", queue, chance.randbytes(chance.choice([0, 30, 700])), tag)
     store.drain()
     if again:  # all was written by an earlier run
         store.close()
-        store = Store(small_config(root, max_transfer_count_on_message_in_memory=64), Clock())
-        store.open()
+        store = open_store(root, Clock(), max_transfer_count_on_message_in_memory=64)
     codes = [java_hash(tag) for tag in "abcd"]
     for _ in range(40):
         chosen = chance.choice([None, frozenset(codes[:1]), frozenset(codes[1:]), frozenset(codes[3:]), frozenset()])
@@ -93,8 +91,7 @@ def test_records_that_lie_apart_on_the_disk_come_in_several_answers(tmp_path: Pa
 
 @pytest.mark.usefixtures("chosen")
 def test_plain_reads_are_not_made_record_by_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(small_config(tmp_path), Clock())
-    store.open()
+    store = open_store(tmp_path, Clock())
     for number in range(20):
         put(store, "T", number % 2, b"%d" % number, b"TAGS\x01a")
     store.drain()
@@ -106,8 +103,7 @@ def test_plain_reads_are_not_made_record_by_record(tmp_path: Path, monkeypatch: 
                     store.commit_log.hot_bytes, store.reader.limits.memory = hot, memory
                     assert len(bodies(store, "T", 1, match)) == 10
         store.close()
-        store = Store(small_config(tmp_path), Clock())
-        store.open()
+        store = open_store(tmp_path, Clock())
     store.close()
 
 
@@ -117,14 +113,12 @@ def test_damage_is_found_the_same_however_it_is_read(tmp_path_factory: pytest.Te
     """A byte of the log or of a queue's units changes between two runs, after the recovery."""
     chance = random.Random(seed)
     root = tmp_path_factory.mktemp("store")
-    store = Store(small_config(root), Clock())
-    store.open()
+    store = open_store(root, Clock())
     for number in range(60):
         put(store, "T", number % 2, chance.randbytes(chance.choice([0, 30, 700])), b"TAGS\x01a")
     store.drain()
     store.close()
-    store = Store(small_config(root), Clock())
-    store.open()
+    store = open_store(root, Clock())
     changed = chance.choice(sorted(root.glob("co*/**/" + "0" * 15 + "*")))
     end = 600 if changed.parent.name.isdigit() else store.figures().max_offset - int(changed.name)
     with open(changed, "r+b") as file:

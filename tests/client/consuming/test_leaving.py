@@ -112,17 +112,15 @@ async def test_a_listener_that_will_not_be_cancelled(lab: Lab, seen: Seen, stubb
     release.set()
 
 
-async def test_a_start_that_is_cancelled_gives_its_locks_back(seen: Seen) -> None:
+async def test_a_start_that_is_cancelled_gives_its_locks_back(server: Scripted, seen: Seen) -> None:
     """Another member need not wait until they end at the broker, after a minute."""
-    async with Scripted() as server:
-        server.knows("T", server)
-        server.offsets_answered.clear()
-        consumer = PushConsumer("g", seen.coroutine, nameserver=server.address, orderly=True).subscribe("T")
-        starting = asyncio.create_task(consumer.start())
-        await asyncio.wait_for(server.offsets_asked.wait(), 10)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        assert server.locked == server.unlocked == [[MessageQueue("T", "broker-a", 0)]]
+    server.offsets_answered.clear()
+    consumer = PushConsumer("g", seen.coroutine, nameserver=server.address, orderly=True).subscribe("T")
+    starting = asyncio.create_task(consumer.start())
+    await asyncio.wait_for(server.offsets_asked.wait(), 10)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    assert server.locked == server.unlocked == [[MessageQueue("T", "broker-a", 0)]]
 
 
 async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, seen: Seen) -> None:
@@ -153,19 +151,17 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, s
     assert other.bodies == [b"later"] * 2
 
 
-async def test_a_stop_while_it_starts_wins(seen: Seen) -> None:
-    async with Scripted() as server:
-        server.knows("T", server)
-        server.offsets_answered.clear()
-        consumer = PushConsumer("g", seen.coroutine, nameserver=server.address).subscribe("T")
-        starting = asyncio.create_task(consumer.start())
-        await asyncio.wait_for(server.offsets_asked.wait(), 10)
-        stopping = asyncio.create_task(consumer.stop())
-        await asyncio.sleep(0)
-        server.offsets_answered.set()
-        await asyncio.gather(starting, stopping)
-        assert consumer.queues == [] and not server.pulls
-        assert [header.consumer_group for header in server.unregistered] == ["g"]
+async def test_a_stop_while_it_starts_wins(server: Scripted, seen: Seen) -> None:
+    server.offsets_answered.clear()
+    consumer = PushConsumer("g", seen.coroutine, nameserver=server.address).subscribe("T")
+    starting = asyncio.create_task(consumer.start())
+    await asyncio.wait_for(server.offsets_asked.wait(), 10)
+    stopping = asyncio.create_task(consumer.stop())
+    await asyncio.sleep(0)
+    server.offsets_answered.set()
+    await asyncio.gather(starting, stopping)
+    assert consumer.queues == [] and not server.pulls
+    assert [header.consumer_group for header in server.unregistered] == ["g"]
 
 
 @pytest.mark.parametrize("kind", ["listener", "loop"])

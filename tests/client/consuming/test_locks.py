@@ -27,14 +27,8 @@ class Clock:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    async with Scripted() as server:
-        server.knows("T", server, queues=2)
-        yield server
-
-
-@pytest.fixture
 async def session(server: Scripted) -> AsyncIterator[Session]:
+    server.knows("T", server, queues=2)
     session = Session.join(ClientSettings(nameserver=server.address))
     yield session
     await session.leave()

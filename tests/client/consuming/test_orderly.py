@@ -310,12 +310,10 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) 
     assert (await lab.offsets("g", "T"))[0] == 11
 
 
-async def test_a_queue_that_cannot_be_begun_is_left_to_others() -> None:
-    async with Scripted() as server:
-        server.knows("T", server)
-        server.refused_codes.add(14)
-        async with PushConsumer("g", nameserver=server.address, orderly=True).subscribe("T") as consumer:
-            assert consumer.queues == [] and server.locked == server.unlocked == [[QUEUE]]
+async def test_a_queue_that_cannot_be_begun_is_left_to_others(server: Scripted) -> None:
+    server.refused_codes.add(14)
+    async with PushConsumer("g", nameserver=server.address, orderly=True).subscribe("T") as consumer:
+        assert consumer.queues == [] and server.locked == server.unlocked == [[QUEUE]]
 
 
 async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab) -> None:

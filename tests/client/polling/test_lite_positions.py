@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -117,13 +116,10 @@ async def test_a_reset_by_mqadmin_is_felt(lab: Lab, auto_commit: bool, assigned:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    """Nameserver and broker in one, with one queue of T, whose pulls it holds or answers as it is told."""
-    async with Scripted() as server:
-        server.knows("T", server)
-        server.bounds = {"min": 0, "max": 90, "time": 50}
-        server.committed["g", "T", 0] = 10
-        yield server
+def server(server: Scripted) -> Scripted:
+    server.bounds = {"min": 0, "max": 90, "time": 50}
+    server.committed["g", "T", 0] = 10
+    return server
 
 
 async def test_how_a_pull_asks(server: Scripted) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -29,14 +28,6 @@ from tests.client.conftest import Seen, eventually, small_broker
 from tests.support.scripted import Scripted
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState.COMMIT, TransactionState.ROLLBACK, TransactionState.UNKNOWN
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    """Nameserver and broker in one, with one queue of T."""
-    async with Scripted() as server:
-        server.knows("T", server)
-        yield server
 
 
 def never(message: ReceivedMessage) -> TransactionState:

@@ -20,19 +20,15 @@ LEVEL_2, TIMER = "DELAY\x012", "TIMER_DELAY_MS\x015000"
 
 @pytest.fixture
 async def master(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = master_of(tmp_path / "master")
-    await desk.start()
-    desk.topic("T")
-    yield desk
-    await desk.stop()
+    async with master_of(tmp_path / "master") as desk:
+        desk.topic("T")
+        yield desk
 
 
 @pytest.fixture
 async def slave(tmp_path: Path, master: Desk) -> AsyncIterator[Desk]:
-    desk = slave_of(tmp_path / "slave", master.broker.ha_address)
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with slave_of(tmp_path / "slave", master.broker.ha_address) as desk:
+        yield desk
 
 
 async def send(desk: Desk, *names: bytes) -> None:

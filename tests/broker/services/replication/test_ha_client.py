@@ -20,10 +20,8 @@ from tests.support.stores import bodies, index_contents, queue_units
 
 @pytest.fixture
 async def master(tmp_path: Path) -> AsyncIterator[Desk]:
-    desk = master_of(tmp_path / "master")
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with master_of(tmp_path / "master") as desk:
+        yield desk
 
 
 @pytest.fixture
@@ -58,13 +56,10 @@ async def test_a_slave_follows_an_ipv6_address_in_brackets(tmp_path: Path) -> No
         pytest.skip("this machine has no IPv6")
     master = master_of(tmp_path / "master")
     master.config.server.bind_address = master.config.broker_ip1 = "::1"
-    await master.start()
-    filled(master, 3)
-    slave = slave_of(tmp_path / "slave", f"[::1]:{master.broker.ha_address.rpartition(':')[2]}")
-    await slave.start()
-    await caught_up(master, slave)
-    await slave.stop()
-    await master.stop()
+    async with master:
+        filled(master, 3)
+        async with slave_of(tmp_path / "slave", f"[::1]:{master.broker.ha_address.rpartition(':')[2]}") as slave:
+            await caught_up(master, slave)
 
 
 @pytest.mark.parametrize("cut_after", [1, 11, 12, 13, 700, 1012, 5000, 20_000, 40_000])
@@ -86,21 +81,19 @@ async def test_a_cut_in_the_middle_of_a_frame_loses_and_doubles_nothing(
 
 async def test_an_empty_slave_begins_with_the_masters_newest_file(tmp_path: Path, master: Desk) -> None:
     filled(master, 120)
-    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
-    await slave.start()
-    await caught_up(master, slave)
-    newest = max(log_bytes(master))
-    assert list(log_bytes(slave)) == [newest] and int(newest) > 0
-    store = slave.broker.store
-    first = store.min_offset("T", 0)
-    assert first > 0 and store.max_offset("T", 0) == master.broker.store.max_offset("T", 0)
-    assert bodies(store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
-    await slave.restart()
-    assert slave.broker.store.min_offset("T", 0) == first and slave.broker.store.recovery.damages == []
-    filled(master, 60, first=120)
-    await caught_up(master, slave)
-    assert bodies(slave.broker.store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
-    await slave.stop()
+    async with slave_of(tmp_path / "slave", master.broker.ha_address) as slave:
+        await caught_up(master, slave)
+        newest = max(log_bytes(master))
+        assert list(log_bytes(slave)) == [newest] and int(newest) > 0
+        store = slave.broker.store
+        first = store.min_offset("T", 0)
+        assert first > 0 and store.max_offset("T", 0) == master.broker.store.max_offset("T", 0)
+        assert bodies(store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
+        await slave.restart()
+        assert slave.broker.store.min_offset("T", 0) == first and slave.broker.store.recovery.damages == []
+        filled(master, 60, first=120)
+        await caught_up(master, slave)
+        assert bodies(slave.broker.store, "T", 0) == bodies(master.broker.store, "T", 0)[first:]
 
 
 @pytest.mark.parametrize("lost", [0, 1, 50, 3000])
@@ -149,18 +142,17 @@ async def test_heartbeats_keep_an_idle_connection_and_silence_ends_it(
     master.config.store.ha_housekeeping_interval = 600
     slave = slave_of(tmp_path / "slave", proxy.address)
     slave.config.store.ha_housekeeping_interval = 600
-    await slave.start()
-    filled(master, 1)
-    await caught_up(master, slave)
-    before = proxy.forwarded
-    await until(lambda: proxy.forwarded >= before + 5 * 12)  # five heartbeats take longer than the silence allowed
-    assert proxy.connections == 1
-    proxy.delay = 2.0
-    await until(lambda: proxy.connections == 2)
-    proxy.delay = 0.0
-    filled(master, 1, first=1)
-    await caught_up(master, slave)
-    await slave.stop()
+    async with slave:
+        filled(master, 1)
+        await caught_up(master, slave)
+        before = proxy.forwarded
+        await until(lambda: proxy.forwarded >= before + 5 * 12)  # five heartbeats take longer than the silence allowed
+        assert proxy.connections == 1
+        proxy.delay = 2.0
+        await until(lambda: proxy.connections == 2)
+        proxy.delay = 0.0
+        filled(master, 1, first=1)
+        await caught_up(master, slave)
 
 
 async def test_a_slave_that_is_ahead_of_its_master_is_turned_away(tmp_path: Path, master: Desk) -> None:
@@ -169,16 +161,12 @@ async def test_a_slave_that_is_ahead_of_its_master_is_turned_away(tmp_path: Path
     filled(master, 20)
     await caught_up(master, other)
     await other.stop()
-    young = master_of(tmp_path / "young")
-    await young.start()
-    filled(young, 2)
-    slave = slave_of(tmp_path / "slave", young.broker.ha_address)
-    await slave.start()
-    await until(lambda: bool(young.broker.slaves.connected))
-    await until(lambda: not young.broker.slaves.connected)
-    assert young.broker.slaves.confirmed == 0 and log_bytes(slave) == log_bytes(master)
-    await slave.stop()
-    await young.stop()
+    async with master_of(tmp_path / "young") as young:
+        filled(young, 2)
+        async with slave_of(tmp_path / "slave", young.broker.ha_address) as slave:
+            await until(lambda: bool(young.broker.slaves.connected))
+            await until(lambda: not young.broker.slaves.connected)
+            assert young.broker.slaves.confirmed == 0 and log_bytes(slave) == log_bytes(master)
 
 
 @pytest.mark.parametrize("size", [4 << 10, 8 << 10, 32 << 10])

@@ -21,9 +21,8 @@ from tests.support.desk import Desk
 async def master(tmp_path: Path) -> AsyncIterator[Desk]:
     desk = master_of(tmp_path / "master")
     desk.config.store.ha_transfer_batch_size = 4096
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with desk:
+        yield desk
 
 
 @pytest.fixture
@@ -154,17 +153,16 @@ async def test_what_is_no_longer_in_memory_goes_out_too(master: Desk, slave: Han
 async def test_under_sync_flush_only_what_is_on_the_disk_goes_out(tmp_path: Path) -> None:
     master = master_of(tmp_path / "flushing")
     master.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
-    await master.start()
-    slave = await HandSlave().connect(master.broker.ha_address)
-    filled(master, 3)
-    replicator = master.broker.store.replicator
-    await until(lambda: replicator.safe_offset == replicator.end_offset)
-    slave.report(0)
-    await slave.log_to(end(master))
-    before = end(master)
-    filled(master, 1)
-    assert (replicator.safe_offset, replicator.take(before, 100)) == (before, None)
-    await slave.log_to(end(master))
-    assert replicator.safe_offset == end(master)
-    await slave.close()
-    await master.stop()
+    async with master:
+        slave = await HandSlave().connect(master.broker.ha_address)
+        filled(master, 3)
+        replicator = master.broker.store.replicator
+        await until(lambda: replicator.safe_offset == replicator.end_offset)
+        slave.report(0)
+        await slave.log_to(end(master))
+        before = end(master)
+        filled(master, 1)
+        assert (replicator.safe_offset, replicator.take(before, 100)) == (before, None)
+        await slave.log_to(end(master))
+        assert replicator.safe_offset == end(master)
+        await slave.close()

@@ -21,41 +21,37 @@ async def status(desk: Desk) -> HARuntimeInfo:
 async def test_both_sides_tell(tmp_path: Path) -> None:
     master = master_of(tmp_path / "master")
     await master.start()
-    slave = slave_of(tmp_path / "slave", master.broker.ha_address)
-    await slave.start()
-    filled(master, 50)
-    await caught_up(master, slave)
-    await until(lambda: all(each.acknowledged == end(master) for each in master.broker.slaves.connected))
-    behind = await HandSlave().connect(master.broker.ha_address)
-    behind.report(0)
-    await until(lambda: len(master.broker.slaves.connected) == 2)
-    await behind.frame()
+    async with slave_of(tmp_path / "slave", master.broker.ha_address) as slave:
+        filled(master, 50)
+        await caught_up(master, slave)
+        await until(lambda: all(each.acknowledged == end(master) for each in master.broker.slaves.connected))
+        behind = await HandSlave().connect(master.broker.ha_address)
+        behind.report(0)
+        await until(lambda: len(master.broker.slaves.connected) == 2)
+        await behind.frame()
 
-    told = await status(master)
-    assert (told.master, told.master_commit_log_max_offset, told.in_sync_slave_nums) == (True, end(master), 2)
-    assert sorted(each.diff for each in told.ha_connection_info) == [0, end(master)]
-    assert {each.transfer_from_where for each in told.ha_connection_info} == {end(master)}
-    assert all(each.addr and each.addr.startswith("127.0.0.1:") for each in told.ha_connection_info)
+        told = await status(master)
+        assert (told.master, told.master_commit_log_max_offset, told.in_sync_slave_nums) == (True, end(master), 2)
+        assert sorted(each.diff for each in told.ha_connection_info) == [0, end(master)]
+        assert {each.transfer_from_where for each in told.ha_connection_info} == {end(master)}
+        assert all(each.addr and each.addr.startswith("127.0.0.1:") for each in told.ha_connection_info)
 
-    told = await status(slave)
-    assert not told.master and told.ha_connection_info == []
-    own = told.ha_client_runtime_info
-    assert (own.activated, own.master_addr, own.max_offset) == (True, master.broker.ha_address, end(master))
-    assert 0 < own.last_read_timestamp <= slave.now and 0 < own.last_write_timestamp <= slave.now
+        told = await status(slave)
+        assert not told.master and told.ha_connection_info == []
+        own = told.ha_client_runtime_info
+        assert (own.activated, own.master_addr, own.max_offset) == (True, master.broker.ha_address, end(master))
+        assert 0 < own.last_read_timestamp <= slave.now and 0 < own.last_write_timestamp <= slave.now
 
-    await behind.close()
-    await master.stop()
-    await until(lambda: not slave.broker.ha_client.connected)
-    assert not (await status(slave)).ha_client_runtime_info.activated
-    await slave.stop()
+        await behind.close()
+        await master.stop()
+        await until(lambda: not slave.broker.ha_client.connected)
+        assert not (await status(slave)).ha_client_runtime_info.activated
 
 
 async def test_a_master_without_slaves(tmp_path: Path) -> None:
-    master = master_of(tmp_path)
-    await master.start()
-    told = await status(master)
-    assert told.master and told.in_sync_slave_nums == 0 and told.ha_connection_info == []
-    await master.stop()
+    async with master_of(tmp_path) as master:
+        told = await status(master)
+        assert told.master and told.in_sync_slave_nums == 0 and told.ha_connection_info == []
 
 
 def test_the_transfer_rate_is_that_of_the_last_full_second() -> None:

@@ -34,11 +34,10 @@ OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
 async def master(tmp_path: Path) -> AsyncIterator[Desk]:
     desk = master_of(tmp_path / "master", BrokerRole.SYNC_MASTER)
     desk.config.store.slave_timeout = 300
-    await desk.start()
-    desk.topic("T")
-    await desk.broker.topics.saved()
-    yield desk
-    await desk.stop()
+    async with desk:
+        desk.topic("T")
+        await desk.broker.topics.saved()
+        yield desk
 
 
 @pytest.fixture

@@ -38,9 +38,8 @@ async def master(tmp_path: Path, names: str) -> AsyncIterator[Desk]:
     desk = master_of(tmp_path / "master")
     desk.config.namesrv_addr = names
     desk.config.slave_read_enable = True
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with desk:
+        yield desk
 
 
 @pytest.fixture
@@ -49,9 +48,8 @@ async def slave(tmp_path: Path, names: str, master: Desk) -> AsyncIterator[Desk]
     desk.config.store.ha_master_address = None
     desk.config.namesrv_addr = names
     desk.config.slave_read_enable = True
-    await desk.start()
-    yield desk
-    await desk.stop()
+    async with desk:
+        yield desk
 
 
 def pull_fields(offset: int, **changes: object) -> dict[str, object]:
