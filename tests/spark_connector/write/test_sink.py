@@ -15,6 +15,7 @@ from eruca.client.sync import PullConsumer
 from eruca.protocol.record import Record
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic, read, read_stream
+from tests.support.spark_writes import visible
 
 
 def write(frame: DataFrame, topic: Topic, **options: Any) -> None:
@@ -87,11 +88,7 @@ def test_a_delayed_row_is_delivered_later(spark: SparkSession, topic: Topic) -> 
     frame = spark.sql("SELECT 'soon' AS body, 1 AS delayLevel UNION ALL SELECT 'at once', 0").coalesce(1)
 
     write(frame, topic)
-    assert bodies(topic) == {"at once": 1}
-
-    with PullConsumer(nameserver=topic.name_server) as consumer:
-        for queue in topic.queues:  # waits at the broker until one of them has the second message
-            consumer.pull(queue, consumer.max_offset(queue), suspend=1.5)
+    visible(topic.name_server, topic.queues, 2)
     found = {record.body: record.store_timestamp - record.born_timestamp for record in stored(topic)}
     assert found.keys() == {b"soon", b"at once"} and found[b"soon"] >= 900
 
