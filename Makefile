@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
-# Tests run side by side, one worker a core; a group of tests that shares what is dear to start stays in one worker.
+# Tests run side by side, one worker more than there are cores (tests/conftest.py); a group of tests that shares what is dear to start stays in one worker.
 SIDE_BY_SIDE := -n auto --dist loadgroup
 # The tests start hundreds of Pythons: each finds what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,7 +57,7 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 		tests/spark_connector/read/test_by_content.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
-	@$(PYTEST) -n 3 --dist loadfile tests/compat
+	@$(PYTEST) -n auto --dist loadfile tests/compat
 
 bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; writes docs/benchmarks.md (BENCH=--short: 10 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
