@@ -84,14 +84,14 @@ def test_no_example_is_left_out(page: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_every_argument_is_told(kind: type) -> None:
-    """Each argument of a class that users make stands on one of the pages, in the type of code."""
-    told = words_of_code()
-    assert [name for name in inspect.signature(kind).parameters if name not in told] == []
+def test_every_argument_is_named(kind: type) -> None:
+    """Each argument of a class that users make is on one of the pages, in the type of code."""
+    named = words_of_code()
+    assert [name for name in inspect.signature(kind).parameters if name not in named] == []
 
 
-def test_every_name_is_told() -> None:
-    """So does each public name, what a message and a result have, and each status."""
+def test_every_name_is_named() -> None:
+    """So is each public name, what a message and a result have, and each status."""
     names = {*eruca.client.__all__, *(name for name in vars(ReceivedMessage) if name[0] != "_")}
     names |= {each.name for each in (*SendStatus, *PullStatus, *TransactionState)} | set(SendResult.__struct_fields__)
     assert sorted(names - words_of_code()) == []
@@ -112,7 +112,7 @@ def test_a_default_is_the_one_on_the_page(kind: type) -> None:
 
 
 def words_of_code() -> set[str]:
-    """What stands on the pages in the type of code."""
+    """What is in the type of code on the pages."""
     text = "\n".join((DOCS / page).read_text() for page in ALL_PAGES)
     code = re.findall(r"^```python\n[\s\S]*?^```|`[^`\n]+`", text, flags=re.MULTILINE)
     return set(re.findall(r"\w+", " ".join(code)))
