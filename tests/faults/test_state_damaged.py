@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from eruca.broker.state.delay_mark import DelayMark, Mark
+from eruca.broker.state.delay_mark import DelayMark, Deliveries
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.offsets import Offsets
@@ -156,7 +156,7 @@ def test_what_was_delivered_of_waiting_messages(tmp_path: Path) -> None:
     """A damaged ``eruca.delays`` counts as none: the log tells the same, in more time."""
     path = tmp_path / "eruca.delays"
     mark = DelayMark(path)
-    kept = Mark(4096, {1: 5, 2: 7}, 10, bytes(range(40)))
+    kept = Deliveries(4096, {1: 5, 2: 7}, 10, bytes(range(40)))
     mark.stage(kept)
     mark.save()
     whole = path.read_bytes()

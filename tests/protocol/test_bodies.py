@@ -31,7 +31,7 @@ from eruca.protocol.bodies import (
     ConsumeTimeSpans,
     CorrectionOffsets,
     DataVersion,
-    DelayOffsets,
+    DelayOffsetSerializeWrapper,
     GetConsumerStatusBody,
     GroupList,
     HeartbeatData,
@@ -93,7 +93,7 @@ GROUPS = SubscriptionGroupWrapper(
 TAG_A = SubscriptionData(topic="T1", sub_string="TagA", sub_version=AT, tags_set={"TagA"}, code_set={2598919})
 MEMBER = Connection(client_addr="10.0.0.1:5", client_id="c1", language="GO", version=317)
 OFFSETS = ConsumerOffsets(offset_table={"T1@G1": {0: 5, 1: 6}, "T2@G1": {}})
-LEVELS = DelayOffsets(offset_table={3: 3, 4: 7})
+LEVELS = DelayOffsetSerializeWrapper(offset_table={3: 3, 4: 7})
 STATS = ConsumeStats(
     consume_tps=33.5,
     offset_table={Q0: OffsetWrapper(broker_offset=10, consumer_offset=3, last_timestamp=AT)},
@@ -231,7 +231,7 @@ BODIES: list[tuple[str, Body, Style]] = [
     ("consumeroffset.pretty.json", OFFSETS, Style.PRETTY),
     ("delayoffset.json", LEVELS, Style.COMPACT),
     ("delayoffset.pretty.json", LEVELS, Style.PRETTY),
-    ("delayoffset.empty.pretty.json", DelayOffsets(), Style.PRETTY),
+    ("delayoffset.empty.pretty.json", DelayOffsetSerializeWrapper(), Style.PRETTY),
     ("localoffsets.pretty.json", LocalOffsets(offset_table={Q0: 5, Q1: 6}), Style.PRETTY),
     ("reset.json", ResetOffsetBody(offset_table={Q0: 5, Q1: 6}), Style.COMPACT),
     (

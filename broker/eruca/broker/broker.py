@@ -100,14 +100,7 @@ class Broker:
         self.registration = Registration(config, self.topics)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
-            self.topics,
-            self.offsets,
-            self.registration,
-            self.statistics,
-            self.store,
-            self._own_host,
-            clock,
-            self.delays.route,
+            self.offsets, self.registration, self.statistics, self.store, self._own_host, clock, self.delays.route
         )
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """Limits the pulls that read from the disk at the same time, since each builds a large answer."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eruca.protocol.bodies import ConsumerOffsets, CorrectionOffsets, DelayOffsets
+from eruca.protocol.bodies import ConsumerOffsets, CorrectionOffsets, DelayOffsetSerializeWrapper
 from tests.support.desk import START, Desk
 
 QUERY, UPDATE, SEARCH, GREATEST, LEAST, EARLIEST = 14, 15, 29, 30, 31, 32
@@ -140,7 +140,7 @@ async def test_a_slave_reads_every_offset(desk: Desk) -> None:
 async def test_no_delay_level_was_delivered_yet(desk: Desk) -> None:
     answer = await desk.ask(DELAYS)
     assert (answer.code, answer.body) == (0, b'{"offsetTable":{}}')
-    assert DelayOffsets.decode(answer.body).offset_table == {}
+    assert DelayOffsetSerializeWrapper.decode(answer.body).offset_table == {}
 
 
 async def test_the_least_offset_of_all_groups(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from eruca.broker.config import BrokerRole
 from eruca.broker.services import delay_levels
 from eruca.broker.store import StoreLocked
-from eruca.protocol.bodies import DelayOffsets, KVTable
+from eruca.protocol.bodies import DelayOffsetSerializeWrapper, KVTable
 from eruca.protocol.record import decode_record
 from tests.support.desk import START, Desk
 
@@ -201,7 +201,7 @@ async def test_positions_are_told_and_kept(desk: Desk, tmp_path: Path) -> None:
     await desk.broker.delays.saved()
     text = (tmp_path / "store/config/delayOffset.json").read_bytes()
     assert text == b'{\n\t"offsetTable":{1:2,2:0\n\t}\n}'
-    assert DelayOffsets.decode(text).offset_table == {1: 2, 2: 0}
+    assert DelayOffsetSerializeWrapper.decode(text).offset_table == {1: 2, 2: 0}
 
 
 async def test_what_came_due_during_a_stop_comes_after_it_and_once(desk: Desk) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eruca.broker.state.delay_mark import DelayMark, Mark, decode_mark, encode_mark
+from eruca.broker.state.delay_mark import DelayMark, Deliveries, decode_mark, encode_mark
 from eruca.broker.state.settled import Settled
 
 MARKS = st.builds(
-    Mark,
+    Deliveries,
     st.integers(0, 1 << 60),
     st.dictionaries(st.integers(1, 100), st.integers(0, 1 << 60)),
     st.integers(0, 1 << 60),
@@ -46,12 +46,12 @@ def test_a_long_run_does_not_pile_up() -> None:
 
 
 @given(MARKS)
-def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+def test_a_mark_is_read_as_it_was_written(mark: Deliveries) -> None:
     assert decode_mark(encode_mark(mark)) == mark
 
 
 @given(MARKS, st.data())
-def test_a_damaged_mark_is_none(mark: Mark, data: st.DataObject) -> None:
+def test_a_damaged_mark_is_none(mark: Deliveries, data: st.DataObject) -> None:
     whole = bytearray(encode_mark(mark))
     at = data.draw(st.integers(0, len(whole) - 1))
     assert decode_mark(bytes(whole[:at])) is None
@@ -64,11 +64,11 @@ def test_the_file(tmp_path: Path) -> None:
     mark = DelayMark(path)
     mark.load()
     assert mark.current is None
-    mark.stage(Mark(7, {3: 4}, 8, b"\x01"))
+    mark.stage(Deliveries(7, {3: 4}, 8, b"\x01"))
     mark.save()
     other = DelayMark(path)
     other.load()
-    assert other.current == Mark(7, {3: 4}, 8, b"\x01")
+    assert other.current == Deliveries(7, {3: 4}, 8, b"\x01")
     path.write_bytes(b"")
     other.load()
     assert other.current is None

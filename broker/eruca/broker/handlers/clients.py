@@ -65,10 +65,9 @@ def _create_group(broker: Broker, data: ConsumerData) -> bool:
     if group is None:
         return True
     topic = names.retry_topic(data.group_name)
-    if topic not in broker.topics and names.topic_fault(topic) is None:
+    if names.topic_fault(topic) is None:
         flag = UNIT_SUB if data.unit_mode else 0
-        broker.topics.create_if_absent(topic, group.retry_queue_nums, sys_flag=flag)
-        broker.registration.announce()
+        broker.registration.have_topic(topic, group.retry_queue_nums, sys_flag=flag)
     return group.notify_consumer_ids_changed_enable
 
 

@@ -63,10 +63,8 @@ def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: b
     topic = names.retry_topic(group.group_name)
     if (fault := names.topic_fault(topic)) is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
-    if topic not in broker.topics:
-        broker.topics.create_if_absent(topic, group.retry_queue_nums, sys_flag=UNIT_SUB if unit_mode else 0)
-        broker.registration.announce()
-    if not broker.topics.table[topic].perm & PERM_WRITE:
+    flag = UNIT_SUB if unit_mode else 0
+    if not broker.registration.have_topic(topic, group.retry_queue_nums, sys_flag=flag).perm & PERM_WRITE:
         raise Refused(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
     return Destination(topic, random.randrange(group.retry_queue_nums), 0)
 

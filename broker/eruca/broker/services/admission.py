@@ -170,10 +170,7 @@ class Admission:
         topic = names.dead_letter_topic(group)
         if (fault := names.topic_fault(topic)) is not None:
             raise Refused(ResponseCode.SYSTEM_ERROR, fault)
-        if topic not in self._topics:
-            self._topics.create_if_absent(topic, 1)
-            self._registration.announce()
-        return Destination(topic, 0, _topic_bits(self._topics.table[topic]))
+        return Destination(topic, 0, _topic_bits(self._registration.have_topic(topic)))
 
     def group(self, name: str) -> SubscriptionGroupConfig:
         """A consumer group, created where that is allowed. Raises Refused(26)."""

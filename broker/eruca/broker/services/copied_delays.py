@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from eruca.broker.services.delay_recovery import delivered, settle_by_origin
-from eruca.broker.state.delay_mark import DelayMark, Mark
+from eruca.broker.state.delay_mark import DelayMark, Deliveries
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
@@ -80,7 +80,7 @@ class CopiedDelays:
             return
         self._settle()
         self._offsets.stage(answer.levels)
-        self._mark.stage(Mark(answer.position, answer.levels, *self._settled.contents(), copied=True))
+        self._mark.stage(Deliveries(answer.position, answer.levels, *self._settled.contents(), copied=True))
         await self._offsets.saved()
         await self._mark.saved()
 

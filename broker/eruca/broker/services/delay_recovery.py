@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eruca.broker.services.redelivery import Waiting, record_at, waiting_at
 from eruca.broker.services.timers import origin_of
-from eruca.broker.state.delay_mark import Mark
+from eruca.broker.state.delay_mark import Deliveries
 from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
 from eruca.protocol import properties_text
@@ -29,7 +29,7 @@ class Delivered(NamedTuple):
     settled: Settled
 
 
-def delivered(store: Store, mark: Mark | None, in_file: Mapping[int, int], levels: int) -> Delivered:
+def delivered(store: Store, mark: Deliveries | None, in_file: Mapping[int, int], levels: int) -> Delivered:
     """What was delivered of ``levels`` levels by the mark, by ``delayOffset.json`` (``in_file``), and by the log after
     the mark.
 

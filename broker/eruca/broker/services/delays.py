@@ -20,7 +20,7 @@ from eruca.broker.services.delay_recovery import delivered
 from eruca.broker.services.delay_routing import at_level, until, wished_time
 from eruca.broker.services.redelivery import Redelivery
 from eruca.broker.services.timers import Timers
-from eruca.broker.state.delay_mark import DelayMark, Mark
+from eruca.broker.state.delay_mark import DelayMark, Deliveries
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.store import Store
@@ -53,7 +53,7 @@ class Positions(NamedTuple):
     The first offset is that of the timers, the second that of the levels.
     """
 
-    mark: Mark
+    mark: Deliveries
     needed: tuple[int, int]
 
 
@@ -151,7 +151,7 @@ class Delays:
 
     def _positions(self) -> Positions:
         position = self._store.figures().max_offset
-        mark = Mark(position, dict(self.offsets.table), *self.timers.settled.contents())
+        mark = Deliveries(position, dict(self.offsets.table), *self.timers.settled.contents())
         return Positions(mark, self._held())
 
     def _held(self) -> tuple[int, int]:

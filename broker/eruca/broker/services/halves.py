@@ -20,7 +20,6 @@ from eruca.broker.services.redelivery import record_at
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
-from eruca.broker.state.topics import Topics
 from eruca.broker.state.undecided import Identity, Undecided
 from eruca.broker.store import Store
 from eruca.broker.store.layout import HalfSent
@@ -59,7 +58,6 @@ class Halves:
 
     def __init__(
         self,
-        topics: Topics,
         offsets: Offsets,
         registration: Registration,
         statistics: Statistics,
@@ -69,7 +67,6 @@ class Halves:
         postponed: Postponed,
     ) -> None:
         self.undecided = Undecided()
-        self._topics = topics
         self._offsets = offsets
         self._registration = registration
         self._statistics = statistics
@@ -97,17 +94,12 @@ class Halves:
         values[names.REAL_TOPIC] = topic
         values[names.REAL_QUEUE_ID] = str(queue_id)
         text = encode_properties(values)
-        self._have_topic(HALF)
+        self._registration.have_topic(HALF)
         return text
 
     def sent(self, half: HalfSent) -> None:
         """A producer's half message was stored."""
         self.undecided.add(half[0], half_sent(half))
-
-    def _have_topic(self, topic: str) -> None:
-        if topic not in self._topics:
-            self._topics.create_if_absent(topic, 1)
-            self._registration.announce()
 
     # ------------------------------------------------------------------ decided
 
@@ -235,7 +227,7 @@ class Halves:
 
     def give_up(self, offset: int, record: Record) -> Put:
         """Move a half message that stays undecided to the topic of those that were given up."""
-        self._have_topic(GIVEN_UP)
+        self._registration.have_topic(GIVEN_UP)
         given_up = self._all_given_up()
         put = self._copy(record, GIVEN_UP, 0, record.properties_text, sys_flag=record.sys_flag)
         if not put.status:

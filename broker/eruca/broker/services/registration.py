@@ -131,6 +131,14 @@ class Registration:
             else:
                 connection.oneway(api.REGISTER_BROKER, self._header(body), body)
 
+    def have_topic(self, name: str, queues: int = 1, *, sys_flag: int = 0) -> TopicConfig:
+        """The topic; one that does not exist is created with these queues, and announced."""
+        config = self._topics.get(name)
+        if config is None:
+            config = self._topics.create_if_absent(name, queues, sys_flag=sys_flag)
+            self.announce()
+        return config
+
     async def register_topics(self, names: Iterable[str]) -> None:
         """Register only these topics, and wait for the answers (request 17)."""
         found = [config for config in map(self._topics.get, names) if config is not None]

@@ -26,7 +26,7 @@ _LEVEL = struct.Struct(">Iq")
 _BITS = struct.Struct(">qI")
 
 
-class Mark(NamedTuple):
+class Deliveries(NamedTuple):
     """What was delivered when the commit log ended at ``position``."""
 
     position: int
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     """Whether a slave wrote it: then the log may hold deliveries after ``position`` even after a clean stop."""
 
 
-def encode_mark(mark: Mark) -> bytes:
+def encode_mark(mark: Deliveries) -> bytes:
     """The bytes of a mark."""
     packed = zlib.compress(mark.bits, 1)
     data = b"".join(
@@ -54,7 +54,7 @@ def encode_mark(mark: Mark) -> bytes:
     return data + zlib.crc32(data).to_bytes(4, "big")
 
 
-def decode_mark(data: bytes) -> Mark | None:
+def decode_mark(data: bytes) -> Deliveries | None:
     """The mark of these bytes, None if they are damaged."""
     if len(data) < _HEAD.size + 4 or zlib.crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
         return None
@@ -64,14 +64,14 @@ def decode_mark(data: bytes) -> Mark | None:
     at = _HEAD.size + count * _LEVEL.size
     levels = dict(_LEVEL.iter_unpack(data[_HEAD.size : at]))
     base, _ = _BITS.unpack_from(data, at)
-    return Mark(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]), name == _COPIED)
+    return Deliveries(position, levels, base, zlib.decompress(data[at + _BITS.size : -4]), name == _COPIED)
 
 
 class DelayMark(SavedState):
     """The file; ``path`` is ``…/eruca.delays``."""
 
     def __init__(self, path: Path) -> None:
-        self.current: Mark | None = None
+        self.current: Deliveries | None = None
         """The mark that was read or staged last."""
         self._saver = Saver(path, self._encode)
 
@@ -88,7 +88,7 @@ class DelayMark(SavedState):
         for path in (self._saver.path, backup_of(self._saver.path)):
             path.unlink(missing_ok=True)
 
-    def stage(self, mark: Mark) -> None:
+    def stage(self, mark: Deliveries) -> None:
         """Make ``mark`` the content of the next save."""
         if mark != self.current:
             self.current = mark

@@ -25,7 +25,7 @@ class DelayOffsets(SavedState):
 
     def load(self) -> None:
         """Read ``delayOffset.json``. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, bodies.DelayOffsets.decode, "offsetTable")
+        stored = read_state(self._saver.path, bodies.DelayOffsetSerializeWrapper.decode, "offsetTable")
         if stored is not None:
             self.table = stored.offset_table
             self._staged = dict(self.table)
@@ -40,7 +40,7 @@ class DelayOffsets(SavedState):
             self._staged = dict(table)
             self._saver.changed()
 
-    def take_over(self, other: bodies.DelayOffsets) -> None:
+    def take_over(self, other: bodies.DelayOffsetSerializeWrapper) -> None:
         """Replace the table by a master's; the file changes only by ``stage``."""
         self.table = other.offset_table
 
@@ -48,5 +48,5 @@ class DelayOffsets(SavedState):
         return _body(self._staged).encode(Style.PRETTY)
 
 
-def _body(table: Mapping[int, int]) -> bodies.DelayOffsets:
-    return bodies.DelayOffsets(offset_table=dict(sorted(table.items())))
+def _body(table: Mapping[int, int]) -> bodies.DelayOffsetSerializeWrapper:
+    return bodies.DelayOffsetSerializeWrapper(offset_table=dict(sorted(table.items())))

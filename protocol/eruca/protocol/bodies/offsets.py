@@ -21,7 +21,7 @@ class ConsumerOffsets(Body):
     offset_table: dict[str, dict[Int32, Int64]] = msgspec.field(default_factory=dict)
 
 
-class DelayOffsets(Body):
+class DelayOffsetSerializeWrapper(Body):
     """Delivered offset of each delay level: the answer to 45 and ``delayOffset.json``."""
 
     offset_table: dict[Int32, Int64] = msgspec.field(default_factory=dict)

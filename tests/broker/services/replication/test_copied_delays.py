@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import BrokerRole
-from eruca.broker.state.delay_mark import DelayMark, Mark
+from eruca.broker.state.delay_mark import DelayMark, Deliveries
 from eruca.protocol.record import decode_record
 from tests.broker.services.replication.pairs import end, master_of, send_fields, slave_of, until
 from tests.support.desk import Desk
@@ -68,7 +68,7 @@ async def fetch(slave: Desk, master: Desk) -> None:
     await slave.broker.table_sync.fetch(master.app.address)
 
 
-def mark_of(desk: Desk) -> Mark | None:
+def mark_of(desk: Desk) -> Deliveries | None:
     """What its file holds."""
     mark = DelayMark(desk.folder / "store" / "eruca.delays")
     mark.load()

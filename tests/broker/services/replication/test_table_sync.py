@@ -10,7 +10,7 @@ import pytest
 from eruca.broker.config import BrokerRole
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
-from eruca.protocol.bodies import DelayOffsets, SubscriptionGroupConfig
+from eruca.protocol.bodies import DelayOffsetSerializeWrapper, SubscriptionGroupConfig
 from eruca.protocol.record import decode_records
 from tests.broker.services.replication.pairs import (
     caught_up,
@@ -79,7 +79,7 @@ async def test_it_learns_its_master_from_the_nameserver_and_has_topics_groups_an
     await until(lambda: slave.broker.ha_client.connected)
     await slave.restart()
     assert "T" in slave.broker.topics and slave.broker.offsets.of("G", "T") == {0: 5, 1: 6}
-    kept = DelayOffsets.decode((slave.folder / "store" / "config" / "delayOffset.json").read_bytes())
+    kept = DelayOffsetSerializeWrapper.decode((slave.folder / "store" / "config" / "delayOffset.json").read_bytes())
     assert kept.offset_table[1] == 1
 
 

@@ -116,7 +116,7 @@ class TableSync:
     async def _fetch_delays(self, master: str) -> None:
         copied = self._delays.copied
         position = copied.position
-        table = bodies.DelayOffsets.decode(await self._ask(master, api.GET_ALL_DELAY_OFFSET))
+        table = bodies.DelayOffsetSerializeWrapper.decode(await self._ask(master, api.GET_ALL_DELAY_OFFSET))
         self._delays.offsets.take_over(table)
         figures = bodies.KVTable.decode(await self._ask(master, api.GET_BROKER_RUNTIME_INFO)).table
         end = figures.get("commitLogMaxOffset", "")
