@@ -52,7 +52,7 @@ def test_letters_are_grouped_and_the_chosen_are_sent_again_once(
     assert {(each.topic, each.tags) for each in looked.causes} == {(topic.name, "new")}
     assert sent_again(topic) == []
 
-    first = triage(spark, **plan, cause_pattern=": (.*)!", resend_causes=["bad card"])
+    first = triage(spark, **plan, cause_pattern=": (?<cause>.*)!", resend_causes=["bad card"])
     assert (first.chosen, len(first.resent)) == (2, 2)
     assert {each.cause: each.waiting for each in first.causes} == {"no stock": 3, "bad card": 0, "gone": 1}
     again = triage(spark, **plan, cause_property="why", resend_causes=["bad card"])
@@ -102,7 +102,8 @@ def test_what_cannot_be_triaged_is_told_in_a_sentence(spark: SparkSession, topic
     for given, sentence in (
         ({"group": "nobody-died"}, "the group has no dead letters"),
         ({"group": "a b"}, 'The group "a b" cannot be'),
-        ({"group": "g", "cause_pattern": "("}, "is no regular expression"),
+        ({"group": "g", "cause_pattern": "("}, r'The pattern "\(" is no regular expression of Java: Unclosed group'),
+        ({"group": "g", "cause_pattern": r"(?P<cause>\w+)"}, "is no regular expression of Java"),
         ({"group": "g", "cause_pattern": "a", "cause_property": "b"}, "give one of both"),
     ):
         options: dict[str, Any] = given

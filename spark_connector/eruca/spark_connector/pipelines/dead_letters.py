@@ -8,12 +8,13 @@ deletes it; the ledger says that it is done. Times are ms since 1970.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -85,7 +86,7 @@ def triage(
 
     Args:
         cause_property: the property that holds the cause; or
-        cause_pattern: a regular expression whose first group (or whole match) in the body is the cause.
+        cause_pattern: a regular expression, of Java's, whose first group (or whole match) in the body is the cause.
         resend_causes, resend_ids, resend_all: which letters are sent again: of these causes, with these message ids.
         to_group: send them to this group alone, as messages of their topic; by default to their topic.
         ledger: the file that remembers what was sent again; ``eruca-triage-<group>.jsonl`` here by default.
@@ -95,6 +96,7 @@ def triage(
     """
     check_lists(resend_causes=resend_causes, resend_ids=resend_ids)
     dead = _dead_letter_topic(group, cause_property, cause_pattern)
+    groups = 0 if cause_pattern is None else _groups_of(spark, cause_pattern)
     first, last = read_interval(start, end)
     endpoint = Endpoint(name_server, access)
     if not endpoint.queues(dead):
@@ -104,7 +106,7 @@ def triage(
         )
     path = Path(ledger or f"eruca-triage-{group}.jsonl")
     rows = endpoint.read_interval(spark, COLUMNS, [dead], first, last)
-    letters = _named(rows, cause_property, cause_pattern)
+    letters = _named(rows, cause_property, cause_pattern, min(1, groups))
     with Ledger(path) as book:
         summary = TriageSummary(group=group, causes=[], ledger=path)
         chosen = _chosen(letters, resend_causes, resend_ids, resend_all)
@@ -119,24 +121,30 @@ def triage(
 def _dead_letter_topic(group: str, cause_property: str | None, cause_pattern: str | None) -> str:
     try:
         check_group(group)
-        re.compile(cause_pattern or "")
     except ValueError as error:
         raise BadOption(f'The group "{group}" cannot be: {error}.') from None
-    except re.error as error:
-        raise BadOption(f'The pattern "{cause_pattern}" is no regular expression: {error}.') from None
     if cause_property is not None and cause_pattern is not None:
         raise BadOption("A cause is found in a property or by a pattern: give one of both.")
     return names.dead_letter_topic(group)
 
 
-def _named(rows: DataFrame, cause_property: str | None, cause_pattern: str | None) -> DataFrame:
-    """The letters with topic, cause and place."""
+def _groups_of(spark: SparkSession, pattern: str) -> int:
+    """The number of groups of a pattern, which Java's regular expressions decide: Spark applies it by them."""
+    java: Any = spark.sparkContext._jvm
+    try:
+        return int(java.java.util.regex.Pattern.compile(pattern).matcher("").groupCount())
+    except IllegalArgumentException as error:
+        reason = str(error).partition("\n")[0]
+        raise BadOption(f'The pattern "{pattern}" is no regular expression of Java: {reason}.') from None
+
+
+def _named(rows: DataFrame, cause_property: str | None, cause_pattern: str | None, group: int) -> DataFrame:
+    """The letters with topic, place, and cause, which is this group of the pattern."""
     cause: Column = F.lit("-")
     if cause_property is not None:
         cause = F.coalesce(F.col("properties")[cause_property], F.lit("-"))
     elif cause_pattern is not None:
-        number = 1 if re.compile(cause_pattern).groups else 0
-        found = F.regexp_extract(F.decode("body", "UTF-8"), cause_pattern, number)
+        found = F.regexp_extract(F.decode("body", "UTF-8"), cause_pattern, group)
         cause = F.when(found == "", F.lit("-")).otherwise(found)
     return rows.select(
         "*",
