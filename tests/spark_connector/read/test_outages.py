@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -78,6 +79,28 @@ def test_a_broker_that_comes_back_elsewhere_is_found_again(
     assert own.broker.port != port
 
     assert rows(reader, start, end) == 6
+    again = Topic(own, "outages", 2)
+    again.fill(4)
+    again.close()
+    assert rows(reader, end, reader.latestOffset(end, ALL)) == 4
+
+
+def test_a_stream_waits_for_its_only_broker_while_that_restarts(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, reader = source
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert reader.reportLatestOffset()["queues"] == end["queues"]
+    topic.close()
+    own.broker.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        planned = pool.submit(reader.latestOffset, end, ALL)
+        with pytest.raises(TimeoutError):
+            planned.result(timeout=0.5)
+        own.broker = ErucaBroker(own.home, own.address)
+        planned.result(timeout=60)
+
     again = Topic(own, "outages", 2)
     again.fill(4)
     again.close()
