@@ -99,11 +99,7 @@ def triage(
     groups = 0 if cause_pattern is None else _groups_of(spark, cause_pattern)
     first, last = read_interval(start, end)
     endpoint = Endpoint(name_server, access)
-    if not endpoint.queues(dead):
-        raise SourceError(
-            f"{dead} is not there or cannot be read: the group has no dead letters, or `mqadmin updateTopicPerm -p 6` "
-            "must make them readable."
-        )
+    _check_readable(endpoint, dead)
     path = Path(ledger or f"eruca-triage-{group}.jsonl")
     rows = endpoint.read_interval(spark, COLUMNS, [dead], first, last)
     letters = _named(rows, cause_property, cause_pattern, min(1, groups))
@@ -126,6 +122,14 @@ def _dead_letter_topic(group: str, cause_property: str | None, cause_pattern: st
     if cause_property is not None and cause_pattern is not None:
         raise BadOption("A cause is found in a property or by a pattern: give one of both.")
     return names.dead_letter_topic(group)
+
+
+def _check_readable(endpoint: Endpoint, dead: str) -> None:
+    if not endpoint.queues(dead):
+        raise SourceError(
+            f"{dead} is not there or cannot be read: the group has no dead letters, or `mqadmin updateTopicPerm -p 6` "
+            "must make them readable."
+        )
 
 
 def _groups_of(spark: SparkSession, pattern: str) -> int:
