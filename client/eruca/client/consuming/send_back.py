@@ -16,13 +16,19 @@ from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
-from eruca.client.producing.inner_producer import INNER_GROUP, InnerProducer
+from eruca.client.producing.send import Send, returned
+from eruca.client.producing.sender import Sender
 from eruca.protocol import names
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import encode_properties
 from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
+INNER_GROUP = "CLIENT_INNER_PRODUCER"
+"""The group of these sends (MQClientInstance.getDefaultMQProducer in 4.9.7)."""
+SEND_TIMEOUT = 3.0
+"""Seconds for a send to the retry topic, all attempts together."""
+ATTEMPTS = 3
 FIRST_RETRY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
 
@@ -36,7 +42,7 @@ class SendBack:
         self._pause = session.settings.waits.send_back
         self._group = group
         self._max = max_reconsume_times
-        self._producer = InnerProducer(session, new_topic_queues=1)
+        self._sender = Sender(session, INNER_GROUP, new_topic_queues=1)
         self._in_flight: set[asyncio.Task[None]] = set()
 
     def start(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
@@ -94,15 +100,11 @@ class SendBack:
 
     async def _send(self, header: SendMessageV2, body: bytes) -> None:
         """Send a message to the retry topic; after a failure another broker is tried. Raises ClientError."""
-        await self._producer.start_send(
-            header.topic,
-            body,
-            header.properties or "",
-            sys_flag=header.sys_flag,
-            flag=header.flag,
-            reconsume_times=header.reconsume_times or 0,
-            max_reconsume_times=header.max_reconsume_times,
-        )
+        sender, times = self._sender, header.reconsume_times or 0
+        kind = returned(header.sys_flag, header.flag, times, header.max_reconsume_times)
+        topic, future = sender.topic(header.topic), sender.loop.create_future()
+        sender.append(Send(sender, topic, future, body, header.properties or "", SEND_TIMEOUT, kind, ATTEMPTS))
+        await future
 
 
 def reconsumed(message: ReceivedMessage) -> ReceivedMessage:

@@ -46,7 +46,8 @@ Choice = Callable[[Route], MessageQueue]
 class SendKind(msgspec.Struct, frozen=True, eq=False):
     """What the request of a send says beside topic, queue, time, properties and body.
 
-    Encoders are remembered by kind, and kinds are compared by identity: ``kind_of`` gives equal kinds one identity.
+    Encoders are remembered by kind, and kinds are compared by identity: ``with_flags`` and ``returned`` give equal
+    kinds one identity.
     """
 
     endpoint: SendEndpoint = api.SEND_MESSAGE_V2
@@ -61,18 +62,15 @@ class SendKind(msgspec.Struct, frozen=True, eq=False):
 
 
 @lru_cache(1024)
-def kind_of(
-    endpoint: SendEndpoint,
-    sys_flag: int,
-    flag: int,
-    batch: bool,
-    oneway: bool,
-    keyed: bool,
-    reconsume_times: int,
-    max_reconsume_times: int | None,
-) -> SendKind:
-    """The kind with these values."""
-    return SendKind(endpoint, sys_flag, flag, batch, oneway, keyed, reconsume_times, max_reconsume_times)
+def returned(sys_flag: int, flag: int, reconsume_times: int, max_reconsume_times: int | None) -> SendKind:
+    """The kind of messages that a consumer sends to its retry topic; their properties are given whole."""
+    return SendKind(
+        sys_flag=sys_flag,
+        flag=flag,
+        keyed=False,
+        reconsume_times=reconsume_times,
+        max_reconsume_times=max_reconsume_times,
+    )
 
 
 @lru_cache(1024)
@@ -146,8 +144,6 @@ class Send(msgspec.Struct, eq=False):
     """What chooses the queue, as long as the user's choice was not made."""
     fixed: bool = False
     """Whether every attempt goes to the queue of the user's choice, which says nothing about latency faults."""
-    new_ids: bool = False
-    """Whether each attempt gets a unique id of its own."""
     hooks: SendHooks | None = None
     unattended: bool = False
     """Whether nobody awaits the future: a one-way send that leaves at the end of the turn."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from functools import partial
+from collections.abc import Collection, Coroutine, Iterator
 from time import time
 from typing import Any, Final
 
@@ -88,9 +87,6 @@ class Sender:
         max_in_flight, max_in_flight_size: bounds of the sends under way (see ``Accumulator``).
         retry_codes: further response codes after which another broker is asked (see ``should_retry``).
         retry_when_not_stored: tries again, too, when a send is answered with another status than SEND_OK.
-        retry: whether another attempt may follow an error; default ``should_retry`` with the ``retry_codes``.
-        retry_waits: seconds before the first further attempt, the second and so on; the last value repeats.
-        attempt_timeout: seconds for each attempt; None for the timeout of the send.
         fault_tolerance: passes over brokers that failed or answered late (see ``LatencyFaults``).
     """
 
@@ -104,9 +100,6 @@ class Sender:
         max_in_flight_size: int = MAX_IN_FLIGHT_SIZE,
         retry_codes: Collection[int] = (),
         retry_when_not_stored: bool = False,
-        retry: Callable[[ClientError], bool] | None = None,
-        retry_waits: Sequence[float] = (),
-        attempt_timeout: float | None = None,
         fault_tolerance: bool = False,
     ) -> None:
         self.session = session
@@ -116,9 +109,7 @@ class Sender:
         """The topics that were sent to, whose names are legal therefore."""
         self._group = group
         self._new_topic_queues = new_topic_queues
-        self._should_retry = retry or partial(should_retry, more_codes=frozenset(retry_codes))
-        self._retry_waits = retry_waits
-        self._attempt_timeout = attempt_timeout
+        self._retry_codes = frozenset(retry_codes)
         self._retry_when_not_stored = retry_when_not_stored
         self._faults = LatencyFaults() if fault_tolerance else None
         self._clock = session.loop.time
@@ -177,7 +168,7 @@ class Sender:
     def _drain(self, pending: list[Send], *, flush: bool = True) -> None:
         """Send what was gathered in this turn of the loop, in its order."""
         self._gathered = 0
-        now, start, attempt_timeout = time(), self._clock(), self._attempt_timeout
+        now, start = time(), self._clock()
         begin = Begin(start, b"%d" % int(now * 1000))
         leaving = _Leaving(len(pending))
         topic: TopicQueues | None = None
@@ -192,9 +183,7 @@ class Sender:
                 turn, count = topic.turn, len(steps)
             begun = send.begin
             if begun is not None:
-                if not (send.new_ids and send.brokers):
-                    key = send.key
-                send.key = key
+                key = send.key
                 batch = self._choose_batch(send, leaving)
             else:
                 begun = send.begin = begin
@@ -220,12 +209,9 @@ class Sender:
             except ProtocolError as error:  # too long for a frame
                 self._fail(send, translate(error))
                 continue
-            deadline = begun.start + send.timeout
-            if attempt_timeout is not None:
-                deadline = min(deadline, (send.attempt_start or start) + attempt_timeout)
+            send.deadline = deadline = begun.start + send.timeout
             if deadline < earliest:
                 earliest = deadline
-            send.deadline = deadline
             calls[opaque] = send
         self._leave(leaving, earliest, flush)
 
@@ -431,7 +417,7 @@ class Sender:
         brokers = send.brokers
         if isinstance(error, CallTimeout) and brokers:
             self.session.doubt(self.session.to_send_now(brokers[-1]))
-        if not self._should_retry(error):
+        if not should_retry(error, self._retry_codes):
             self._fail(send, error)
         elif self._may_retry(send):
             self._retry(send, error)
@@ -465,21 +451,13 @@ class Sender:
         """Try another broker; after all of them have failed, ask for the route before."""
         directory, topic = self.session.directory, send.topic.name
         route = directory.routes.get(topic)
-        if self._retry_waits:
-            self._work_on(send, self._retry_later(send))
-        elif isinstance(error, BrokerRefused):
+        if isinstance(error, BrokerRefused):
             self.accumulator.reenqueue(send)
         elif route is None or all(queue.broker_name in send.brokers for queue in route.to_send):
             self._work_on(send, self._retry_with_new_route(send))
         else:
             directory.look_again(topic)
             self.accumulator.reenqueue(send)
-
-    async def _retry_later(self, send: Send) -> None:
-        wait = self._retry_waits[min(len(send.brokers) - 1, len(self._retry_waits) - 1)]
-        if self._clock() + wait < send.start + send.timeout:
-            await asyncio.sleep(wait)
-        await self._retry_with_new_route(send)
 
     async def _retry_with_new_route(self, send: Send) -> None:
         deadline = send.start + send.timeout

@@ -21,7 +21,7 @@ from eruca.client import Message, MessageQueue, PullConsumer
 from eruca.client.compression import compressor
 from eruca.client.errors import ClientError, TopicNotFound
 from eruca.client.outcomes import SendResult, SendStatus
-from eruca.client.producing.send import BATCH, PLAIN, Send, SendKind
+from eruca.client.producing.send import BATCH, PLAIN, Send, SendKind, with_flags
 from eruca.client.producing.sender import NEW_TOPIC_QUEUES, Sender
 from eruca.client.selectors import by_hash
 from eruca.protocol import names
@@ -86,7 +86,7 @@ class MessageWriter:
     def _outgoing(self, message: SingleMessage, more: str = "", sys_flag: int = 0) -> _Outgoing:
         body, compressed = self._compress(message.body)
         sys_flag |= compressed
-        kind = SendKind(sys_flag=sys_flag, flag=message.flag) if sys_flag or message.flag else PLAIN
+        kind = with_flags(PLAIN, message.flag, sys_flag) if sys_flag or message.flag else PLAIN
         return _Outgoing(message.topic, message.queue, body, f"\x02{message.properties}{more}", kind)
 
     # ------------------------------------------------------------------ attempts
@@ -120,8 +120,9 @@ class MessageWriter:
             message.kind,
             queue=message.queue,
             fixed=message.queue is not None,
-            brokers=() if failed_broker is None else (failed_broker,),
         )
+        if message.queue is None and failed_broker is not None:
+            send.choose = lambda route: topic.turn.choose(route.to_send, failed_broker)
         if self._failed:
             send.future.set_exception(
                 SinkError(f"Not sent to {message.topic}, since an earlier message of the task could not be sent.")

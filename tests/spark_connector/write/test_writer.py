@@ -1,0 +1,20 @@
+"""The writer of one task: where an attempt goes after a broker has refused the one before."""
+
+from eruca.client import PullConsumer
+from eruca.spark_connector.sink_options import read_sink_options
+from eruca.spark_connector.write.encoder import SingleMessage
+from eruca.spark_connector.write.writer import MessageWriter
+from tests.support.scripted import Scripted
+
+
+async def test_the_attempt_after_a_refusal_goes_to_another_broker() -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
+        names.knows("T", a, b, queues=4)
+        options = read_sink_options({"nameServer": names.address, "topic": "T"}, streaming=True)
+        async with PullConsumer(nameserver=names.address) as consumer:
+            writer = MessageWriter(consumer, options)
+            a.answers.extend([1] * 100)
+            for number in range(8):
+                await writer.send_messages([SingleMessage("T", None, b"%d" % number, "WAIT\x01true", 7)])
+    assert len(a.bodies) == len(set(a.bodies)) > 0, "no message was sent there twice"
+    assert sorted(b.bodies) == [b"%d" % each for each in range(8)]
