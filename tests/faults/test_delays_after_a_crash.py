@@ -106,7 +106,7 @@ async def crashes(folder: Path, seed: int, *, power: bool) -> tuple[Counter[byte
         if power:
             store, mark = desk.broker.store, desk.broker.delays._mark.current
             assert mark is not None
-            ends = [each.offset + each.size for each in store.records_since(mark.position)]
+            ends = [each.physical_offset + each.size for each in store.records_since(mark.position)]
             lost_from = dice.choice([mark.position, *ends])
         desk = await crash(desk, folder / str(turn), lost_from)
     everything(desk)

@@ -4,6 +4,11 @@ Owns the layout of a stored message (V1 of 4.x, V2 of 5.x for reading), of the b
 ends a commit log file, and of the entries of a batch body (code 320). Pure. Invariant: a record
 that ``decode_record`` accepts is exactly ``size`` bytes long and consistent in all its lengths.
 Facts: CommitLog.MessageExtEncoder, MessageDecoder in 4.9.7 and 5.3.3.
+
+``_decode`` is the one reader of whole records. Three views read less, since they run for every message: ``outline``
+(a client's pull: lengths only, the rest when it is asked for), ``stored_body`` after it, and ``properties_of`` (the
+broker's SQL filter: no copy of the body). Two readers are elsewhere: ``is_own`` in the native step (C), and the Spark
+source's decoder (arrays of thousands of records).
 """
 
 from __future__ import annotations

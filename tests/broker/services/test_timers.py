@@ -256,7 +256,7 @@ async def test_forty_days_while_the_log_is_deleted_behind_it(prepared: Prepared)
 async def clean(desk: Desk) -> int:
     """One round of retention, whatever the hour, the files as old as their newest records are by the test's clock."""
     store = desk.broker.store
-    times = [(each.offset, each.store_timestamp) for each in store.records_since(store.figures().min_offset)]
+    times = [(each.physical_offset, each.store_timestamp) for each in store.records_since(store.figures().min_offset)]
     for path in (desk.folder / "store" / "commitlog").iterdir():
         end = int(path.name) + desk.config.store.mapped_file_size_commit_log
         newest = max((time for offset, time in times if offset < end), default=0)

@@ -65,12 +65,12 @@ def _delivered_without_mark(store: Store, in_file: Mapping[int, int], levels: in
 
 def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:
     for copy in store.records_since(position):
-        if b"DELAY\x01" in copy.properties and copy.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            level = properties_text.get(copy.properties, "DELAY")
+        if b"DELAY\x01" in copy.properties_text and copy.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
+            level = properties_text.get(copy.properties_text, "DELAY")
             if level.isdigit() and len(level) < 10 and int(level) in levels:
-                _count(store, int(level), copy.offset, levels)
-        if b"TIMER_ORIGIN\x01" in copy.properties:
-            settle_by_origin(store, properties_text.get(copy.properties, "TIMER_ORIGIN"), settled)
+                _count(store, int(level), copy.physical_offset, levels)
+        if b"TIMER_ORIGIN\x01" in copy.properties_text:
+            settle_by_origin(store, properties_text.get(copy.properties_text, "TIMER_ORIGIN"), settled)
 
 
 def _count(store: Store, level: int, copy_offset: int, levels: dict[int, int]) -> None:

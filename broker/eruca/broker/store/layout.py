@@ -9,6 +9,7 @@ import mmap
 from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.protocol.record import Record
 from eruca.protocol.templates import BinaryTemplate, JsonTemplate, Template
 
 Request = tuple[ConsumeQueue, int, int, bytes, int, int, int]
@@ -17,6 +18,12 @@ store time in ms, sysFlag."""
 
 IndexEntry = tuple[int, int, int]
 """Index hash of a key, commit log offset and store time in ms of the message."""
+
+
+def request_of(queue: ConsumeQueue, record: Record) -> Request:
+    """What there is to dispatch for a record that was read from the log."""
+    size, properties, queue_offset = record.size, record.properties_text, record.queue_offset
+    return queue, record.physical_offset, size, properties, queue_offset, record.store_timestamp, record.sys_flag
 
 
 class Tip(NamedTuple):

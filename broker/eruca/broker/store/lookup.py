@@ -162,5 +162,5 @@ def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: in
     record = sound_record(data, 0, offset, check_crc=False)
     if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
         return False
-    unique, business = (get(record.properties, name).decode("utf-8", "replace") for name in ("UNIQ_KEY", "KEYS"))
+    unique, business = (get(record.properties_text, name).decode("utf-8", "replace") for name in ("UNIQ_KEY", "KEYS"))
     return key == unique or key in business.split(" ")  # the texts that the index has the hashes of

@@ -16,6 +16,7 @@ from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.index import Index
+from eruca.broker.store.layout import request_of
 from eruca.broker.store.marks import Checkpoint, Mark
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
@@ -169,7 +170,7 @@ class Recovery:
         scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
         end = begin
         for record in scan.records(begin):
-            end = record.offset + record.size
+            end = record.physical_offset + record.size
             if end >= start:
                 break
         else:
@@ -205,8 +206,7 @@ class Recovery:
             queue = self._queue_of(record.topic, record.queue_id)
             if queue is None:
                 continue
-            offset, size, _, _, queue_offset, sys_flag, store_timestamp, properties = record
-            pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))
+            pending.append(request_of(queue, record))
             if len(pending) >= _ROUND:
                 self._report.redispatched += self._dispatch.drain()
         self._report.redispatched += self._dispatch.drain()

@@ -16,12 +16,22 @@ from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.flush import Flush
+from eruca.broker.store.layout import request_of
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage
-from eruca.broker.store.scan import Scanned, find_record, sound_record
+from eruca.broker.store.scan import find_record, sound_record
 from eruca.broker.store.segment import Segment
 from eruca.protocol.message import TRANSACTION_ROLLBACK
-from eruca.protocol.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PHYSICAL_OFFSET_AT, peek
+from eruca.protocol.record import (
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET_AT,
+    Record,
+    peek,
+)
 
 _LOOK_AGAIN = 1 << 20
 """Bytes that must come until a sound record is looked for again behind damage."""
@@ -179,21 +189,20 @@ class Replicator:
         self._look_at = 0
         return end - self._scanned
 
-    def _add(self, record: Scanned) -> None:
-        offset, size, topic, queue_id, queue_offset, sys_flag, store_timestamp, properties = record
+    def _add(self, record: Record) -> None:
         appender = self._appender
-        appender.last_time = max(appender.last_time, store_timestamp)
+        appender.last_time = max(appender.last_time, record.store_timestamp)
         appender.puts += 1
-        appender.put_bytes += size
+        appender.put_bytes += record.size
         if self.on_record is not None:
-            self.on_record(properties)
-        if sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
+            self.on_record(record.properties_text)
+        if record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
             return
         try:
-            queue = self._queues.queue(topic, queue_id)
+            queue = self._queues.queue(record.topic, record.queue_id)
         except ValueError as fault:
-            log.error("copied_record_left_out", offset=offset, reason=str(fault))
+            log.error("copied_record_left_out", offset=record.physical_offset, reason=str(fault))
             return
         if not self._dispatch.pending:
             appender.wake()
-        self._dispatch.pending.append((queue, offset, size, properties, queue_offset, store_timestamp, sys_flag))
+        self._dispatch.pending.append(request_of(queue, record))

@@ -9,13 +9,12 @@ disk that fails shows as OSError then, and not as SIGBUS. Invariant: every byte 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
-from zlib import crc32
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.results import Damage
 from eruca.broker.store.segment import Segment
-from eruca.protocol.record import HEADS, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, Record, decode_record
 
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 _STRIPE = 1 << 20
@@ -23,52 +22,18 @@ _LARGEST = 1 << 28
 _ZEROS = bytes(_STRIPE + 3)
 
 
-class Scanned(NamedTuple):
-    """What recovery needs of a sound record."""
-
-    offset: int
-    size: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    sys_flag: int
-    store_timestamp: int
-    properties: bytes
-
-
-def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: bool = True) -> Scanned | None:
+def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: bool = True) -> Record | None:
     """The record at ``at`` when it is whole, consistent, stored for ``offset`` and (by CRC) unchanged."""
-    room = len(data) - at
-    if room < MIN_RECORD_SIZE:
+    size = int.from_bytes(data[at : at + 4], "big")
+    if not MIN_RECORD_SIZE <= size <= len(data) - at:
         return None
-    head = HEADS[(data[at + 39] >> 4) & 3]
-    if room < head.size + 3:
-        return None
-    fields = head.unpack_from(data, at)
-    size, magic, length = fields[0], fields[1], fields[14]
-    if (magic != MAGIC_V1 and magic != MAGIC_V2) or fields[6] != offset or length < 0 or not 0 < size <= room:
-        return None
-    body_at = at + head.size
-    topic_at = body_at + length + (1 if magic == MAGIC_V1 else 2)
-    if topic_at + 2 > at + size:
-        return None
-    topic_length = data[topic_at - 1] if magic == MAGIC_V1 else data[topic_at - 2] << 8 | data[topic_at - 1]
-    text_at = topic_at + topic_length + 2
-    if (
-        text_at > at + size
-        or not topic_length
-        or not data[text_at - 3]
-        or text_at + (data[text_at - 2] << 8 | data[text_at - 1]) != at + size
-    ):
-        return None
-    if check_crc and crc32(data[body_at : body_at + length]) & 0x7FFFFFFF != fields[2]:
-        return None
+    if not isinstance(data, bytes):  # the log's memory, perhaps all of a file
+        data, at = bytes(data[at : at + size]), 0
     try:
-        topic = str(data[topic_at : topic_at + topic_length], "utf-8")
-    except UnicodeDecodeError:
+        record = decode_record(data, at, check=check_crc)
+    except ProtocolError:
         return None
-    text = bytes(data[text_at : at + size])
-    return tuple.__new__(Scanned, (offset, size, topic, fields[3], fields[5], fields[7], fields[10], text))
+    return record if record.physical_offset == offset and record.topic and record.topic[-1] != "\0" else None
 
 
 class Scan:
@@ -83,7 +48,7 @@ class Scan:
         self._log = log
         self._check_crc = check_crc
 
-    def records(self, start: int) -> Iterator[Scanned]:
+    def records(self, start: int) -> Iterator[Record]:
         """The sound records from ``start`` (a record's beginning) to the end."""
         segments = self._log.segments
         self.end = start
@@ -94,12 +59,12 @@ class Scan:
             last = segment is segments[-1]
             yield from self._records_of(segment, at, last=last)
 
-    def _records_of(self, segment: Segment, at: int, *, last: bool) -> Iterator[Scanned]:
+    def _records_of(self, segment: Segment, at: int, *, last: bool) -> Iterator[Record]:
         base = segment.start
         while True:
             for record in self._sound_run(segment, at):
                 yield record
-                at = record.offset + record.size - base
+                at = record.physical_offset + record.size - base
             if self._is_blank(segment, at):
                 self.end = base + at if last else segment.end
                 return
@@ -110,7 +75,7 @@ class Scan:
             self.damages.append(Damage(base + at, base + following, self._reason(segment, at)))
             at = following
 
-    def _sound_run(self, segment: Segment, at: int) -> Iterator[Scanned]:
+    def _sound_run(self, segment: Segment, at: int) -> Iterator[Record]:
         """The sound records that lie next to one another from ``at`` on, read a stripe at a time."""
         base = segment.start
         check = self._check_crc
@@ -119,7 +84,7 @@ class Scan:
             data = _bytes_of(segment, at, at + stripe)
             done = 0
             while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
-                if record.properties.endswith(b"\0") and not any(
+                if record.properties_text.endswith(b"\0") and not any(
                     _bytes_of(segment, at + done + record.size, at + done + record.size + 8)
                 ):
                     return  # the log's last record, its end not written: no CRC covers the properties

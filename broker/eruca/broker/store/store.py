@@ -35,8 +35,9 @@ from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher, RecoveryReport
-from eruca.broker.store.scan import Scan, Scanned
+from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
+from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
 log = structlog.get_logger("eruca.broker")
@@ -358,7 +359,7 @@ class Store:
             return []
         return list(UNIT_FORM.iter_unpack(self._queues.units(queue, offset, count)))
 
-    def records_since(self, position: int) -> Iterator[Scanned]:
+    def records_since(self, position: int) -> Iterator[Record]:
         """The sound records of the log from ``position``, where a record begins or the log ends; bodies unchecked."""
         return Scan(self.commit_log, check_crc=False).records(max(position, self.commit_log.min_offset))
 

@@ -23,8 +23,9 @@ from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.marks import Lock, was_aborted
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.scan import Scan, Scanned, sound_record
+from eruca.broker.store.scan import Scan, sound_record
 from eruca.broker.store.segment import Segment
+from eruca.protocol.record import Record
 
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqii")
@@ -165,23 +166,23 @@ class _Check:
                 if before is not None and start != before + size:
                     self._find(path, f"the file that begins at {before + size:020d} is missing before this one")
 
-    def _verify_unit_of(self, record: Scanned) -> None:
+    def _verify_unit_of(self, record: Record) -> None:
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is None or record.queue_offset >= queue.max_offset:
             self._missing[record.topic, record.queue_id] += 1
             return
         seen = self._seen.setdefault(queue, bytearray(queue.max_offset))
         unit = self._queues.unit(queue, record.queue_offset)
-        code = self._dispatch.unit_code(record.topic, record.properties, record.store_timestamp)
-        if unit == (record.offset, record.size, code):
+        code = self._dispatch.unit_code(record.topic, record.properties_text, record.store_timestamp)
+        if unit == (record.physical_offset, record.size, code):
             seen[record.queue_offset] = 1
-        elif unit is not None and unit[0] != record.offset:
+        elif unit is not None and unit[0] != record.physical_offset:
             return  # reported when the unit itself is checked
         else:
             seen[record.queue_offset] = 1
             self._find(
                 queue.path,
-                f"unit {record.queue_offset} says {unit}, its message at offset {record.offset} "
+                f"unit {record.queue_offset} says {unit}, its message at offset {record.physical_offset} "
                 f"has size {record.size} and tag code {code}",
             )
 
@@ -269,6 +270,6 @@ class _Check:
             self._find(path, f"entry {number} points to offset {offset}, where no record begins")
             return
         queue = ConsumeQueue(record.topic, record.queue_id, os.devnull)
-        entries = native.keys([(queue, offset, record.size, record.properties, record.queue_offset, 0, 0)])
+        entries = native.keys([(queue, offset, record.size, record.properties_text, record.queue_offset, 0, 0)])
         if all(entry[0] != value for entry in entries):
             self._find(path, f"entry {number} has the hash of none of the keys of its message at offset {offset}")
