@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import sys
 
 import pytest
@@ -23,6 +24,7 @@ from eruca.client import (
 from eruca.client.errors import BadConfig, BrokerRefused, TopicNotFound
 from eruca.client.metrics import Prometheus
 from tests.client.conftest import Lab, eventually
+from tests.support.examples import DOCS
 from tests.support.scripted import Scripted
 
 RESULTS = ("SEND_OK", "ONEWAY", "ERROR")
@@ -108,3 +110,10 @@ def test_without_prometheus_the_sentence_says_what_to_install(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(BadConfig, match="not installed: run `pip install"):
         Prometheus()
+
+
+def test_the_metrics_are_those_of_the_page() -> None:
+    registry = CollectorRegistry()
+    Prometheus(registry)
+    names = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
+    assert names == set(re.findall(r"`(rocketmq_client_\w+)`", (DOCS / "observability.md").read_text()))
