@@ -386,9 +386,11 @@ class Connection(asyncio.Protocol):
     def process(self, data: bytes) -> int:
         """Handle every complete frame in ``data``, or fewer when the peer does not read its replies.
 
-        Returns how many bytes were handled. Raises ProtocolError. At each frame the router's fast path comes first and
-        may handle many frames; then a reply of the kind that came last is read in one go; any other frame is read and
-        dispatched.
+        Returns how many bytes were handled. Raises ProtocolError. There are three ways for a frame:
+
+        1. The router's fast path takes it, and perhaps many frames behind it.
+        2. It is a reply of the kind that came last, which is read in one go.
+        3. Its header is read: a reply goes to its call, a request to its handler.
         """
         at: int = 0
         size = len(data)
@@ -398,7 +400,7 @@ class Connection(asyncio.Protocol):
         fast_path = None if self._accepting is not None else self._dispatcher.fast_path
         calls = self.calls if not self._offered else None
         while True:
-            if fast_path is not None and at < size:
+            if fast_path is not None and at < size:  # 1.
                 at = fast_path(self, data, at)
             if size - at >= 8:
                 length, word = _prefix(data, at)
@@ -411,9 +413,9 @@ class Connection(asyncio.Protocol):
             serialization = word >> 24
             header = data[at + 8 : body_at]
             at = end
-            if calls and not serialization and calls.answered_as_expected(header, data, body_at, end):
+            if calls and not serialization and calls.answered_as_expected(header, data, body_at, end):  # 2.
                 continue
-            head = reader.read(serialization, header)
+            head = reader.read(serialization, header)  # 3.
             if head.flag & frame.RESPONSE_FLAG:
                 self._answered(head, data[body_at:end])
             else:

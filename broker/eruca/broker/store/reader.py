@@ -101,6 +101,13 @@ class Reader:
     ) -> Got:
         """Messages from ``offset`` on.
 
+        There are four cases:
+
+        1. The offset is outside the queue: the answer says where to continue.
+        2. The file of its unit is missing: continue at the next file.
+        3. No filter looks at records: those of one file that are all in memory, or all not, are read together.
+        4. Otherwise each record is read by itself.
+
         Raises:
             NotInMemory: the data has to come from the disk, and ``wait`` is False.
         """
@@ -109,18 +116,18 @@ class Reader:
             return Got(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
         low = queue.min_offset
         high = self._queues.end_of(queue) if wait else queue.tail_start + len(queue.tail) // 20
-        if not low <= offset < high:
+        if not low <= offset < high:  # 1.
             self.missed += 1
             return _outside(offset, low, high)
         plan = self._plan(queue, offset, low, high, max_messages, match, wait)
-        if not plan.units:
+        if not plan.units:  # 2.
             self.missed += 1
             per_file = self._queues.file_size // 20
             return Got(GetStatus.OFFSET_FOUND_NULL, min(offset - offset % per_file + per_file, high), low, high, [])
         got = None
         if plan.test is None and not queue.lost and (plan.codes is None or len(plan.codes) <= 8 * _FEW):
-            got = self._read_together(plan)
-        return self._read_each(plan) if got is None else got
+            got = self._read_together(plan)  # 3.
+        return self._read_each(plan) if got is None else got  # 4.
 
     def _plan(
         self,
