@@ -217,14 +217,14 @@ def choice_of_user(
 
     def choose(route: Route) -> MessageQueue:
         chosen = selector(route.to_send, message, arg)
+        if isinstance(chosen, MessageQueue) and chosen.topic == message.topic:
+            return chosen
         if chosen is None:
             raise UsageError("select message queue return null.")
         if not isinstance(chosen, MessageQueue):
             raise UsageError(
                 f"The selector returned a value of type {type(chosen).__name__}: one of the given queues is expected."
             )
-        if chosen.topic != message.topic:
-            raise UsageError("message's topic not equal mq's topic")
-        return chosen
+        raise UsageError("message's topic not equal mq's topic")
 
     return choose

@@ -146,11 +146,12 @@ class Observer:
             body_size=size,
             born_host=self._address,
             client_id=self._client_id,
-            namespace=self._namespace,
-            oneway=kind.oneway,
         )
+        if self._namespace is not None:
+            context.namespace = self._namespace
         calls = CallsOfHooks(self._hooks, self._directory, messages, more, self._max_message_size, context)
         if kind.oneway:  # its end is when it has left
+            context.oneway = True
             return Future(loop=self._loop), calls
         future = ObservedFuture(loop=self._loop)
         future.calls = calls

@@ -251,8 +251,10 @@ class Sender:
             if queue is None:
                 self._work_on(send, self._prepare(send))
                 return None
-        number, batches = topic.number(queue), leaving.by_topic[topic]
-        if number == len(batches):  # a queue that the route does not name
+        number, batches = topic.numbers.get(queue, -1), leaving.by_topic[topic]
+        if number < 0:  # a queue that the route does not name
+            number = topic.number(queue)
+        if number == len(batches):
             batches.append(None)
         return batches[number] or self._begin_batch(send, number, leaving)
 

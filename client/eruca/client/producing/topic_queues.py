@@ -44,7 +44,8 @@ class TopicQueues:
         self.queues: list[MessageQueue] = []
         self.targets: list[Target | None] = []
         """One for each queue; None where there is none yet."""
-        self._numbers: dict[MessageQueue, int] = {}
+        self.numbers: dict[MessageQueue, int] = {}
+        """Where each queue is in ``queues``."""
 
     def renew(self, directory: Directory) -> None:
         """Take the queues of the route as another version of the directory has it; none where there is no route."""
@@ -53,13 +54,13 @@ class TopicQueues:
         self.queues = [] if route is None else list(route.to_send)
         self.in_turn = list(range(len(self.queues)))
         self.targets = [None] * len(self.queues)
-        self._numbers = {queue: number for number, queue in enumerate(self.queues)}
+        self.numbers = {queue: number for number, queue in enumerate(self.queues)}
 
     def number(self, queue: MessageQueue) -> int:
         """The number of a queue; one that the route does not name gets a number behind the others."""
-        number = self._numbers.get(queue)
+        number = self.numbers.get(queue)
         if number is None:
-            number = self._numbers[queue] = len(self.queues)
+            number = self.numbers[queue] = len(self.queues)
             self.queues.append(queue)
             self.targets.append(None)
         return number
