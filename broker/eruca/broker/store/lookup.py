@@ -19,6 +19,7 @@ from eruca.broker.store.results import Found
 from eruca.broker.store.scan import sound_record
 from eruca.protocol.message import java_hash
 from eruca.protocol.properties_text import get
+from eruca.protocol.record import Record
 
 
 class Lookup:
@@ -41,11 +42,16 @@ class Lookup:
 
     def record(self, physical_offset: int) -> bytes | None:
         """The whole record that begins at a commit log offset; None when none does, or it is damaged."""
+        sound = self._sound(physical_offset)
+        return None if sound is None else sound[0]
+
+    def _sound(self, physical_offset: int) -> tuple[bytes, Record] | None:
+        """As ``record``, with what it says."""
         size = self._log.record_size_at(physical_offset, wait=self._wait)
-        data = self._log.bytes_at(physical_offset, size, wait=self._wait) if size else None
-        if data is None or sound_record(data, 0, physical_offset) is None:
-            return None
-        return bytes(data)
+        found = self._log.bytes_at(physical_offset, size, wait=self._wait) if size else None
+        data = b"" if found is None else bytes(found)
+        record = sound_record(data, 0, physical_offset)
+        return None if record is None else (data, record)
 
     def query(self, topic: str, key: str, max_messages: int, begin: int, end: int) -> Found:
         """Messages of a topic with a key (a business key or the unique one), stored between two times
@@ -60,10 +66,10 @@ class Lookup:
         for offset in self._index.search(code, begin, end, wait=self._wait):
             if len(found) >= wanted:
                 break
-            data = self.record(offset) if offset not in offsets else None
+            sound = self._sound(offset) if offset not in offsets else None
             offsets.add(offset)
-            if data is not None and _has_key(data, offset, topic, key, begin, end):
-                found.append((offset, data))
+            if sound is not None and _has_key(sound[1], topic, key, begin, end):
+                found.append((offset, sound[0]))
         return Found([data for _, data in sorted(found)], newest.end_time, newest.end_offset)
 
     # ---- units of a queue
@@ -91,9 +97,8 @@ class Lookup:
 
     def earliest_time(self) -> int:
         """Store time in ms of the log's oldest record; -1 when there is none or it cannot be read."""
-        data = self.record(self._log.min_offset)
-        record = sound_record(data, 0, self._log.min_offset) if data is not None else None
-        return record.store_timestamp if record is not None else -1
+        sound = self._sound(self._log.min_offset)
+        return sound[1].store_timestamp if sound is not None else -1
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time in ms of a queue's message; -1 when there is none or it cannot be read."""
@@ -158,9 +163,8 @@ class Lookup:
         return low, high
 
 
-def _has_key(data: bytes, offset: int, topic: str, key: str, begin: int, end: int) -> bool:
-    record = sound_record(data, 0, offset, check_crc=False)
-    if record is None or record.topic != topic or not begin <= record.store_timestamp <= end:
+def _has_key(record: Record, topic: str, key: str, begin: int, end: int) -> bool:
+    if record.topic != topic or not begin <= record.store_timestamp <= end:
         return False
     unique, business = (get(record.properties_text, name).decode("utf-8", "replace") for name in ("UNIQ_KEY", "KEYS"))
     return key == unique or key in business.split(" ")  # the texts that the index has the hashes of
