@@ -7,6 +7,7 @@ nothing. Knows nothing of what hooks do. Facts: the package client.hook in 4.9.7
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -214,7 +215,7 @@ def run_calls(calls: Calls, context: object) -> None:
     for call in calls:
         try:
             call(context)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # what is cancelled there is not the caller
             log.exception("a hook failed: %s", getattr(call, "__qualname__", call))
 
 

@@ -233,6 +233,23 @@ async def test_a_selector_that_something_cancelled_fails_its_send_alone(pair: Pa
     assert pair.broker.bodies == [b"first", b"y", b"y"] and pair.producer.in_flight == 0
 
 
+class Cancelled(Hook):
+    """Asks something that was cancelled for its result."""
+
+    def before_send(self, context: Any) -> None:
+        raise asyncio.CancelledError
+
+    after_send = before_send
+
+
+async def test_a_hook_that_something_cancelled_keeps_no_send_from_its_end(pair: Pair) -> None:
+    pair.producer.add_hook(Cancelled())
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(pair.producer.start_send(Message("T", b"%d" % number)) for number in range(20)))
+        await pair.producer.send_oneway(Message("T", b"20"))
+    assert pair.producer.in_flight == 0 and pair.connection in pair.producer.session.greeted
+
+
 async def test_a_stop_ends_what_still_waits_for_a_route() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         producer = Producer("g", nameserver=f"127.0.0.1:{silent.getsockname()[1]}", send_timeout=0.01)
