@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +212,19 @@ async def test_senders_do_not_wait_while_many_queues_are_flushed(tmp_path: Path,
     assert durable is not None and await durable is Durability.DURABLE
     disk.release()
     await ended(store)
+
+
+async def test_what_was_flushed_is_let_go() -> None:
+    """A job holds files of the log; deleted ones would keep their blocks, and a full disk would stay full."""
+    ended = asyncio.Event()
+    thread = FlushThread(asyncio.get_running_loop(), lambda fault: ended.set())
+    files = Switched()
+    alive = weakref.ref(files)
+    thread.begin(partial(Switched.release, files))
+    del files
+    await asyncio.wait_for(ended.wait(), 10)
+    assert alive() is None
+    thread.stop()
 
 
 async def test_stopping_leaves_no_thread(tmp_path: Path) -> None:

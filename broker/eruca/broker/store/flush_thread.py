@@ -59,6 +59,7 @@ class FlushThread:
                 self._fault = None
             except Exception as fault:
                 self._fault = fault
+            del job  # which holds files: a deleted one keeps its blocks as long
             self._end.release()
             if not self._awaited:
                 self._loop.call_soon_threadsafe(self._collect)
