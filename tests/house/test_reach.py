@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.house.tree import ROOT, committed_files
 
-MOST_PRIVATE, MOST_PATCHED = 41, 59
+MOST_PRIVATE, MOST_PATCHED = 35, 59
 """Ceilings, set to the count; lower them with it. Both were about 185 once."""
 
 PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_make", "_replace"}
