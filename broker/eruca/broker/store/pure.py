@@ -163,15 +163,15 @@ def choose(units: bytes, codes: bytes | None, most: int, room: int, low: int, hi
     """What ``take`` and ``fetch`` read; None where a record does not lie between ``low`` and ``high``."""
     if len(units) % _UNIT or (codes is not None and len(codes) % 8):
         return None
-    scanned = len(units) // _UNIT
+    scanned, most = len(units) // _UNIT, max(most, 1)
     if codes is None and 0 < scanned <= most:
         numbers: Sequence[int] = range(scanned)
     else:
         numbers = range(scanned) if codes is None else wanted(units, codes, most + 1)
         if not numbers:
             return Choice(numbers, (), (), scanned, 0, adjacent=False)
-        if len(numbers) > max(most, 1):
-            scanned, numbers = numbers[max(most, 1)], numbers[: max(most, 1)]
+        if len(numbers) > most:
+            scanned, numbers = numbers[most], numbers[:most]
         units = b"".join([units[number * _UNIT : number * _UNIT + _UNIT] for number in numbers])
     flat = _places_of(len(numbers)).unpack(units)
     positions, sizes = flat[::2], flat[1::2]
