@@ -150,6 +150,20 @@ async def test_attempts_of_one_send_are_seen_as_one(server: Scripted) -> None:
     assert [header.properties.count("stamp\x01of p") for header in server.sends] == [1, 1, 1, 1]
 
 
+async def test_a_hook_may_put_dictionaries_of_its_own_into_the_context(server: Scripted) -> None:
+    class Own(Diary):
+        def before_send(self, context: SendContext) -> None:
+            super().before_send(context)
+            assert context.properties == {} and context.notes == {}
+            context.properties, context.notes = {"stamp": "own"}, {"began": 1}
+
+    diary = Own()
+    async with Producer("p", nameserver=server.address, hooks=[diary]) as producer:
+        await producer.send(Message("T", b"x"))
+    assert diary.last("after_send").notes == {"began": 1}
+    assert "stamp\x01own" in server.sends[0].properties
+
+
 async def test_a_send_that_nobody_waits_for_ends_too(server: Scripted) -> None:
     server.answers.append(-1)
     diary = Diary()

@@ -69,14 +69,36 @@ class SendContext(msgspec.Struct, kw_only=True):
     oneway: bool = False
     queue: MessageQueue | None = None
     broker_address: str | None = None
-    properties: dict[str, str] = msgspec.field(default_factory=dict)
     result: SendResult | None = None
     error: BaseException | None = None
     region_id: str = DEFAULT_REGION
     trace_on: bool = True
     """What the broker's answer contains: its region, and whether messages are to be traced."""
-    notes: dict[Any, Any] = msgspec.field(default_factory=dict)
-    """For hooks: values that a hook keeps until the send has ended, under a key of its own."""
+    added: dict[str, str] | None = None
+    noted: dict[Any, Any] | None = None
+    """``properties`` and ``notes``, as soon as a hook has asked for them: most sends do without."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What travels with the messages beside their own properties."""
+        if self.added is None:
+            self.added = {}
+        return self.added
+
+    @properties.setter
+    def properties(self, properties: dict[str, str]) -> None:
+        self.added = properties
+
+    @property
+    def notes(self) -> dict[Any, Any]:
+        """For hooks: values that a hook keeps until the send has ended, under a key of its own."""
+        if self.noted is None:
+            self.noted = {}
+        return self.noted
+
+    @notes.setter
+    def notes(self, notes: dict[Any, Any]) -> None:
+        self.noted = notes
 
     @property
     def message(self) -> Message:

@@ -323,16 +323,15 @@ class Producer(Client):
             or fork_count() != sender.forks
         ):
             sender = self._running()
-        future = hooks = None
-        if self._observer is not None:
-            future, hooks = self._observer.observe((message,), more, kind, len(body))
-        send = Send(sender, topic, future or Future(loop=sender.loop), body, text, seconds, kind, self._attempts)
+        observed = None if self._observer is None else self._observer.observe((message,), more, kind, len(body))
+        future: Future[SendResult] = observed or Future(loop=sender.loop)
+        send = Send(sender, topic, future, body, text, seconds, kind, self._attempts)
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
-        elif kind is PLAIN and hooks is None:
+        elif kind is PLAIN and observed is None:
             sender.accumulator.append(send)
             return send
-        send.hooks = hooks
+        send.hooks = observed
         sender.append(send)
         return send
 
@@ -356,12 +355,10 @@ class Producer(Client):
             or fork_count() != sender.forks
         ):
             sender = self._running()
-        future = hooks = None
-        if self._observer is not None:
-            future, hooks = self._observer.observe(messages, "", BATCH, len(body))
+        observed = None if self._observer is None else self._observer.observe(messages, "", BATCH, len(body))
         topic, text, key = sender.topic(first.topic), wait_of(first), ids.joined()
-        future = future or Future(loop=sender.loop)
-        send = Send(sender, topic, future, body, text, seconds, BATCH, self._attempts, key, hooks=hooks)
+        future: Future[SendResult] = observed or Future(loop=sender.loop)
+        send = Send(sender, topic, future, body, text, seconds, BATCH, self._attempts, key, hooks=observed)
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
         sender.append(send)

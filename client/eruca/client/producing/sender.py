@@ -184,7 +184,7 @@ class Sender:
             begun = send.begin
             if begun is not None:
                 key = send.key
-                batch = self._choose_batch(send, leaving)
+                batch = self._choose_batch(send, batches, leaving)
             else:
                 begun = send.begin = begin
                 send.key = key = send.key or key
@@ -193,7 +193,7 @@ class Sender:
                     number = steps[last % count]
                     batch = batches[number] or self._begin_batch(send, number, leaving)
                 else:
-                    batch = self._choose_batch(send, leaving)
+                    batch = self._choose_batch(send, batches, leaving)
             if batch is None:
                 continue
             send.queue, encode, target, frames, calls, opaques = batch
@@ -239,7 +239,7 @@ class Sender:
             return batches, topic.in_turn
         return batches, self._faults.in_turn(topic.route, int(start * 1000))
 
-    def _choose_batch(self, send: Send, leaving: _Leaving) -> _QueueBatch | None:
+    def _choose_batch(self, send: Send, batches: list[_QueueBatch | None], leaving: _Leaving) -> _QueueBatch | None:
         """Choose the queue of an attempt unless that was done; None for a send that failed or is prepared."""
         topic, queue = send.topic, send.queue
         if queue is None:
@@ -251,8 +251,8 @@ class Sender:
             if queue is None:
                 self._work_on(send, self._prepare(send))
                 return None
-        number, batches = topic.numbers.get(queue, -1), leaving.by_topic[topic]
-        if number < 0:  # a queue that the route does not name
+        number = topic.numbers.get(queue)
+        if number is None:  # a queue that the route does not name
             number = topic.number(queue)
         if number == len(batches):
             batches.append(None)
