@@ -167,7 +167,7 @@ async def test_a_hook_may_put_dictionaries_of_its_own_into_the_context(server: S
 async def test_a_send_that_nobody_waits_for_ends_too(server: Scripted) -> None:
     server.answers.append(-1)
     diary = Diary()
-    async with Producer("p", nameserver=server.address, hooks=[diary], send_timeout=0.2) as producer:
+    async with Producer("p", nameserver=server.address, hooks=[diary], send_timeout=1) as producer:
         sending = producer.start_send(Message("T", b"x"))
         await eventually(lambda: bool(server.sends))
         sending.cancel()

@@ -35,6 +35,7 @@ def test_a_failed_test_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_leaving.py").write_text(LEAVES_SOCKETS_OPEN)
     options = ["-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    options += ["--basetemp", str(tmp_path / "temporary")]  # its own: pytest deletes those of earlier runs
 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(tmp_path)], capture_output=True, text=True, timeout=100

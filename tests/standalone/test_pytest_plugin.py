@@ -23,8 +23,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 def pytest_of_a_user(folder: Path) -> str:
     """The output of pytest, run in a folder with tests."""
+    options = ["-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+    options += ["--basetemp", str(folder / "temporary")]  # its own: pytest deletes those of earlier runs
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", str(folder)],
+        [sys.executable, "-m", "pytest", *options, str(folder)],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ class Line:
 
     def __init__(self, proxy: Proxy, names: Scripted) -> None:
         self.proxy = proxy
-        self.settings = ClientSettings(nameserver=names.address, request_timeout=0.3, heartbeat_interval=0.5)
+        self.settings = ClientSettings(nameserver=names.address, request_timeout=1, heartbeat_interval=0.5)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def line(lab: Lab) -> AsyncIterator[Line]:
 
 async def test_a_producer_leaves_a_connection_that_is_dead(line: Line) -> None:
     async with Producer("p", settings=line.settings, send_timeout=0.3, retries=0) as producer:
-        await producer.send(Message("T", b"1"))
+        await producer.send(Message("T", b"1"), timeout=30)  # asks for the route and connects, too
         line.proxy.mute()
         with pytest.raises(CallTimeout):
             await producer.send(Message("T", b"2"))

@@ -282,7 +282,7 @@ async def test_a_one_way_send_asks_for_nothing(lab: Lab) -> None:
 async def test_a_broker_that_does_not_read_holds_up_a_oneway_send_for_the_send_timeout(lab: Lab) -> None:
     producer = await lab.producer(send_timeout=0.2, compress_from=1 << 30)
     queue = MessageQueue("T", "broker-a", 0)
-    await producer.send(HELLO, queue=queue)
+    await producer.send(HELLO, queue=queue, timeout=30)
     for connection in lab.a.connections:
         connection._transport.pause_reading()  # type: ignore[union-attr]
     with pytest.raises(CallTimeout, match=r"sendOneway call timeout: the broker at \S+ has not read .* for 0\.2 s"):
