@@ -10,9 +10,9 @@ then costs 0.55 or 0.85 us. ``MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRES
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -235,11 +235,14 @@ async def run(row: str) -> float:
     return least
 
 
-def main(rows: list[str]) -> None:
+def main() -> None:
     things = ("send", "batch", "half", "pull", "read", "commit", "query")
-    for row in rows or ["-".join(each) for each in itertools.product(things, KEYS, KINDS)]:
+    names = ["-".join(each) for each in itertools.product(things, KEYS, KINDS)]
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("rows", nargs="*", default=names, metavar="row", help=f"all by default: {', '.join(names)}")
+    for row in parse.parse_args().rows:
         print(f"{row:24} {asyncio.run(run(row)):8.2f} us", flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

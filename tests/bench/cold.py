@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eruca.protocol.message import unique_key
+from tests.bench.command_line import numbers
 from tests.bench.flood import Flood, quantiles
 from tests.bench.restart import HOST, LARGE_FILES, QUEUES, TOPIC, drop_cached, send
 from tests.support.lone import LoneBroker
@@ -158,7 +159,7 @@ async def measure_rows(broker: LoneBroker, root: Path, messages: int, begin: int
         print(line, flush=True)
 
 
-def main(gibibytes: float = 3.0, seconds: float = 10.0) -> None:
+def main(gibibytes: float, seconds: float) -> None:
     """Fill, then measure."""
     with tempfile.TemporaryDirectory(prefix="eruca-cold-") as folder:
         root = Path(folder) / "store"
@@ -169,4 +170,4 @@ def main(gibibytes: float = 3.0, seconds: float = 10.0) -> None:
 
 
 if __name__ == "__main__":
-    main(*(float(text) for text in sys.argv[1:3]))
+    main(*numbers(__doc__, gibibytes=3.0, seconds=10.0))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from eruca.client import Message, MessageQueue, Producer, PullConsumer
 from eruca.protocol.record import Record
+from tests.bench.command_line import numbers
 from tests.support.eruca import ErucaCluster
 
 KINDS = ("own delay", "level 1")
@@ -111,11 +111,11 @@ async def measure(seconds: float, load: int, delayed: int) -> None:
         print(line(name, late))
 
 
-def main(seconds: float = 20.0, load: int = 4000, delayed: int = 200) -> None:
+def main(seconds: float, load: int, delayed: int) -> None:
     """Measure without load, then with it."""
     for plain in (0, load):
         asyncio.run(measure(seconds, plain, delayed))
 
 
 if __name__ == "__main__":
-    main(*(kind(text) for kind, text in zip((float, int, int), sys.argv[1:], strict=False)))
+    main(*numbers(__doc__, seconds=20.0, load=4000, delayed=200))

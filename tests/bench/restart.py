@@ -18,6 +18,7 @@ from pathlib import Path
 from eruca.broker.store import PutStatus, Store, StoreConfig
 from eruca.protocol.message import encode_properties, unique_key
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
+from tests.bench.command_line import numbers
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 
@@ -121,7 +122,7 @@ async def measure(home: Path, root: Path) -> None:
         again.stop()
 
 
-def main(gibibytes: float = 10.0, body: int = 1024) -> None:
+def main(gibibytes: float, body: int) -> None:
     """Fill, then start and stop."""
     with tempfile.TemporaryDirectory(prefix="eruca-restart-") as folder:
         root = Path(folder) / "store"
@@ -137,4 +138,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--fill"]:
         print(fill(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
     else:
-        main(*(kind(text) for kind, text in zip((float, int), sys.argv[1:], strict=False)))
+        main(*numbers(__doc__, gibibytes=10.0, body=1024))

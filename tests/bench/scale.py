@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eruca.protocol.bodies import HeartbeatData, ProducerData
+from tests.bench.command_line import numbers
 from tests.bench.flood import Flood, Place, probe, quantiles
 from tests.bench.restart import LARGE_FILES
 from tests.support.eruca import ErucaBroker, ErucaNameServer
@@ -164,7 +164,7 @@ async def measure(home: Path, names: ErucaNameServer, seconds: float) -> None:
     await asyncio.to_thread(broker.stop)
 
 
-def main(seconds: float = 5.0) -> None:
+def main(seconds: float) -> None:
     """Measure everything."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
@@ -177,4 +177,4 @@ def main(seconds: float = 5.0) -> None:
 
 
 if __name__ == "__main__":
-    main(*(float(text) for text in sys.argv[1:2]))
+    main(*numbers(__doc__, seconds=5.0))

@@ -1,13 +1,12 @@
 """What the store itself costs: microseconds per put, dispatch, get and query; with ``ERUCA_PURE=1`` without C.
 
-Run: ``python tests/bench/store_micro.py [messages]``. Prints min / median / max of five rounds.
+Run: ``python -m tests.bench.store_micro [messages]`` (50,000). Prints min / median / max of five rounds.
 """
 
 from __future__ import annotations
 
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 from eruca.broker.store import Matcher, Store, StoreConfig
 from eruca.protocol.message import encode_properties, tags_code, unique_key
 from eruca.protocol.record import BatchEntry, encode_batch, host_bytes
+from tests.bench.command_line import numbers
 
 ROUNDS = 5
 HOST = host_bytes("127.0.0.1", 10911)
@@ -124,4 +124,4 @@ def main(messages: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50_000)
+    main(*numbers(__doc__, messages=50_000))
