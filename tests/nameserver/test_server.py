@@ -89,6 +89,34 @@ async def test_a_wrong_checksum_and_an_unreadable_body_are_refused(nameserver: N
     assert ClusterInfo.decode((await ask(peer, nameserver, api.GET_BROKER_CLUSTER_INFO)).body) == ClusterInfo()
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_topic_with_more_queues_than_a_topic_may_have_is_left_out(
+    nameserver: Nameserver, peer: Channels, compressed: bool
+) -> None:
+    """Others of the registration have their routes, and the one that was known keeps its former queues."""
+    await ask(peer, nameserver, api.REGISTER_BROKER, register(BODY), BODY)
+    later = RegisterBrokerBody(
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            data_version=DataVersion(counter=2, timestamp=7),
+            topic_config_table={
+                "T": TopicConfig(topic_name="T", read_queue_nums=2**31 - 1),
+                "U": TopicConfig(topic_name="U", read_queue_nums=65536, write_queue_nums=65536),
+                "V": TopicConfig(topic_name="V", write_queue_nums=-1),
+            },
+        )
+    )
+    body = later.compress() if compressed else later.encode()
+    answer = await ask(peer, nameserver, api.REGISTER_BROKER, register(body, compressed=compressed), body)
+    assert (answer.code, answer.remark) == (
+        0,
+        "the topic T is not registered: readQueueNums = [2147483647] is not between 0 and 65536",
+    )
+    found = await ask(peer, nameserver, api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic="T"))
+    assert b'"readQueueNums":4' in found.body
+    assert (await ask(peer, nameserver, api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic="U"))).code == 0
+    assert (await refusal(peer, nameserver, api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic="V")))[0] == 17
+
+
 async def test_an_unknown_topic_has_no_route(nameserver: Nameserver, peer: Channels) -> None:
     assert await refusal(peer, nameserver, api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic="NOPE")) == (
         17,

@@ -16,6 +16,7 @@ from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.store.config import StoreConfig, StoreRules
 from eruca.protocol.names import TRACE_TOPIC
+from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.addresses import local_address
 from eruca.remoting.settings import setting
 
@@ -162,7 +163,7 @@ class BrokerConfig:
     """0 is a master, above 0 a slave."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """2 allows writing, 4 reading."""
-    default_topic_queue_nums: int = setting(8, at_least=1, live=True, important=True)
+    default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)
     auto_create_topic_enable: bool = setting(True, live=True, important=True)
     auto_create_subscription_group: bool = setting(True, live=True, important=True)
     cluster_topic_enable: bool = True

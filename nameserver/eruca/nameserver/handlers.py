@@ -28,6 +28,7 @@ from eruca.protocol.fastjson import Style
 from eruca.protocol.header import Empty
 from eruca.protocol.headers import routes as headers
 from eruca.protocol.headers import topics as topic_headers
+from eruca.protocol.queues import faults_of_queues
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.files import replace_file
 from eruca.remoting.settings import BadSetting, change, settings_of, values
@@ -65,11 +66,28 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
         log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     is_new = server.table.version_of(ask.broker_addr) is None
-    answer = server.table.register(ask, _registered_topics(call), call.connection, server.now())
+    topics = _registered_topics(call)
+    fault = _leave_out_of_bounds(ask, topics)
+    answer = server.table.register(ask, topics, call.connection, server.now())
     if is_new:
         log.info("broker_registered", broker=ask.broker_name, address=ask.broker_addr, cluster=ask.cluster_name)
     order = server.kv.list(ORDER_TOPIC_CONFIG)
-    return Reply(header=answer, body=KVTable(table=order).encode() if order else b"")
+    return Reply(header=answer, body=KVTable(table=order).encode() if order else b"", remark=fault)
+
+
+def _leave_out_of_bounds(ask: headers.RegisterBroker, topics: TopicConfigSerializeWrapper) -> str | None:
+    """Take the topics with more queues than a topic may have out of a registration; what is wrong with one of them.
+
+    Its other topics count: a broker whose registration were refused would lose its routes.
+    """
+    faults = faults_of_queues(topics.topic_config_table)
+    if not faults:
+        return None
+    for name in faults:
+        del topics.topic_config_table[name]
+    name, fault = next(iter(faults.items()))
+    log.warning("topics_not_registered", broker=ask.broker_name, count=len(faults), topic=name, reason=fault)
+    return f"the topic {name} is not registered: {fault}"
 
 
 def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSerializeWrapper:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.topics import UNIT, Topics
-from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from eruca.protocol.bodies import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 
 NOW = 1_700_000_000_000
 TOPICS_OF_ROCKETMQ = """{
@@ -98,6 +106,28 @@ def test_names_that_no_topic_may_have_are_not_taken_from_files(tmp_path: Path) -
     assert len(topics(tmp_path)) == 0
 
 
+def test_a_topic_of_a_master_with_too_many_queues_stays_as_it_was(tmp_path: Path) -> None:
+    table = topics(tmp_path)
+    table.put(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4))
+    of_master = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=9, timestamp=NOW),
+        topic_config_table={
+            "T": TopicConfig(topic_name="T", read_queue_nums=2**31 - 1),
+            "U": TopicConfig(topic_name="U", write_queue_nums=-1),
+            "V": TopicConfig(topic_name="V"),
+        },
+    )
+    with capture_logs() as said:
+        table.take_over(of_master)
+    assert {name: config.read_queue_nums for name, config in table.table.items()} == {"T": 8, "V": 16}
+    assert [(line["event"], line["topic"]) for line in said] == [
+        ("topic_not_taken_over", "T"),
+        ("topic_not_taken_over", "U"),
+    ]
+    table.save()
+    assert set(topics(tmp_path)) == {"T", "V"}
+
+
 # ---------------------------------------------------------------------- groups
 
 
@@ -114,6 +144,23 @@ def test_groups_come_when_they_are_asked_for_and_that_is_allowed(tmp_path: Path)
     assert table.remove("g") is not None and table.remove("g") is None
     table.save()
     assert groups(tmp_path).get("g") is None
+
+
+def test_a_group_of_a_master_with_too_many_retry_queues_stays_as_it_was(tmp_path: Path) -> None:
+    table = groups(tmp_path)
+    table.put(SubscriptionGroupConfig(group_name="g", retry_max_times=3))
+    with capture_logs() as said:
+        table.take_over(
+            SubscriptionGroupWrapper(
+                data_version=DataVersion(counter=9, timestamp=NOW),
+                subscription_group_table={
+                    "g": SubscriptionGroupConfig(group_name="g", retry_queue_nums=65_537),
+                    "h": SubscriptionGroupConfig(group_name="h", retry_queue_nums=65_536),
+                },
+            )
+        )
+    assert {name: config.retry_max_times for name, config in table.table.items()} == {"g": 3, "h": 16}
+    assert [(line["event"], line["group"]) for line in said] == [("group_not_taken_over", "g")]
 
 
 # ---------------------------------------------------------------------- offsets

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from eruca.client import PullConsumer
+from eruca.client.errors import ClientError
 from eruca.client.network.routes import address_to_read, build_provisional_route, build_route
 from eruca.protocol.bodies import BrokerData, QueueData, TopicRouteData
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.queues import MessageQueue
+from tests.support.scripted import Scripted
 
 
 def data(*queues: tuple[str, int, int, int], masters: str = "ab", order: str | None = None) -> TopicRouteData:
@@ -68,3 +76,26 @@ def test_reading_prefers_what_was_suggested() -> None:
     assert address_to_read({0: "m", 2: "s2"}, 1) == "s2"
     assert address_to_read({1: "s1"}, 0) == "s1"
     assert address_to_read({}, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("route", "fault"),
+    [
+        (data(("a", 6, 2**31 - 1, 1)), "readQueueNums = [2147483647] is not between 0 and 65536"),
+        (data(("a", 6, 1, -1)), "writeQueueNums = [-1] is not between 0 and 65536"),
+        (data(("a", 6, 1, 1), order="a:1;b:65537"), "orderTopicConf = [65537] is not between 0 and 65536"),
+        (data(("a", 6, 1, 1), order="a:" + "9" * 5000), "orderTopicConf = [9999999999] is not between 0 and 65536"),
+    ],
+)
+def test_a_route_with_more_queues_than_a_topic_may_have_is_found_out(route: TopicRouteData, fault: str) -> None:
+    """Before a client makes a list of them: a nameserver of Apache hands out whatever was registered."""
+    with pytest.raises(ProtocolError, match=re.escape(fault)):
+        route.check_queues()
+
+
+async def test_a_client_says_so_and_goes_on(server: Scripted) -> None:
+    server.knows("Vast", server, queues=2**31 - 1)
+    async with PullConsumer(nameserver=server.address) as puller:
+        with pytest.raises(ClientError, match=r"readQueueNums = \[2147483647\] is not between 0 and 65536"):
+            await puller.fetch_queues("Vast")
+        assert len(await puller.fetch_queues("T")) == 1

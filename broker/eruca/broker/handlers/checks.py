@@ -13,9 +13,9 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.protocol import names
-from eruca.protocol.bodies import TopicConfig
+from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import Refused
+from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting import Call
 
 audit_log = structlog.get_logger("eruca.broker.audit")
@@ -48,6 +48,14 @@ def legal_group(group: str) -> None:
     fault = names.group_fault(group)
     if fault is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def within_bounds(config: TopicConfig | SubscriptionGroupConfig) -> None:
+    """Refuse settings with a number of queues that no topic may have."""
+    try:
+        config.check_queues()
+    except ProtocolError as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None
 
 
 def changeable_topic(broker: Broker, topic: str) -> None:

@@ -6,7 +6,7 @@ Requests 200, 201, 207 and 352. A change is on disk before the answer.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable, legal_group, persisting
+from eruca.broker.handlers.checks import audit, changeable, legal_group, persisting, within_bounds
 from eruca.protocol import api
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
@@ -27,6 +27,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no SubscriptionGroupConfig: {error}") from None
     legal_group(config.group_name)
+    within_bounds(config)
     broker.groups.put(config)
     audit(call, "group_updated", group=str(config))
     with persisting(f"the group {config.group_name}"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable_topic, known_topic, persisting
+from eruca.broker.handlers.checks import audit, changeable_topic, known_topic, persisting, within_bounds
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
 from eruca.protocol.codes import ResponseCode
@@ -21,8 +21,6 @@ from eruca.remoting import Call, Reply, Routes
 
 routes: Routes[Broker] = Routes()
 
-MOST_QUEUES = 65_536
-"""The most queues of a topic on one broker; Apache has no limit."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
@@ -33,7 +31,6 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     """Create a topic or replace its settings, except whether it is ordered, which the nameserver decides."""
     ask = call.header
     changeable_topic(broker, ask.topic)
-    _sensible(ask)
     known = broker.topics.get(ask.topic)
     config = TopicConfig(
         topic_name=ask.topic,
@@ -44,6 +41,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
         topic_sys_flag=ask.topic_sys_flag or 0,
         order=known is not None and known.order,
     )
+    _sensible(config)
     broker.topics.put(config)
     audit(call, "topic_updated", topic=str(config))
     with persisting(f"the topic {ask.topic}"):
@@ -52,16 +50,14 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     return Reply()
 
 
-def _sensible(ask: CreateTopic) -> None:
-    for what, count in (("readQueueNums", ask.read_queue_nums), ("writeQueueNums", ask.write_queue_nums)):
-        if not 0 <= count <= MOST_QUEUES:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"{what} = [{count}] is not between 0 and {MOST_QUEUES}")
-    if not 0 <= ask.perm <= 7:
+def _sensible(config: TopicConfig) -> None:
+    within_bounds(config)
+    if not 0 <= config.perm <= 7:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"perm = [{ask.perm}] is not a sum of 4 (read), 2 (write), 1 (inherit)"
+            ResponseCode.SYSTEM_ERROR, f"perm = [{config.perm}] is not a sum of 4 (read), 2 (write), 1 (inherit)"
         )
-    if ask.topic_filter_type not in FILTER_TYPES:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{ask.topic_filter_type}] value invalid")
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{config.topic_filter_type}] value invalid")
 
 
 async def _register(broker: Broker, topic: str) -> None:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import structlog
+
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
+from eruca.protocol.queues import faults_of_queues
+
+log = structlog.get_logger("eruca.broker")
 
 
 class Groups(SavedState):
@@ -57,7 +63,7 @@ class Groups(SavedState):
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json`` over the built-in groups. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode, "subscriptionGroupTable")
+        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode, "subscriptionGroupTable", _check)
         if stored is not None:
             self._take(stored)
 
@@ -74,11 +80,20 @@ class Groups(SavedState):
         return config
 
     def take_over(self, other: SubscriptionGroupWrapper) -> None:
-        """Replace table and version by a master's, unless the versions are equal."""
+        """Replace table and version by a master's, unless the versions are equal.
+
+        A group with more retry queues than a topic may have stays as it was here.
+        """
         if other.data_version == self.version:
             return
+        former = self._table
         self._table = {}
         self._take(other)
+        for name, fault in faults_of_queues(other.subscription_group_table).items():
+            log.warning("group_not_taken_over", group=name, reason=fault)
+            self._table.pop(name, None)
+            if name in former:
+                self._table[name] = former[name]
         self._saver.changed()
 
     def _take(self, other: SubscriptionGroupWrapper) -> None:
@@ -95,3 +110,8 @@ class Groups(SavedState):
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)
+
+
+def _check(stored: SubscriptionGroupWrapper) -> None:
+    for name, fault in faults_of_queues(stored.subscription_group_table).items():
+        raise ProtocolError(f"the group {name}: {fault}")

@@ -26,11 +26,14 @@ class StateUnreadable(Exception):
     """A state file and its backup exist, but neither can be read; the message says what to do."""
 
 
-def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None:
+def read_state(
+    path: Path, decode: Callable[[bytes], T], table: str, check: Callable[[T], None] | None = None
+) -> T | None:
     """The content of ``path``, or of ``path``.bak if it is missing, empty or damaged; None if neither exists.
 
     ``table`` is the key of the entries in such a file. A file without this key counts as damaged: one damaged byte in
-    the key would else drop all entries.
+    the key would else drop all entries. ``check`` raises ProtocolError for content that is readable and not allowed;
+    the copy does not stand in for that, since it lacks the last changes.
 
     Raises StateUnreadable if nothing of what exists can be read: a start without it would lose the operator's settings.
     """
@@ -54,6 +57,7 @@ def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None
         except ProtocolError as error:
             faults.append(f"{candidate}: {error}")
             continue
+        _allowed(candidate, state, check)
         if faults:
             log.warning("state_read_from_copy", file=str(candidate), faults=faults)
         return state
@@ -62,6 +66,14 @@ def read_state(path: Path, decode: Callable[[bytes], T], table: str) -> T | None
             f"{'; '.join(faults)}. Restore {path} from a backup, or move it and its .bak away to start without it."
         )
     return None
+
+
+def _allowed(path: Path, state: T, check: Callable[[T], None] | None) -> None:
+    try:
+        if check is not None:
+            check(state)
+    except ProtocolError as fault:
+        raise StateUnreadable(f"{path}: {fault}. Correct it in the file, and start again.") from None
 
 
 class Saver:

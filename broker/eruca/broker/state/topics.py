@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import structlog
+
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import (
@@ -19,7 +21,9 @@ from eruca.protocol.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
+from eruca.protocol.queues import faults_of_queues
 
 READ_WRITE = PERM_READ | PERM_WRITE
 
@@ -29,6 +33,8 @@ UNIT_SUB = 2
 """topicSysFlag of a retry topic made in unit mode."""
 
 Clock = Callable[[], int]
+
+log = structlog.get_logger("eruca.broker")
 
 
 class Topics(SavedState):
@@ -87,7 +93,7 @@ class Topics(SavedState):
 
     def load(self) -> None:
         """Read ``topics.json`` over the system topics. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode, "topicConfigTable")
+        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode, "topicConfigTable", _check)
         if stored is not None:
             self._take(stored)
 
@@ -152,12 +158,20 @@ class Topics(SavedState):
                 self._change(name)
 
     def take_over(self, other: TopicConfigSerializeWrapper) -> None:
-        """Replace table and version by a master's, unless the versions are equal."""
+        """Replace table and version by a master's, unless the versions are equal.
+
+        A topic with more queues than a topic may have stays as it was here.
+        """
         if other.data_version == self.version:
             return
         former = self._table
         self._table = {}
         self._take(other)
+        for name, fault in faults_of_queues(other.topic_config_table).items():
+            log.warning("topic_not_taken_over", topic=name, reason=fault)
+            self._table.pop(name, None)
+            if name in former:
+                self._table[name] = former[name]
         self._saver.changed()
         for name in former.keys() | self._table.keys():
             for watch in self.watchers:
@@ -183,3 +197,8 @@ class Topics(SavedState):
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)
+
+
+def _check(stored: TopicConfigSerializeWrapper) -> None:
+    for name, fault in faults_of_queues(stored.topic_config_table).items():
+        raise ProtocolError(f"the topic {name}: {fault}")

@@ -120,7 +120,9 @@ class Directory:
         topic = ask.topic
         try:
             answer = await self._nameservers.call(api.GET_ROUTEINFO_BY_TOPIC, ask)
-            return TopicRouteData.decode(answer.body)
+            route = TopicRouteData.decode(answer.body)
+            route.check_queues()
+            return route
         except Refused as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 asked = self._nameservers.addresses[0]

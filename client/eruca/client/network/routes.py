@@ -50,9 +50,7 @@ def _queues_to_send(
 ) -> tuple[MessageQueue, ...]:
     if data.order_topic_conf:
         return tuple(
-            MessageQueue(topic, name, number)
-            for name, _, count in (part.partition(":") for part in data.order_topic_conf.split(";") if part)
-            for number in range(int(count) if count.isdecimal() else 0)
+            MessageQueue(topic, name, number) for name, count in data.ordered_queues() for number in range(count)
         )
     return tuple(
         MessageQueue(topic, each.broker_name, number)

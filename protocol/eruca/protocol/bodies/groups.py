@@ -8,7 +8,7 @@ import msgspec
 
 from eruca.protocol.bodies.body import Body
 from eruca.protocol.bodies.topics import DataVersion
-from eruca.protocol.queues import Int32, Int64
+from eruca.protocol.queues import Int32, Int64, queue_count
 
 
 class SubscriptionGroupConfig(Body):
@@ -27,6 +27,10 @@ class SubscriptionGroupConfig(Body):
     retry_max_times: Int32 = 16
     retry_queue_nums: Int32 = 1
     which_broker_when_consume_slowly: Int64 = 1
+
+    def check_queues(self) -> None:
+        """Raise ProtocolError for a number of queues that no retry topic may have."""
+        queue_count("retryQueueNums", self.retry_queue_nums)
 
     def __str__(self) -> str:
         def word(value: bool) -> str:

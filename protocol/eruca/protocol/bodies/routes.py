@@ -18,7 +18,10 @@ from eruca.protocol import fastjson
 from eruca.protocol.bodies.body import Body
 from eruca.protocol.bodies.topics import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.queues import Int32, Int64
+from eruca.protocol.queues import Int32, Int64, queue_count
+
+_DIGITS = 10
+"""As many of a number are read as a Java ``int`` has; a longer one is too large all the same."""
 
 
 class QueueData(Body):
@@ -33,6 +36,11 @@ class QueueData(Body):
     read_queue_nums: Int32 = 0
     topic_sys_flag: Int32 = 0
     write_queue_nums: Int32 = 0
+
+    def check_queues(self) -> None:
+        """Raise ProtocolError for a number of queues that no topic may have."""
+        queue_count("readQueueNums", self.read_queue_nums)
+        queue_count("writeQueueNums", self.write_queue_nums)
 
 
 class BrokerData(Body):
@@ -59,6 +67,18 @@ class TopicRouteData(Body):
     filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
     order_topic_conf: str | None = None
     queue_datas: list[QueueData] = msgspec.field(default_factory=list)
+
+    def check_queues(self) -> None:
+        """Raise ProtocolError for a number of queues that no topic may have."""
+        for each in self.queue_datas:
+            each.check_queues()
+        for _, count in self.ordered_queues():
+            queue_count("orderTopicConf", count)
+
+    def ordered_queues(self) -> list[tuple[str, int]]:
+        """The broker names of ``order_topic_conf``, each with its number of queues."""
+        parts = [part.partition(":") for part in (self.order_topic_conf or "").split(";") if part]
+        return [(name, int(count[:_DIGITS]) if count.isdecimal() else 0) for name, _, count in parts]
 
 
 class ClusterInfo(Body):

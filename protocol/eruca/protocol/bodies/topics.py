@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from eruca.protocol.bodies.body import Body
-from eruca.protocol.queues import Int32, Int64, MessageQueue
+from eruca.protocol.queues import Int32, Int64, MessageQueue, queue_count
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -50,6 +50,11 @@ class TopicConfig(Body):
     topic_name: str = ""
     topic_sys_flag: Int32 = 0
     write_queue_nums: Int32 = 16
+
+    def check_queues(self) -> None:
+        """Raise ProtocolError for a number of queues that no topic may have."""
+        queue_count("readQueueNums", self.read_queue_nums)
+        queue_count("writeQueueNums", self.write_queue_nums)
 
     def __str__(self) -> str:
         return (
