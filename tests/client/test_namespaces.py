@@ -175,7 +175,7 @@ async def test_orderly_consumers_lock_and_are_reset_by_the_brokers_names(
         await seen.reaches(1)
         broker = lab.cluster.broker.broker
         locked = MessageQueue("tenant%T", "broker-a", sent.queue.queue_id)
-        assert broker.locks.owner("tenant%g", locked, broker.clock()) is not None
+        assert broker.locks.owner("tenant%g", locked, broker.monotonic()) is not None
         await lab.puller.session.call(
             lab.cluster.broker.address,
             api.INVOKE_BROKER_TO_RESET_OFFSET,

@@ -27,7 +27,7 @@ async def jump(tmp_path: Path, times_over: int) -> None:
         for jump in (HOUR, -HOUR, 24 * HOUR, -48 * HOUR) * times_over:
             async with Load(desk.app.address, history) as load:
                 await load.until(100)
-                desk.now += jump + random.randrange(1000)
+                desk.jump(jump + random.randrange(1000))
                 await load.until(200)
                 await load.drained()
             await desk.restart()

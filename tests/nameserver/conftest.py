@@ -11,7 +11,7 @@ from eruca.remoting import Channels
 
 
 class Clock:
-    """A clock that stands until it is told to move; ms."""
+    """A monotonic clock that stands until it is told to move; ms."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -28,7 +28,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def nameserver(tmp_path: Path, clock: Clock) -> AsyncIterator[Nameserver]:
     config = NamesrvConfig(listen_port=0, bind_address="127.0.0.1", rocketmq_home=str(tmp_path))
-    server = Nameserver(config, clock=clock)
+    server = Nameserver(config, monotonic=clock)
     await server.start()
     yield server
     await server.stop()

@@ -40,7 +40,7 @@ async def test_what_odd_requests_left_behind_can_be_read_again(tmp_path: Path, c
     seed = random.Random(7)
     config = NamesrvConfig(listen_port=0, bind_address="127.0.0.1", rocketmq_home=str(tmp_path))
     for _ in range(2):
-        server = Nameserver(config, clock=clock)
+        server = Nameserver(config, monotonic=clock)
         await server.start()
         peer = await Peer().connect(server.address)
         for code in (100, 102, 318):

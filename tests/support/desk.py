@@ -26,6 +26,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.now = START
+        self._jumped = 0
         self.folder = folder
         self.config = BrokerConfig(broker_name="broker-a", broker_cluster_name="Lab", broker_ip1="127.0.0.1")
         self.config.server.listen_port = 0
@@ -38,8 +39,19 @@ class Desk:
         self.disk = Switched()
         self._peers: list[Peer] = []
 
+    def passed(self) -> int:
+        """The monotonic clock in ms: it follows ``now`` in all but jumps."""
+        return self.now - self._jumped
+
+    def jump(self, millis: int) -> None:
+        """Let the wall clock jump; no time passes."""
+        self.now += millis
+        self._jumped += millis
+
     async def start(self) -> None:
-        self.app = BrokerApp(self.config, clock=lambda: self.now, file=self.file, file_system=self.disk)
+        self.app = BrokerApp(
+            self.config, clock=lambda: self.now, monotonic=self.passed, file=self.file, file_system=self.disk
+        )
         await self.app.start()
         self.operator = await self.peer()
         self.ask = self.operator.ask

@@ -28,7 +28,7 @@ from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
@@ -55,8 +55,8 @@ class BrokerApp:
     """A broker in this process.
 
     ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved. ``clock`` returns
-    ms since 1970, ``file_system`` is the store's. Several may run on one event loop, each with its own store. Handlers
-    work with ``broker``.
+    ms since 1970, ``monotonic`` the ms by which durations are measured, ``file_system`` is the store's. Several may run
+    on one event loop, each with its own store. Handlers work with ``broker``.
     """
 
     def __init__(
@@ -64,11 +64,12 @@ class BrokerApp:
         config: BrokerConfig,
         *,
         clock: Callable[[], int] = now_ms,
+        monotonic: Callable[[], int] = monotonic_ms,
         file: Path | None = None,
         file_system: FileSystem | None = None,
     ) -> None:
         self.config = config
-        self.broker = Broker(config, clock=clock, file_system=file_system)
+        self.broker = Broker(config, clock=clock, monotonic=monotonic, file_system=file_system)
         self.broker.configuration.file = file
         limits = ConnectionLimits(
             connections=config.server.server_max_connections,
@@ -173,10 +174,10 @@ class BrokerApp:
     async def _sample_statistics(self) -> None:
         """Take a sample of the statistics every second, until cancelled."""
         broker = self.broker
-        due = broker.clock()
+        due = broker.monotonic()
         while True:
-            now = broker.clock()
-            broker.statistics.sample(moment(broker.store.figures(), now))
+            now = broker.monotonic()
+            broker.statistics.sample(moment(broker.store.figures(), now), broker.clock())
             due = max(due + SECOND, now + 1)
             await asyncio.sleep((due - now) / SECOND)
 
@@ -197,7 +198,7 @@ class BrokerApp:
         await self.broker.groups.saved()
 
     async def _drop_silent(self) -> None:
-        now = self.broker.clock()
+        now = self.broker.monotonic()
         drop_silent(self.broker, now)
         self.broker.locks.drop_expired(now)
 

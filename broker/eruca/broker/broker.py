@@ -42,7 +42,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -55,19 +55,25 @@ SHORTEST_STAY = 600_000
 class Broker:
     """One broker.
 
-    ``config`` is completed (name and addresses); ``clock`` returns ms since 1970; ``file_system`` is the store's.
-    ``address`` (``ip:port``), ``ha_address`` and ``store_host`` (address and port as records hold them) are final after
-    ``listen_on``. ``accepting`` is true on a master between start and stop; otherwise sends are answered with 14.
-    ``waits`` is whether sends wait for durability, ``waiting_sends`` how many do. ``hosts`` caches the addresses of
-    clients.
+    ``config`` is completed (name and addresses); ``clock`` returns ms since 1970, ``monotonic`` the ms by which
+    durations are measured; ``file_system`` is the store's. ``address`` (``ip:port``), ``ha_address`` and ``store_host``
+    (address and port as records hold them) are final after ``listen_on``. ``accepting`` is true on a master between
+    start and stop; otherwise sends are answered with 14. ``waits`` is whether sends wait for durability,
+    ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients.
     """
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Callable[[], int] = now_ms, file_system: FileSystem | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Callable[[], int] = now_ms,
+        monotonic: Callable[[], int] = monotonic_ms,
+        file_system: FileSystem | None = None,
     ) -> None:
         self.config = complete(config)
         self.configuration = Configuration(config, clock)
         self.clock = clock
+        self.monotonic = monotonic
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock)
         self.groups = Groups(folder / "subscriptionGroup.json", clock, lambda: config.auto_create_subscription_group)
@@ -83,7 +89,7 @@ class Broker:
         self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave, file_system=file_system)
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
-        self.statistics = Statistics(config.broker_cluster_name, clock())
+        self.statistics = Statistics(config.broker_cluster_name, clock(), monotonic())
         self.delays = Delays(
             self.store,
             self.statistics,
@@ -100,12 +106,19 @@ class Broker:
         self.registration = Registration(config, self.topics)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
-            self.offsets, self.registration, self.statistics, self.store, self._own_host, clock, self.delays.route
+            self.offsets,
+            self.registration,
+            self.statistics,
+            self.store,
+            self._own_host,
+            clock,
+            monotonic,
+            self.delays.route,
         )
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """Limits the pulls that read from the disk at the same time, since each builds a large answer."""
         self.commits = Commits(self.halves, self.store)
-        self.check_backs = CheckBacks(config, self.halves, self.clients, clock)
+        self.check_backs = CheckBacks(config, self.halves, self.clients, monotonic)
         self.loop_monitor = LoopMonitor()
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)

@@ -24,7 +24,7 @@ from eruca.client.hooks import DEFAULT_REGION, ConsumeContext, EndTransactionCon
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER"
 SEND_AFTER = 0.5
@@ -300,13 +300,13 @@ class MessageTrace(Hook):
 
     def before_send(self, context: SendContext) -> None:
         """Note the time."""
-        context.notes[self] = now_ms()
+        context.notes[self] = now_ms(), monotonic_ms()
 
     def after_send(self, context: SendContext) -> None:
         """A message was stored: Pub."""
         if context.result is not None and context.trace_on and not context.message.topic.startswith(self.topic):
-            began: int = context.notes[self]
-            self._append(encode_send(context, began, now_ms() - began))
+            stamp, began = context.notes[self]
+            self._append(encode_send(context, stamp, monotonic_ms() - began))
 
     def after_end_transaction(self, context: EndTransactionContext) -> None:
         """The end of a transaction was sent: EndTransaction."""
@@ -316,11 +316,11 @@ class MessageTrace(Hook):
         """A listener gets messages: SubBefore."""
         traced = [each for each in context.messages if each.properties.get(names.TRACE_ON) != "false"]
         request_id, now = uuid.uuid4().hex.upper(), now_ms()
-        context.notes[self] = request_id, now, traced
+        context.notes[self] = request_id, monotonic_ms(), traced
         self._append(encode_begin(context.consumer_group, traced, request_id, now))
 
     def after_consume(self, context: ConsumeContext) -> None:
         """The listener has ended: SubAfter."""
         request_id, began, traced = context.notes[self]
-        now = now_ms()
-        self._append(encode_end(context, traced, request_id, now, (now - began) // len(context.messages)))
+        cost = (monotonic_ms() - began) // len(context.messages)
+        self._append(encode_end(context, traced, request_id, now_ms(), cost))

@@ -18,7 +18,7 @@ from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
@@ -34,15 +34,15 @@ log = structlog.get_logger("eruca.nameserver")
 class Nameserver:
     """A nameserver in this process.
 
-    ``config`` is the content of namesrv.conf; its unset paths are filled in. ``clock`` returns ms since 1970. Raises
-    BadKVFile if the key-value file is damaged.
+    ``config`` is the content of namesrv.conf; its unset paths are filled in. ``monotonic`` returns ms, by which
+    silence is measured. Raises BadKVFile if the key-value file is damaged.
     """
 
-    def __init__(self, config: NamesrvConfig | None = None, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, config: NamesrvConfig | None = None, *, monotonic: Callable[[], int] = monotonic_ms) -> None:
         self.config = complete(config if config is not None else NamesrvConfig())
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
-        self.now = clock
+        self.monotonic = monotonic
         limits = ConnectionLimits(idle=float(self.config.server_channel_max_idle_time_seconds))
         self._server = Server(Router(self, [routes]), limits=limits, on_lost=self._lost)
         self._scan: asyncio.TimerHandle | None = None
@@ -81,13 +81,13 @@ class Nameserver:
             log.warning("broker_lost", address=live.address, reason="connection closed")
 
     def _scan_silent(self) -> None:
-        self.expire(self.now())
+        self.expire(self.monotonic())
         self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY, self._scan_silent)
 
     def expire(self, now: int) -> None:
-        """Remove the brokers that were silent for too long, and close their connections."""
+        """Remove the brokers that were silent for too long at ``now``, and close their connections."""
         for live in self.table.expire(now):
-            log.warning("broker_lost", address=live.address, reason="silent", last_seen=live.seen)
+            log.warning("broker_lost", address=live.address, reason="silent", silent_ms=now - live.seen)
             if isinstance(live.connection, Connection):
                 live.connection.close()
 

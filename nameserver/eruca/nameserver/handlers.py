@@ -49,8 +49,8 @@ class NameserverTables(Protocol):
     table: RouteTable
     kv: KVStore
 
-    def now(self) -> int:
-        """The time in ms."""
+    def monotonic(self) -> int:
+        """The time in ms of the monotonic clock."""
 
 
 routes: Routes[NameserverTables] = Routes()
@@ -68,7 +68,7 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
     is_new = server.table.version_of(ask.broker_addr) is None
     topics = _registered_topics(call)
     fault = _leave_out_of_bounds(ask, topics)
-    answer = server.table.register(ask, topics, call.connection, server.now())
+    answer = server.table.register(ask, topics, call.connection, server.monotonic())
     if is_new:
         log.info("broker_registered", broker=ask.broker_name, address=ask.broker_addr, cluster=ask.cluster_name)
     order = server.kv.list(ORDER_TOPIC_CONFIG)
@@ -121,7 +121,7 @@ def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroke
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the data version cannot be read: {fault}") from None
     changed = server.table.is_changed(address, version)
     if not changed:
-        server.table.touch(address, server.now())
+        server.table.touch(address, server.monotonic())
     known = server.table.version_of(address)
     return Reply(header=headers.DataVersionReply(changed=changed), body=known.encode() if known else b"")
 

@@ -1,8 +1,8 @@
 """The routes: topics, brokers, clusters, and which brokers are alive (RouteInfoManager in 4.9.7).
 
-Pure: no socket, no file, no clock. Times are arguments in ms; a connection is an opaque value that is compared by
-identity. Invariant: a topic without queues, a broker name without an address and a cluster without brokers do not
-exist.
+Pure: no socket, no file, no clock. Times are arguments in ms of the monotonic clock; a connection is an opaque value
+that is compared by identity. Invariant: a topic without queues, a broker name without an address and a cluster without
+brokers do not exist.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ async def test_the_rate_is_that_of_the_last_minute(desk: Desk) -> None:
     desk.broker.statistics.got("g", "T", 0, 50, 500)
     for second in range(1, 11):
         desk.now = START + second * 1000
-        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.now))
+        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.passed()), desk.now)
     stats = ConsumeStats.decode((await desk.ask(GROUP, {"consumerGroup": "g", "topic": "T"})).body)
     assert stats.consume_tps == 5.0
 

@@ -63,7 +63,7 @@ def seconds(desk: Desk, count: int) -> None:
     """Let the statistics see seconds go by."""
     for _ in range(count):
         desk.now += 1000
-        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.now))
+        desk.broker.statistics.sample(moment(desk.broker.store.figures(), desk.passed()), desk.now)
 
 
 # ---------------------------------------------------------------------- 28

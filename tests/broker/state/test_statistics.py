@@ -18,13 +18,13 @@ class Run:
 
     def __init__(self, start: int = START) -> None:
         self.now = start
-        self.statistics = Statistics("DefaultCluster", start)
+        self.statistics = Statistics("DefaultCluster", start, start)
         self.puts = self.found = self.missed = self.transferred = 0
 
     def seconds(self, count: int) -> None:
         for _ in range(count):
             self.now += 1000
-            self.statistics.sample(Moment(self.now, self.puts, self.found, self.missed, self.transferred))
+            self.statistics.sample(Moment(self.now, self.puts, self.found, self.missed, self.transferred), self.now)
 
     def put(self, topic: str, queue_id: int, count: int, size: int) -> None:
         self.statistics.put(topic, queue_id, count, size)
@@ -218,16 +218,16 @@ def test_pulls_that_waited_for_the_disk_have_a_latency(run: Run) -> None:
 def test_counters_that_stand_still_cost_no_memory() -> None:
     queues = 10_000
     with measured() as memory:
-        statistics = Statistics("C", 0)
+        statistics = Statistics("C", 0, 0)
         for queue in range(queues):
             statistics.put("T", queue, 1, 10)
             statistics.got("g", "T", queue, 1, 10)
-        statistics.sample(Moment(10_000, 0, 0, 0, 0))
+        statistics.sample(Moment(10_000, 0, 0, 0, 0), 10_000)
         before = memory()
-        statistics.sample(Moment(20_000, 0, 0, 0, 0))
+        statistics.sample(Moment(20_000, 0, 0, 0, 0), 20_000)
         assert memory() - before < queues, "less than a byte a queue"
         statistics.put("T", 7, 1, 10)
-        statistics.sample(Moment(30_000, 0, 0, 0, 0))
+        statistics.sample(Moment(30_000, 0, 0, 0, 0), 30_000)
         assert memory() - before < 60 * queues, "one new table, whose values are the old ones but for one"
         assert statistics.spans("TOPIC_PUT_NUMS", "T") is not None
         statistics.forget_topic("T")

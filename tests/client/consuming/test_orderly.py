@@ -266,7 +266,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab) -> None:
         owner = locks.owner("g", QUEUE, 0)
         assert owner is not None
         locks.unlock("g", [QUEUE], owner)
-        assert locks.lock("g", [QUEUE], "a thief", lab.cluster.broker.broker.clock()) == [QUEUE]
+        assert locks.lock("g", [QUEUE], "a thief", lab.cluster.broker.broker.monotonic()) == [QUEUE]
         processing = consumer.membership.processing
         assert isinstance(processing, Orderly)
         await processing.renew_locks()
@@ -294,10 +294,10 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) 
     async with orderly(lab, listener, offset_interval=0.05) as consumer:
         await eventually(lambda: b"2" in seen.bodies)
         broker = lab.cluster.broker.broker
-        owner = broker.locks.owner("g", QUEUE, broker.clock())
+        owner = broker.locks.owner("g", QUEUE, broker.monotonic())
         assert owner is not None
         broker.locks.unlock("g", [QUEUE], owner)
-        broker.locks.lock("g", [QUEUE], "a successor", broker.clock())
+        broker.locks.lock("g", [QUEUE], "a successor", broker.monotonic())
         processing = consumer.membership.processing
         assert isinstance(processing, Orderly)
         await processing.renew_locks()
@@ -320,7 +320,7 @@ async def test_a_queue_that_another_one_holds_is_waited_for(lab: Lab) -> None:
     await lab.send("T", *[b"first"] * 4)
     seen = Seen()
     broker = lab.cluster.broker.broker
-    broker.locks.lock("g", [QUEUE], "another", broker.clock())
+    broker.locks.lock("g", [QUEUE], "another", broker.monotonic())
     async with orderly(lab, seen.coroutine) as consumer:
         await seen.reaches(3)
         assert QUEUE not in consumer.queues

@@ -44,7 +44,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         beat = HeartbeatData.decode(call.body)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
-    now = broker.clock()
+    now = broker.monotonic()
 
     def member() -> Member:
         return Member(call.connection, beat.client_id, call.language, call.version, now)
@@ -195,12 +195,13 @@ def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
 @routes.on(api.GET_ALL_PRODUCER_INFO)
 def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
     """All online producers by group."""
+    now, passed = broker.clock(), broker.monotonic()
     table = {
         group: [
             ProducerInfo(
                 client_id=member.client_id,
                 language=member.language,
-                last_update_timestamp=member.last_seen,
+                last_update_timestamp=now - (passed - member.last_seen),
                 remote_ip=f"/{member.connection.remote}",
                 version=member.version,
             )
@@ -230,7 +231,7 @@ def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
 def lock(broker: Broker, call: Call[Empty]) -> Reply:
     """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
-    held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.clock())
+    held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())
     return Reply(body=LockBatchAnswer(locked=held).encode())
 
 

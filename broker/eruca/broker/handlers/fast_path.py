@@ -61,8 +61,10 @@ class NativeSends:
             requests += count
             broker.statistics.put(topic, queue_id, messages, size, count)
         broker.store.appender.wrote(tip, end, stored)
-        for half in halves:
-            broker.halves.sent(half)
+        if halves:
+            now = broker.monotonic()
+            for half in halves:
+                broker.halves.sent(half, now)
         if waiting is None:
             connection.send(replies)
         else:

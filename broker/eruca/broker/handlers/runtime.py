@@ -27,7 +27,7 @@ MOST_ROUNDS = 20
 @routes.on(api.GET_BROKER_RUNTIME_INFO)
 async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     """All figures as texts by name."""
-    figures, now, paths = broker.store.figures(), broker.clock(), broker.store.config
+    figures, now, paths = broker.store.figures(), broker.monotonic(), broker.store.config
     table = {
         **runtime.store_figures(figures, broker.statistics, now),
         **runtime.day_figures(figures, broker.statistics),

@@ -92,7 +92,7 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     if half is not None:
-        broker.halves.sent(sent_of(put, half, ask.born_timestamp, call.body))
+        broker.halves.sent(sent_of(put, half, ask.born_timestamp, call.body), broker.monotonic())
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
     connection = call.connection
     if not (broker.waits or broker.topics.dirty or connection.negotiating):

@@ -1,9 +1,9 @@
 """Checks producers for the state of their transactions (request 39), and gives up those that nobody decides.
 
 Owns when and whom to ask (TransactionalMessageCheckService and ProducerManager.getAvailableChannel in 4.9.7);
-``halves`` writes the results. Sends one-way requests and waits for nothing. Unlike in 4.9.7 a check counts only
-when a producer is connected, every half message is due by its own age, whatever the one before it, and immunity uses
-up no checks.
+``halves`` writes the results. Sends one-way requests and waits for nothing. Times are in ms of the monotonic clock.
+Unlike in 4.9.7 a check counts only when a producer is connected, every half message is due by its own age, whatever the
+one before it, and immunity uses up no checks.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ log = structlog.get_logger("eruca.broker")
 class CheckBacks:
     """The rounds of asking; ``asked`` and ``given_up`` count since the start."""
 
-    def __init__(self, config: BrokerConfig, halves: Halves, clients: Clients, clock: Callable[[], int]) -> None:
+    def __init__(self, config: BrokerConfig, halves: Halves, clients: Clients, monotonic: Callable[[], int]) -> None:
         self.asked = 0
         self.given_up = 0
         self._config = config
         self._halves = halves
         self._clients = clients
-        self._clock = clock
-        self._next_round = 0
+        self._monotonic = monotonic
+        self._next_round: int | None = None
         self._turn = 0
 
     async def keep(self) -> None:
         """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
         self._halves.keep()
-        now = self._clock()
+        now = self._monotonic()
         interval = self._config.transaction_check_interval
-        if not self._next_round:  # the first round comes one interval after the start
+        if self._next_round is None:  # the first round comes one interval after the start
             self._next_round = now + interval
         if now >= self._next_round:
             self._next_round = now + interval
@@ -56,7 +56,7 @@ class CheckBacks:
 
     async def round(self) -> None:
         """Check every half message that is due; one that is put back meanwhile is not."""
-        begun = self._clock()
+        begun = self._monotonic()
         undecided = self._halves.undecided
         absent: set[str] = set()
         checked = 0

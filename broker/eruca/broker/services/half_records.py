@@ -43,21 +43,26 @@ def sent_of(put: Put, values: Mapping[str, str], born: int, body: bytes) -> Half
     )
 
 
-def half_sent(sent: HalfSent) -> Half:
-    """A half message that a producer has just sent."""
-    _, physical_offset, stored, size, born, crc, key, group, immunity = sent
+def half_sent(sent: HalfSent, now: int) -> Half:
+    """A half message that a producer has just sent; ``now`` is in ms of the monotonic clock."""
+    _, physical_offset, _, size, born, crc, key, group, immunity = sent
     identity = None if key is None else (key, born, crc)
-    return Half(physical_offset, stored, stored, immunity_of(immunity), intern(group or ""), identity, False, size)
+    return Half(physical_offset, now, now, immunity_of(immunity), intern(group or ""), identity, False, size)
 
 
-def half_of(record: Record) -> Half:
-    """A stored half message, as it is in memory; the sender's clock counts only for one that was put back."""
+def half_of(record: Record, wall: int, now: int) -> Half:
+    """A stored half message, as it is in memory; the sender's clock counts only for one that was put back.
+
+    ``wall`` and ``now`` are the time by the wall clock and the monotonic clock, in ms. From here on a jump of the wall
+    clock makes the message neither older nor younger.
+    """
     stored, properties = record.store_timestamp, record.properties
     copied = names.TRANSACTION_CHECK_TIMES in properties
+    begun = min(record.born_timestamp, stored) if copied else stored
     return Half(
         record.physical_offset,
-        min(record.born_timestamp, stored) if copied else stored,
-        stored,
+        now - max(wall - begun, 0),
+        now - max(wall - stored, 0),
         immunity_of(properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)),
         intern(properties.get(names.PRODUCER_GROUP, "")),
         identity_of(record),

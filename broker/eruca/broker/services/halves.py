@@ -20,7 +20,7 @@ from eruca.broker.services.redelivery import record_at
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
-from eruca.broker.state.undecided import Identity, Undecided
+from eruca.broker.state.undecided import Half, Identity, Undecided
 from eruca.broker.store import Store
 from eruca.broker.store.layout import HalfSent
 from eruca.broker.store.results import Put, PutStatus
@@ -64,6 +64,7 @@ class Halves:
         store: Store,
         host: Host,
         clock: Callable[[], int],
+        monotonic: Callable[[], int],
         postponed: Postponed,
     ) -> None:
         self.undecided = Undecided()
@@ -73,6 +74,7 @@ class Halves:
         self._store = store
         self._host = host
         self._clock = clock
+        self._monotonic = monotonic
         self._postponed = postponed
         self._given_up: set[Identity] | None = None
         self.settle: Callable[[], object] = bool
@@ -97,9 +99,9 @@ class Halves:
         self._registration.have_topic(HALF)
         return text
 
-    def sent(self, half: HalfSent) -> None:
-        """A producer's half message was stored."""
-        self.undecided.add(half[0], half_sent(half))
+    def sent(self, half: HalfSent, now: int) -> None:
+        """A producer's half message was stored; ``now`` is in ms of the monotonic clock."""
+        self.undecided.add(half[0], half_sent(half, now))
 
     # ------------------------------------------------------------------ decided
 
@@ -218,7 +220,7 @@ class Halves:
         """
         copy = self._copy_back(record, checks)
         if copy is not None:
-            half, former = half_of(copy), self.undecided.get(offset)
+            half, former = self._half_of(copy), self.undecided.get(offset)
             if former is not None:
                 half = half._replace(begun=former.begun, identity=former.identity)
             self.undecided.add(copy.queue_offset, half)
@@ -241,13 +243,16 @@ class Halves:
         """Ask about a half message again as if for the first time; None when nothing can be stored."""
         copy = self._copy_back(record, 0)
         if copy is not None:
-            half = half_of(copy)
+            half = self._half_of(copy)
             if self._given_up is not None and half.identity is not None:
                 self._given_up.discard(half.identity)
             former = self.undecided.add(copy.queue_offset, half)
             if former is not None:
                 self._write_op(former)
         return copy
+
+    def _half_of(self, record: Record) -> Half:
+        return half_of(record, self._clock(), self._monotonic())
 
     def _copy_back(self, record: Record, checks: int) -> Record | None:
         try:
@@ -337,7 +342,7 @@ class Halves:
             if prepared_of(record) in done:
                 replaced.append(offset)  # a copy that RocketMQ made of what was decided since
                 continue
-            former = self.undecided.add(offset, half_of(record))
+            former = self.undecided.add(offset, self._half_of(record))
             if former is not None:
                 replaced.append(former)
         self._put_back_prepared()

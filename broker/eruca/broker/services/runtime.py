@@ -20,16 +20,16 @@ NO_TRANSIENT_POOL = 2**31 - 1
 
 
 def moment(figures: Figures, now: int) -> Moment:
-    """The totals of the store for a sample of the statistics."""
+    """The totals of the store for a sample of the statistics; ``now`` is in ms of the monotonic clock."""
     return Moment(now, figures.puts, figures.gets_found, figures.gets_missed, figures.gets_messages)
 
 
 def store_figures(figures: Figures, statistics: Statistics, now: int) -> dict[str, str]:
-    """The figures of the store."""
+    """The figures of the store; ``now`` is in ms of the monotonic clock."""
     puts = max(figures.puts, 1)
     return {
         "bootTimestamp": str(statistics.booted),
-        "runtime": _runtime(now - statistics.booted),
+        "runtime": _runtime(now - statistics.began),
         "putMessageEntireTimeMax": str(statistics.slowest_put),
         "putMessageTimesTotal": str(puts),
         "putMessageFailedTimes": str(figures.put_failed),

@@ -2,7 +2,8 @@
 
 Owns the tables that heartbeats fill (ConsumerManager, ProducerManager and ClientHousekeepingService in 4.9.7). Sends
 nothing: methods return whether members must be notified. A client is identified by its connection; two connections may
-have the same client id. Invariant: a group without members is not in the table. Times are in ms.
+have the same client id. Invariant: a group without members is not in the table. Times are in ms of the
+monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queue locks of orderly consumers (RebalanceLockManager in 4.9.7).
 
 Owns one lock per group and queue, held by a client id. In memory only: after a restart every client locks again. Must
-not know connections; the time is an argument (ms).
+not know connections; the time is an argument (ms of the monotonic clock).
 
 Invariant: at most one client holds a queue for a group. An owner that has not renewed its lock for ``expire_after``
 keeps it only until another client asks.

@@ -1,8 +1,8 @@
 """Throughput statistics: counted on the hot path, sampled by a timer, summed on request (BrokerStatsManager in 4.9.7).
 
 Owns the counters of every queue that gets puts and of every group's gets from a queue, and their samples over a minute,
-an hour and a day. Must not know the store, sockets or timers: the time is an argument (ms), the store's figures are
-passed in.
+an hour and a day. Must not know the store, sockets or timers: the time is an argument (ms of the monotonic clock, of
+the wall clock for the start and the day), the store's figures are passed in.
 
 Invariant: ``put`` and ``got`` touch one counter and nothing else. Sums (of a topic, of a group) are computed on
 request. A sample shares the values of counters that have not changed.
@@ -78,7 +78,7 @@ class Span(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Totals of the store at one time (ms)."""
+    """Totals of the store at one time (ms of the monotonic clock)."""
 
     time: int
     puts: int
@@ -107,10 +107,14 @@ class Asked(NamedTuple):
 
 
 class Statistics:
-    """The broker's counters. ``cluster`` is the key of the broker's own totals, ``now`` the time in ms."""
+    """The broker's counters. ``cluster`` is the key of the broker's own totals.
 
-    def __init__(self, cluster: str, now: int) -> None:
-        self.booted = now
+    ``booted`` is the start in ms since 1970, ``began`` in ms of the monotonic clock.
+    """
+
+    def __init__(self, cluster: str, booted: int, began: int) -> None:
+        self.booted = booted
+        self.began = began
         self._cluster = cluster
         self._puts: dict[tuple[str, int], Counter] = {}
         self._gets: dict[tuple[str, str, int], Counter] = {}
@@ -118,17 +122,17 @@ class Statistics:
         self._known: tuple[int, dict[tuple[str, ...], list[_Key]]] = (-1, {})
         self._slow: dict[int, int] = {}
         self._slow_before: dict[int, int] | None = None
-        self._slow_since = Moment(now, 0, 0, 0, 0)
+        self._slow_since = Moment(began, 0, 0, 0, 0)
         self._puts_before = 0
         self.slowest_put = 0
         self.slowest_get = 0
         self._moments: deque[Moment] = deque(maxlen=601)
-        first = Snapshot(now, {})
+        first = Snapshot(began, {})
         self._minute = deque([first], maxlen=7)
         self._hour = deque([first], maxlen=7)
         self._day = deque([first], maxlen=25)
-        self._due = {MINUTE_SAMPLE: now, HOUR_SAMPLE: now, DAY_SAMPLE: now}
-        self._today = time.localtime(now / 1000)[:3]
+        self._due = {MINUTE_SAMPLE: began, HOUR_SAMPLE: began, DAY_SAMPLE: began}
+        self._today = time.localtime(booted / 1000)[:3]
         self.put_yesterday = self.put_today = self.got_yesterday = self.got_today = 0
 
     # ------------------------------------------------------------------ counting
@@ -208,10 +212,10 @@ class Statistics:
 
     # ------------------------------------------------------------------ sampling
 
-    def sample(self, moment: Moment) -> None:
-        """Take a sample. Call it every second with the store's totals."""
+    def sample(self, moment: Moment, now: int) -> None:
+        """Take a sample. Call it every second with the store's totals; ``now``, in ms since 1970, gives the day."""
         self._moments.append(moment)
-        today = time.localtime(moment.time / 1000)[:3]
+        today = time.localtime(now / 1000)[:3]
         if today != self._today:
             self._today = today
             self.put_yesterday, self.put_today = self.put_today, moment.puts

@@ -19,9 +19,9 @@ class Half(NamedTuple):
 
     physical_offset: int
     begun: int
-    """When the first copy arrived, in ms: its age counts from here."""
+    """When the first copy arrived, in ms of the monotonic clock: its age counts from here."""
     stored: int
-    """When this copy was stored, in ms."""
+    """When this copy was stored, in ms of the monotonic clock."""
     immunity: int | None
     """The age in ms of the first check, as its sender set it; None uses the configuration."""
     group: str

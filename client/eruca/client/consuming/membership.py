@@ -46,7 +46,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.sql92 import compile_sql
 from eruca.protocol.subscription import SQL92, build_subscription
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 
 
 class GroupMember(Generic[R]):
@@ -258,9 +258,9 @@ class GroupMember(Generic[R]):
         queue = MessageQueue(record.topic, broker, record.queue_id)
         process_queue = ProcessQueue(queue, record.queue_offset)
         request = self.processing.direct_request(process_queue, ReceivedMessage(record, queue))
-        began = now_ms()
+        began = monotonic_ms()
         await self.processing.runner.consume(request)
-        return direct_result(request, now_ms() - began)
+        return direct_result(request, monotonic_ms() - began)
 
 
 def subscription_of(topic: str, expression: str, expression_type: str, version: int) -> SubscriptionData:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Generic, TypeVar
 
 from eruca.client.bounds import unbounded
@@ -140,6 +141,7 @@ class QueuePuller(Generic[Q]):
         """When the last pull was sent, in ms since 1970."""
         self.reported = -1
         """The offset that the broker was last given to store."""
+        self._pulled_at = 0.0
         self._session = session
         self._options = options
         self._deliver = deliver
@@ -223,7 +225,7 @@ class QueuePuller(Generic[Q]):
         if options.commit and position > 0 and self._broker_id == MASTER:
             ask.sys_flag |= pull.COMMIT_OFFSET
             self.reported = position
-        self.last_pull = now_ms()
+        self.last_pull, self._pulled_at = now_ms(), monotonic()
         return await brokers.pull_messages(
             self._session, process_queue.queue, ask, broker_id=self._broker_id, timeout=options.timeout
         )
@@ -239,7 +241,7 @@ class QueuePuller(Generic[Q]):
             if self._stats is not None:
                 self._stats.pulls += 1
                 self._stats.pulled += len(messages)
-                self._stats.pull_seconds += (now_ms() - self.last_pull) / 1000
+                self._stats.pull_seconds += monotonic() - self._pulled_at
             process_queue.put(sizes(messages), header.next_begin_offset)
             self._session.loop.call_soon(self._hand_over, messages)  # the next pull leaves before a listener begins
             if self._options.interval:
