@@ -123,7 +123,7 @@ def test_a_silent_broker_is_forgotten_after_two_minutes() -> None:
 def test_a_sign_of_life_is_enough() -> None:
     table = RouteTable()
     table.register(broker(), topics("T"), object(), 0)
-    table.touch("1.1.1.1:1", 5000)
+    table.touch(leaves(broker()), 5000)
     assert table.expire(5000 + LIFETIME) == []
     assert table.expire(5001 + LIFETIME) != []
 

@@ -16,7 +16,7 @@ import structlog
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
-from eruca.nameserver.routes import RouteTable
+from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
@@ -25,6 +25,8 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 
+LINES_AT_ONCE = 10
+"""Brokers that are lost together leave this many lines in the log, and one with the number of the others."""
 SCAN_EVERY = 10.0
 """Seconds between two scans for silent brokers; the first comes after half of it."""
 
@@ -77,8 +79,7 @@ class Nameserver:
         await self._server.stop()
 
     def _lost(self, connection: Connection) -> None:
-        for live in self.table.lost(connection):
-            log.warning("broker_lost", address=live.address, reason="connection closed")
+        _report_lost(self.table.lost(connection), "connection closed", self.monotonic())
 
     def _scan_silent(self) -> None:
         self.expire(self.monotonic())
@@ -86,10 +87,18 @@ class Nameserver:
 
     def expire(self, now: int) -> None:
         """Remove the brokers that were silent for too long at ``now``, and close their connections."""
-        for live in self.table.expire(now):
-            log.warning("broker_lost", address=live.address, reason="silent", silent_ms=now - live.seen)
+        gone = self.table.expire(now)
+        _report_lost(gone, "silent", now)
+        for live in gone:
             if isinstance(live.connection, Connection):
                 live.connection.close()
+
+
+def _report_lost(gone: list[LiveBroker], reason: str, now: int) -> None:
+    for live in gone[:LINES_AT_ONCE]:
+        log.warning("broker_lost", broker=live.name, address=live.address, reason=reason, silent_ms=now - live.seen)
+    if len(gone) > LINES_AT_ONCE:
+        log.warning("brokers_lost", more=len(gone) - LINES_AT_ONCE, reason=reason)
 
 
 async def serve(server: Nameserver) -> None:

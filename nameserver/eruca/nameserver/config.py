@@ -32,6 +32,8 @@ class NamesrvConfig:
     """The name of this environment; shown, not used."""
     order_message_enable: bool = setting(False, live=True)
     """Whether routes carry the order configuration of their topic."""
+    allow_broker_takeover: bool = setting(False)
+    """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
     server_channel_max_idle_time_seconds: int = setting(120, at_least=1)
     """Connections that are idle for longer are closed."""
     namesrv_addr: str | None = None

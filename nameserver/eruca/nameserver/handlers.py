@@ -12,7 +12,7 @@ import structlog
 
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.kv import ORDER_TOPIC_CONFIG, KVStore
-from eruca.nameserver.routes import UNIT, UNIT_SUB, RouteTable
+from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import (
     DataVersion,
@@ -28,6 +28,7 @@ from eruca.protocol.fastjson import Style
 from eruca.protocol.header import Empty
 from eruca.protocol.headers import routes as headers
 from eruca.protocol.headers import topics as topic_headers
+from eruca.protocol.headers.routes import NAME_TAKEN
 from eruca.protocol.queues import faults_of_queues
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.files import replace_file
@@ -37,6 +38,8 @@ STANDARD_JSON_VERSION = 401
 """Clients from this version on (V4_9_4) get routes as standard JSON."""
 _BODY_VERSION = 37
 """Brokers from this version on (V3_0_11) send a RegisterBrokerBody."""
+REPORT_RIVAL_EVERY = 60_000
+"""A broker that asks again and again for a name that is taken leaves a line in the log every this many ms."""
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 log = structlog.get_logger("eruca.nameserver")
@@ -65,12 +68,22 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
         log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    is_new = server.table.version_of(ask.broker_addr) is None
+    is_new = server.table.known(ask) is None
     topics = _registered_topics(call)
     fault = _leave_out_of_bounds(ask, topics)
-    answer = server.table.register(ask, topics, call.connection, server.monotonic())
+    takeover = server.config.allow_broker_takeover
+    try:
+        answer = server.table.register(ask, topics, call.connection, server.monotonic(), takeover=takeover)
+    except NameTaken as taken:
+        raise _name_taken(server, ask, taken.holder) from None
     if is_new:
-        log.info("broker_registered", broker=ask.broker_name, address=ask.broker_addr, cluster=ask.cluster_name)
+        log.info(
+            "broker_registered",
+            broker=ask.broker_name,
+            broker_id=ask.broker_id,
+            address=ask.broker_addr,
+            cluster=ask.cluster_name,
+        )
     order = server.kv.list(ORDER_TOPIC_CONFIG)
     return Reply(header=answer, body=KVTable(table=order).encode() if order else b"", remark=fault)
 
@@ -90,6 +103,19 @@ def _leave_out_of_bounds(ask: headers.RegisterBroker, topics: TopicConfigSeriali
     return f"the topic {name} is not registered: {fault}"
 
 
+def _name_taken(server: NameserverTables, ask: headers.RegisterBroker, holder: LiveBroker) -> Refused:
+    remark = (
+        f"{NAME_TAKEN}the broker at {holder.address}, which is connected, holds brokerName {ask.broker_name} with "
+        f"brokerId {ask.broker_id}, so the one at {ask.broker_addr} was not registered: stop one of the two, or give "
+        "one another brokerName or brokerId"
+    )
+    now = server.monotonic()
+    if holder.rival != ask.broker_addr or now - holder.rival_reported >= REPORT_RIVAL_EVERY:
+        holder.rival, holder.rival_reported = ask.broker_addr, now
+        log.warning("registration_refused", broker=ask.broker_addr, reason=remark)
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
 def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSerializeWrapper:
     if not call.body:
         return TopicConfigSerializeWrapper()
@@ -105,25 +131,26 @@ def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSeriali
 
 @routes.on(api.UNREGISTER_BROKER)
 def unregister(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
-    """104: a broker leaves."""
-    server.table.unregister(call.header)
-    log.info("broker_unregistered", broker=call.header.broker_name, address=call.header.broker_addr)
+    """104: a broker leaves; one that is not registered under this name, id and address changes nothing."""
+    ask = call.header
+    event = "broker_unregistered" if server.table.unregister(ask) else "broker_not_registered"
+    log.info(event, broker=ask.broker_name, broker_id=ask.broker_id, address=ask.broker_addr)
     return Reply()
 
 
 @routes.on(api.QUERY_DATA_VERSION)
 def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
     """322: whether the broker must register again. If not, the request counts as a sign of life."""
-    address = call.header.broker_addr
+    table, ask = server.table, call.header
     try:
         version = DataVersion.decode(call.body)
     except ProtocolError as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the data version cannot be read: {fault}") from None
-    changed = server.table.is_changed(address, version)
+    changed = table.is_changed(ask, version)
     if not changed:
-        server.table.touch(address, server.monotonic())
-    known = server.table.version_of(address)
-    return Reply(header=headers.DataVersionReply(changed=changed), body=known.encode() if known else b"")
+        table.touch(ask, server.monotonic())
+    known = table.known(ask)
+    return Reply(header=headers.DataVersionReply(changed=changed), body=known.version.encode() if known else b"")
 
 
 # ------------------------------------------------------------------ routes and overviews

@@ -1,14 +1,16 @@
 """The routes: topics, brokers, clusters, and which brokers are alive (RouteInfoManager in 4.9.7).
 
 Pure: no socket, no file, no clock. Times are arguments in ms of the monotonic clock; a connection is an opaque value
-that is compared by identity. Invariant: a topic without queues, a broker name without an address and a cluster without
-brokers do not exist.
+that is compared by identity. Invariants: a topic without queues, a broker name without an address and a cluster without
+brokers do not exist; each address of a route belongs to a registration, which ends with its connection; a name and id
+belong to one address at a time. What the end of a broker costs depends on its own topics only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from eruca.protocol.bodies import (
     PERM_READ,
@@ -33,122 +35,200 @@ UNIT = 1
 UNIT_SUB = 2
 """Topic flag: a topic that units subscribe to."""
 
+_Place = TypeVar("_Place")
+_Key = tuple[str, int]
+"""Broker name and id."""
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class LiveBroker:
-    """The last registration of one broker address."""
+    """The registration of one broker; it ends with its connection."""
 
+    name: str
+    broker_id: int
+    cluster: str
     address: str
     seen: int
     version: DataVersion
     connection: object
     ha_address: str | None
+    rival: str = ""
+    """The last other address that asked for this name and id."""
+    rival_reported: int = 0
+    """When that address was reported last, in ms."""
+
+
+class NameTaken(Exception):
+    """A registration for a name and id that a connected broker at another address holds."""
+
+    def __init__(self, holder: LiveBroker) -> None:
+        super().__init__(holder.address)
+        self.holder = holder
+
+
+@dataclass(slots=True)
+class _Named:
+    """The brokers of one name."""
+
+    data: BrokerData
+    topics: dict[str, None] = field(default_factory=dict)
+    """The topics that have queues here."""
+    clusters: dict[str, int] = field(default_factory=dict)
+    """How many of the brokers belong to a cluster."""
 
 
 class RouteTable:
-    """All routes of a nameserver."""
+    """All routes of a nameserver.
+
+    The caller reports each connection that ends (``lost``); until then it counts as alive.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
-        self._brokers: dict[str, BrokerData] = {}  # broker name -> addresses
+        self._named: dict[str, _Named] = {}  # broker name -> its brokers
         self._clusters: dict[str, dict[str, None]] = {}  # cluster -> broker names, in order of arrival
-        self._live: dict[str, LiveBroker] = {}  # address -> last registration
+        self._live: dict[_Key, LiveBroker] = {}  # broker name and id -> registration
+        self._at_address: dict[str, dict[_Key, LiveBroker]] = {}
+        self._over: dict[object, dict[_Key, LiveBroker]] = {}  # connection -> its registrations
 
     # ------------------------------------------------------------------ brokers come and go
 
     def register(
-        self, ask: RegisterBroker, topics: TopicConfigSerializeWrapper, connection: object, now: int
+        self,
+        ask: RegisterBroker,
+        topics: TopicConfigSerializeWrapper,
+        connection: object,
+        now: int,
+        *,
+        takeover: bool = False,
     ) -> RegisterBrokerReply:
         """Register a broker and its topics; the answer of a slave names its master.
 
         Topics that are missing from ``topics`` stay, so that one topic can be registered alone. Topics of a slave, and
-        those of an unchanged data version, are ignored.
+        those of an unchanged data version, are ignored. With ``takeover`` a broker replaces one at another address, as
+        in 4.9; else it raises NameTaken. Names do not depend on clusters: a route names no cluster.
         """
-        self._clusters.setdefault(ask.cluster_name, {})[ask.broker_name] = None
-        broker = self._brokers.get(ask.broker_name)
-        if broker is None:
-            broker = self._brokers[ask.broker_name] = BrokerData(broker_name=ask.broker_name, cluster=ask.cluster_name)
-        addresses = broker.broker_addrs
-        for other in [i for i, address in addresses.items() if address == ask.broker_addr and i != ask.broker_id]:
-            del addresses[other]  # its role has changed
-        is_new = ask.broker_id not in addresses
-        addresses[ask.broker_id] = ask.broker_addr
-        if ask.broker_id == MASTER and (is_new or self.is_changed(ask.broker_addr, topics.data_version)):
-            for config in topics.topic_config_table.values():
-                self._queues.setdefault(config.topic_name, {})[ask.broker_name] = _queues_of(ask.broker_name, config)
-        self._live[ask.broker_addr] = LiveBroker(
-            ask.broker_addr, now, topics.data_version, connection, ask.ha_server_addr
-        )
-        master = self._live.get(addresses.get(MASTER, "")) if ask.broker_id != MASTER else None
+        key = ask.broker_name, ask.broker_id
+        holder = self._live.get(key)
+        if holder is not None and holder.address != ask.broker_addr and not takeover:
+            raise NameTaken(holder)
+        is_changed = self.is_changed(ask, topics.data_version)
+        self._enter(ask, topics.data_version, connection, now)
+        for other in tuple(self._at_address[ask.broker_addr].values()):
+            if other.name == ask.broker_name and other.broker_id != ask.broker_id:
+                self._remove(other)  # its role has changed
+        if ask.broker_id == MASTER and is_changed:
+            self._add_queues(ask.broker_name, topics.topic_config_table.values())
+        master = self._live.get((ask.broker_name, MASTER)) if ask.broker_id != MASTER else None
         if master is None:
             return RegisterBrokerReply()
         return RegisterBrokerReply(ha_server_addr=master.ha_address, master_addr=master.address)
 
-    def is_changed(self, address: str, version: DataVersion) -> bool:
+    def known(self, ask: RegisterBroker | UnregisterBroker) -> LiveBroker | None:
+        """The registration of a broker under its name, id and address."""
+        live = self._live.get((ask.broker_name, ask.broker_id))
+        return live if live is not None and live.address == ask.broker_addr else None
+
+    def is_changed(self, ask: RegisterBroker | UnregisterBroker, version: DataVersion) -> bool:
         """Whether a broker's data version differs from the registered one."""
-        known = self.version_of(address)
-        return known is None or known != version
+        live = self.known(ask)
+        return live is None or live.version != version
 
-    def version_of(self, address: str) -> DataVersion | None:
-        """The last data version that a broker registered."""
-        live = self._live.get(address)
-        return live.version if live is not None else None
-
-    def touch(self, address: str, now: int) -> None:
+    def touch(self, ask: UnregisterBroker, now: int) -> None:
         """Renew a registration without changes."""
-        live = self._live.get(address)
+        live = self.known(ask)
         if live is not None:
             live.seen = now
 
-    def unregister(self, ask: UnregisterBroker) -> None:
-        """Unregister a broker."""
-        self._live.pop(ask.broker_addr, None)
-        broker = self._brokers.get(ask.broker_name)
-        if broker is not None:
-            broker.broker_addrs.pop(ask.broker_id, None)
-            self._drop_if_gone(broker)
+    def unregister(self, ask: UnregisterBroker) -> bool:
+        """Unregister a broker; returns whether it was registered with this name, id and address."""
+        live = self.known(ask)
+        if live is not None:
+            self._remove(live)
+        return live is not None
 
     def expire(self, now: int) -> list[LiveBroker]:
         """Remove the brokers without a sign of life for LIFETIME; the caller closes their connections."""
-        gone = [live for live in self._live.values() if live.seen + LIFETIME < now]
-        self._forget(gone)
-        return gone
+        return self._remove_all(live for live in self._live.values() if live.seen + LIFETIME < now)
 
     def lost(self, connection: object) -> list[LiveBroker]:
         """Remove the brokers of an ended connection at once."""
-        gone = [live for live in self._live.values() if live.connection is connection]
-        self._forget(gone)
-        return gone
+        return self._remove_all(self._over.get(connection, {}).values())
 
-    def _forget(self, gone: Iterable[LiveBroker]) -> None:
-        for live in gone:
-            del self._live[live.address]
-            for broker in tuple(self._brokers.values()):
-                ids = [i for i, address in broker.broker_addrs.items() if address == live.address]
-                for broker_id in ids:
-                    del broker.broker_addrs[broker_id]
-                if ids:
-                    self._drop_if_gone(broker)
+    def _enter(self, ask: RegisterBroker, version: DataVersion, connection: object, now: int) -> None:
+        key = ask.broker_name, ask.broker_id
+        former = self._live.get(key)
+        if former is not None:
+            self._unlink(former)
+        live = LiveBroker(
+            name=ask.broker_name,
+            broker_id=ask.broker_id,
+            cluster=ask.cluster_name,
+            address=ask.broker_addr,
+            seen=now,
+            version=version,
+            connection=connection,
+            ha_address=ask.ha_server_addr,
+        )
+        if former is not None and former.address == live.address:
+            live.rival, live.rival_reported = former.rival, former.rival_reported
+        self._live[key] = live
+        self._at_address.setdefault(live.address, {})[key] = live
+        self._over.setdefault(connection, {})[key] = live
+        named = self._named.get(live.name)
+        if named is None:
+            named = self._named[live.name] = _Named(BrokerData(broker_name=live.name, cluster=live.cluster))
+        named.data.broker_addrs[live.broker_id] = live.address
+        named.clusters[live.cluster] = named.clusters.get(live.cluster, 0) + 1
+        self._clusters.setdefault(live.cluster, {})[live.name] = None
+        if former is not None:
+            self._leave_cluster(named, former.cluster)
 
-    def _drop_if_gone(self, broker: BrokerData) -> None:
-        if broker.broker_addrs:
+    def _unlink(self, live: LiveBroker) -> None:
+        """Remove a registration from the indexes."""
+        _drop_entry(self._at_address, live.address, live)
+        _drop_entry(self._over, live.connection, live)
+
+    def _remove_all(self, gone: Iterable[LiveBroker]) -> list[LiveBroker]:
+        found = list(gone)
+        for live in found:
+            self._remove(live)
+        return found
+
+    def _remove(self, live: LiveBroker) -> None:
+        self._unlink(live)
+        del self._live[live.name, live.broker_id]
+        named = self._named[live.name]
+        del named.data.broker_addrs[live.broker_id]
+        self._leave_cluster(named, live.cluster)
+        if not named.data.broker_addrs:
+            del self._named[live.name]
+            for topic in named.topics:
+                self._drop_queues(topic, live.name)
+
+    def _leave_cluster(self, named: _Named, cluster: str) -> None:
+        named.clusters[cluster] -= 1
+        if named.clusters[cluster]:
             return
-        name = broker.broker_name
-        del self._brokers[name]
-        for cluster in [cluster for cluster, names in self._clusters.items() if name in names]:
-            del self._clusters[cluster][name]
-            if not self._clusters[cluster]:
-                del self._clusters[cluster]
-        self._remove_queues(tuple(self._queues), [name])
+        del named.clusters[cluster]
+        names = self._clusters[cluster]
+        del names[named.data.broker_name]
+        if not names:
+            del self._clusters[cluster]
+        if named.clusters:
+            named.data.cluster = next(iter(named.clusters))
 
-    def _remove_queues(self, topics: Iterable[str], broker_names: Iterable[str]) -> None:
-        names = tuple(broker_names)
-        for topic in topics:
-            queues = self._queues.get(topic, {})
-            for name in names:
-                queues.pop(name, None)
-            if not queues:
-                self._queues.pop(topic, None)
+    def _add_queues(self, name: str, configs: Iterable[TopicConfig]) -> None:
+        topics = self._named[name].topics
+        for config in configs:
+            topics[config.topic_name] = None
+            self._queues.setdefault(config.topic_name, {})[name] = _queues_of(name, config)
+
+    def _drop_queues(self, topic: str, name: str) -> None:
+        queues = self._queues[topic]
+        del queues[name]
+        if not queues:
+            del self._queues[topic]
 
     # ------------------------------------------------------------------ topics
 
@@ -157,17 +237,16 @@ class RouteTable:
         queues = self._queues.get(topic)
         if not queues:
             return None
-        brokers = [self._brokers[name] for name in queues if name in self._brokers]
-        if not brokers:
-            return None
+        brokers = [self._named[name].data for name in queues]
         return TopicRouteData(broker_datas=brokers, queue_datas=list(queues.values()))
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Delete a topic, or only its queues in one cluster."""
-        if cluster:
-            self._remove_queues([topic], self._clusters.get(cluster, ()))
-        else:
-            self._queues.pop(topic, None)
+        queues = self._queues.get(topic, {})
+        for name in tuple(queues):
+            if not cluster or name in self._clusters.get(cluster, ()):
+                self._drop_queues(topic, name)
+                del self._named[name].topics[topic]
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Remove the write permission of a broker's topics until it registers a change; returns their number."""
@@ -178,17 +257,20 @@ class RouteTable:
         return self._permit(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def _permit(self, broker_name: str, change: Callable[[int], int]) -> int:
-        touched = [queues[broker_name] for queues in self._queues.values() if broker_name in queues]
-        for queue in touched:
+        named = self._named.get(broker_name)
+        if named is None:
+            return 0
+        for topic in named.topics:
+            queue = self._queues[topic][broker_name]
             queue.perm = change(queue.perm)
-        return len(touched)
+        return len(named.topics)
 
     # ------------------------------------------------------------------ overviews
 
     def clusters(self) -> ClusterInfo:
         """All brokers and clusters."""
         return ClusterInfo(
-            broker_addr_table=dict(self._brokers),
+            broker_addr_table={name: named.data for name, named in self._named.items()},
             cluster_addr_table={cluster: list(names) for cluster, names in self._clusters.items()},
         )
 
@@ -211,8 +293,15 @@ class RouteTable:
         names: list[str] = []
         for cluster, brokers in self._clusters.items():
             names += [cluster, *brokers]
-        addresses = next((broker.broker_addrs for broker in self._brokers.values()), None)
+        addresses = next((named.data.broker_addrs for named in self._named.values()), None)
         return TopicList(topic_list=names, broker_addr=addresses[min(addresses)] if addresses else None)
+
+
+def _drop_entry(index: dict[_Place, dict[_Key, LiveBroker]], place: _Place, live: LiveBroker) -> None:
+    entries = index[place]
+    del entries[live.name, live.broker_id]
+    if not entries:
+        del index[place]
 
 
 def _queues_of(broker_name: str, config: TopicConfig) -> QueueData:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from eruca.protocol.header import Header, Int, Long
 
+NAME_TAKEN = "the name is taken: "
+"""The remark of the answer 1 to a 103 begins with this if a connected broker at another address holds the name."""
+
 
 class RegisterBroker(Header, kw_only=True):
     """103: register a broker; body_crc32 is checked if it is not 0."""
