@@ -20,40 +20,11 @@ from eruca.broker.services import registration
 from eruca.broker.services.ports import PortTaken, take_ports
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
-from eruca.nameserver.app import Nameserver
-from eruca.nameserver.config import NamesrvConfig
-from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from tests.support.desk import START, Desk
+from tests.support.names import Names
 from tests.support.pairs import eventually
-from tests.support.peers import Peer
 
-ROUTE, CLUSTER, PUT_KV, SEND_V2, CREATE = 105, 106, 100, 310, 17
-
-
-class Names:
-    """A nameserver and a peer who asks it."""
-
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        config = NamesrvConfig(listen_port=port, bind_address="127.0.0.1", kv_config_path=str(folder / "kv.json"))
-        self.server = Nameserver(config)
-        self.peer = Peer()
-
-    async def start(self) -> Names:
-        await self.server.start()
-        await self.peer.connect(self.server.address)
-        return self
-
-    async def stop(self) -> None:
-        await self.peer.close()
-        await self.server.stop()
-
-    async def route(self, topic: str) -> TopicRouteData | None:
-        answer = await self.peer.ask(ROUTE, {"topic": topic})
-        return TopicRouteData.decode(answer.body) if answer.code == 0 else None
-
-    async def brokers(self) -> dict[str, dict[int, str]]:
-        info = ClusterInfo.decode((await self.peer.ask(CLUSTER)).body)
-        return {name: data.broker_addrs for name, data in info.broker_addr_table.items()}
+PUT_KV, SEND_V2, CREATE = 100, 310, 17
 
 
 @pytest.fixture
@@ -158,9 +129,9 @@ async def test_a_nameserver_that_was_away_gets_to_know_the_broker(
             await eventually(lambda: not desk.broker.registration.registered)
 
 
-def _counted(calls: Counter[str], name: str, method: Callable[..., object], *given: object) -> object:
+def _counted(calls: Counter[str], name: str, method: Callable[..., object], *given: object, **named: object) -> object:
     calls[name] += 1
-    return method(*given)
+    return method(*given, **named)
 
 
 async def test_without_force_register_a_nameserver_is_told_what_it_does_not_know(

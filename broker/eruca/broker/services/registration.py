@@ -1,8 +1,8 @@
 """Registration of the broker with every nameserver: at the start, periodically, and on each change.
 
 Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
-unreachable, or whose connection was lost, is retried soon. Must not know clients. Invariant: only a caller that asks
-for it waits for a nameserver that does not answer.
+unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name.
+Must not know clients. Invariant: only a caller that asks for it waits for a nameserver that does not answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eruca.protocol.bodies import (
     body_crc32,
 )
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, UnregisterBroker
+from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, UnregisterBroker
 from eruca.remoting import Channels, Connection, RemotingError
 
 RETRY_AFTER = 2.0
@@ -53,6 +53,8 @@ class Registration:
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, asyncio.Event] = {}
         self._registered: set[str] = set()
+        self._name_taken: dict[str, str] = {}
+        self._name_taken_logged: dict[str, float] = {}
         self._announcing = False
         self._encoded: tuple[tuple[DataVersion, int], bytes] | None = None
 
@@ -60,6 +62,11 @@ class Registration:
     def registered(self) -> frozenset[str]:
         """The nameservers that answered the last registration."""
         return frozenset(self._registered)
+
+    @property
+    def name_taken(self) -> Mapping[str, str]:
+        """The nameservers that refuse this broker because another one has its name and id, and what they answered."""
+        return self._name_taken
 
     def advertise(self, address: str, ha_address: str) -> None:
         """Set the addresses to register."""
@@ -90,9 +97,9 @@ class Registration:
             await self._channels.close()
             self._channels = None
         self._registered.clear()
+        self._name_taken.clear()
 
     async def _keep(self, nameserver: str, ready: asyncio.Future[None]) -> None:
-        period = min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
         forced = True
         while True:
             self._due[nameserver].clear()
@@ -101,11 +108,15 @@ class Registration:
             if not ready.done():
                 ready.set_result(None)
             try:
-                async with asyncio.timeout(period if done and not self._lacks_master else RETRY_AFTER):
+                async with asyncio.timeout(self._period if done and not self._lacks_master else RETRY_AFTER):
                     await self._due[nameserver].wait()
                     forced = True
             except TimeoutError:
                 pass
+
+    @property
+    def _period(self) -> float:
+        return min(max(self._config.register_name_server_period, 10_000), 60_000) / 1000
 
     def _lost(self, connection: Connection) -> None:
         """Register again soon: a nameserver forgets a broker whose connection ends."""
@@ -167,14 +178,31 @@ class Registration:
             if answer.body:
                 self._topics.set_order(KVTable.decode(answer.body).table)
         except (RemotingError, Refused, ProtocolError) as error:
-            if nameserver in self._registered or not self._registered:
-                log.warning("registration_failed", nameserver=nameserver, error=str(error))
-            self._registered.discard(nameserver)
+            self._failed(nameserver, error)
             return False
+        self._name_taken.pop(nameserver, None)
         if nameserver not in self._registered:
             log.info("registered", nameserver=nameserver, address=self._address)
             self._registered.add(nameserver)
         return True
+
+    def _failed(self, nameserver: str, error: Exception) -> None:
+        if isinstance(error, Refused) and error.remark.startswith(NAME_TAKEN):
+            self._is_taken(nameserver, error.remark)
+        else:
+            self._name_taken.pop(nameserver, None)
+            if nameserver in self._registered or not self._registered:
+                log.warning("registration_failed", nameserver=nameserver, error=str(error))
+        self._registered.discard(nameserver)
+
+    def _is_taken(self, nameserver: str, remark: str) -> None:
+        """Report it when it begins or changes, and then every registration period."""
+        now = asyncio.get_running_loop().time()
+        is_new = self._name_taken.get(nameserver) != remark
+        self._name_taken[nameserver] = remark
+        if is_new or now - self._name_taken_logged[nameserver] >= self._period:
+            self._name_taken_logged[nameserver] = now
+            log.error("name_taken", nameserver=nameserver, reason=remark)
 
     def _hear_of_master(self, found: RegisterBrokerReply) -> None:
         if self.on_master is not None:
