@@ -170,12 +170,15 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--rows", default="")
     given = arguments.parse_args()
+    chosen = [name for name in ROWS if given.rows in name]
+    if not chosen:
+        arguments.error(f"no row has {given.rows!r} in its name; the rows are {', '.join(ROWS)}")
     first = 0.0
-    for name, (options, settings, work) in ROWS.items():
-        if given.rows in name:
-            cost = asyncio.run(measure(options, settings, work, given.messages, given.rounds))
-            first = first or cost
-            print(f"{name:28} {cost:7.2f} us/msg {cost / first:6.2f}", flush=True)
+    for name in chosen:
+        options, settings, work = ROWS[name]
+        cost = asyncio.run(measure(options, settings, work, given.messages, given.rounds))
+        first = first or cost
+        print(f"{name:28} {cost:7.2f} us/msg {cost / first:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.bench import client, report
+from tests.bench.command_line import some_of
 from tests.bench.rows import ALL, BACKLOG, LATENCY, Bench, Cluster, Measured, Row
 from tests.bench.systems import RELEASE, SYSTEMS, System
 from tests.support.java import LONG_LIFE, Judge, missing_tool
@@ -147,12 +148,12 @@ def main() -> None:
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("--short", action="store_true")
     parse.add_argument("--runs", type=int)
-    parse.add_argument("--only", default="")
+    parse.add_argument("--only", type=some_of([row.name for row in ALL]))
     options = parse.parse_args()
     if missing := missing_tool():
         sys.exit(f"The benchmark cannot run: {missing}.")
     runs = options.runs or (3 if options.short else 5)
-    chosen = [row for row in ALL if not options.only or row.name in options.only.split(",")]
+    chosen = [row for row in ALL if not options.only or row.name in options.only]
     with tempfile.TemporaryDirectory(prefix="eruca-bench-") as folder:
         home = Path(folder)
         with Judge(RELEASE, home / "judge", heap="1g", options=LONG_LIFE) as judge:

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench import report
+from tests.bench.command_line import some_of
 from tests.bench.kafka_broker import KafkaBroker, source_jars
 from tests.bench.spark_batches import base_lines
 from tests.bench.spark_systems import QUEUES, RELEASE, TRIGGER, Kafka, RocketMQ
@@ -35,6 +36,7 @@ from tests.support.java import missing_tool
 from tests.support.spark import spark_session
 
 MICRO_BATCH = "micro-batch"
+KINDS = ["read", "stream", "write", MICRO_BATCH]
 MICRO_BATCHES = 30
 Systems = list[RocketMQ | Kafka]
 Rates = dict[str, dict[str, list[float]]]
@@ -128,7 +130,7 @@ def main() -> None:
     parse.add_argument("--rows", type=int)
     parse.add_argument("--size")
     parse.add_argument("--runs", type=int)
-    parse.add_argument("--only")
+    parse.add_argument("--only", type=some_of(KINDS))
     parse.add_argument("--eruca-only", action="store_true")
     asked = parse.parse_args()
     missing = None if asked.eruca_only else missing_tool()
@@ -137,7 +139,7 @@ def main() -> None:
     rows = asked.rows or (200_000 if asked.short else 1_000_000)
     sizes = [int(size) for size in (asked.size or ("128" if asked.short else "128,1024")).split(",")]
     runs = asked.runs or (3 if asked.short else 5)
-    only = asked.only.split(",") if asked.only else ["read", "stream", "write", MICRO_BATCH]
+    only = asked.only or KINDS
     with (
         tempfile.TemporaryDirectory(prefix="eruca-bench-") as folder,
         systems(Path(folder), eruca_only=asked.eruca_only) as every,
