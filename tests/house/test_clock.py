@@ -53,6 +53,8 @@ STAMPS = {
         "eruca.broker.state.filters.Filters._bury",
         "eruca.broker.state.filters.Filters.clean",
         "eruca.broker.state.filters.Filters.load",
+        "eruca.broker.store.housekeeping.Housekeeping.__init__",
+        "eruca.broker.store.housekeeping.Housekeeping._note_deleted",
         "eruca.broker.store.housekeeping.Housekeeping.due",
         "eruca.client.backlog._behind",
     },

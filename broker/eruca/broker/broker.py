@@ -86,7 +86,9 @@ class Broker:
         )
         self.clients = Clients()
         self.locks = Locks(config.rebalance_lock_max_live_time)
-        self.store = Store(store_config(config.store), clock=clock, follows=config.is_slave, file_system=file_system)
+        self.store = Store(
+            store_config(config.store), clock, monotonic=monotonic, follows=config.is_slave, file_system=file_system
+        )
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
         self.statistics = Statistics(config.broker_cluster_name, clock(), monotonic())

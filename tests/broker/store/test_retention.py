@@ -28,30 +28,30 @@ def aged(*hours: int) -> list[LogFile]:
 def test_old_files_go_at_their_hour_only(tmp_path: Path) -> None:
     config = small_config(tmp_path, delete_when="04;16", file_reserved_time=72)
     files = aged(100, 80, 73, 71, 1)
-    assert expendable(files, config, EMPTY, NOW, 4) == 3
-    assert expendable(files, config, EMPTY, NOW, 16) == 3
-    assert expendable(files, config, EMPTY, NOW, 5) == 0
-    assert expendable(files, config, EMPTY, NOW, 5, by_hand=True) == 3
+    assert len(expendable(files, config, EMPTY, NOW, 4)) == 3
+    assert len(expendable(files, config, EMPTY, NOW, 16)) == 3
+    assert len(expendable(files, config, EMPTY, NOW, 5)) == 0
+    assert len(expendable(files, config, EMPTY, NOW, 5, by_hand=True)) == 3
 
 
 def test_the_last_file_stays_and_a_round_takes_ten(tmp_path: Path) -> None:
     config = small_config(tmp_path, delete_when="04")
-    assert expendable(aged(100, 100), config, EMPTY, NOW, 4) == 1
-    assert expendable(aged(*[100] * 30), config, EMPTY, NOW, 4) == 10
-    assert expendable([], config, EMPTY, NOW, 4) == 0
+    assert len(expendable(aged(100, 100), config, EMPTY, NOW, 4)) == 1
+    assert len(expendable(aged(*[100] * 30), config, EMPTY, NOW, 4)) == 10
+    assert len(expendable([], config, EMPTY, NOW, 4)) == 0
 
 
 def test_a_fuller_disk_makes_old_files_go_at_any_hour(tmp_path: Path) -> None:
     config = small_config(tmp_path, disk_max_used_space_ratio=75, disk_space_clean_forcibly_ratio=0.85)
-    assert expendable(aged(100, 100, 1), config, Disk(76, 100), NOW, 12) == 2
-    assert expendable(aged(1, 1, 1), config, Disk(76, 100), NOW, 12) == 0
+    assert len(expendable(aged(100, 100, 1), config, Disk(76, 100), NOW, 12)) == 2
+    assert len(expendable(aged(1, 1, 1), config, Disk(76, 100), NOW, 12)) == 0
 
 
 def test_past_the_forcible_mark_young_files_go_until_there_is_room(tmp_path: Path) -> None:
     config = small_config(tmp_path, disk_space_clean_forcibly_ratio=0.85)
-    assert expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12) == 2
+    assert len(expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12)) == 2
     config.clean_file_forcibly_enable = False
-    assert expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12) == 0
+    assert len(expendable(aged(1, 1, 1, 1, 1), config, Disk(100, 100), NOW, 12)) == 0
 
 
 @pytest.mark.parametrize(

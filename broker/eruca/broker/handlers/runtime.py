@@ -72,7 +72,8 @@ def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.DELETE_EXPIRED_COMMITLOG)
 async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
-    """Delete the files of the log that are older than fileReservedTime, whatever the hour."""
+    """Delete the files of the log that are older than fileReservedTime, whatever the hour; code 1 within an hour after
+    the clock jumped."""
     gone = 0
     with persisting("the deletion of expired files"):
         for _ in range(MOST_ROUNDS):
@@ -80,6 +81,8 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
             gone += count
             if not count:
                 break
+    if not gone and (distrust := broker.store.distrust) is not None:
+        raise Refused(ResponseCode.SYSTEM_ERROR, distrust)
     audit(call, "expired_files_deleted", files=gone)
     return Reply()
 

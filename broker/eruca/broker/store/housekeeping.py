@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -25,10 +27,18 @@ from eruca.broker.store.flush import Flush
 from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_mark
 from eruca.broker.store.queue_table import QueueTable
-from eruca.broker.store.retention import Disk, LogFile, disk_of, disk_refusal, expendable
+from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_of, disk_refusal, expendable
 from eruca.broker.store.segment import Segment
 
 log = structlog.get_logger("eruca.broker")
+
+
+class Expendable(NamedTuple):
+    """A file of the log that is to be deleted: when it was changed last, in ms since 1970, and why it goes."""
+
+    segment: Segment
+    modified: int
+    reason: str
 
 
 class Housekeeping:
@@ -44,6 +54,7 @@ class Housekeeping:
         flush: Flush,
         appender: Appender,
         clock: Callable[[], int],
+        monotonic: Callable[[], int],
         file_system: FileSystem,
     ) -> None:
         self.checkpoint = Checkpoint()
@@ -62,6 +73,8 @@ class Housekeeping:
         self._flush = flush
         self._appender = appender
         self._clock = clock
+        self._monotonic = monotonic
+        self._watch = ClockWatch(clock(), monotonic())
         self._file_system = file_system
         self._full: str | None = None
         self._covered = (0, 0)
@@ -156,18 +169,47 @@ class Housekeeping:
             elif before is not None and self._full is None:
                 log.info("disk_has_room", used=round(self.disk.ratio, 3))
 
-    def due(self, *, by_hand: bool = False) -> list[Segment]:
+    @property
+    def distrust(self) -> str | None:
+        """Why no file is deleted for its age at present; None where files are."""
+        pause = self._watch.pause(self._monotonic())
+        if not pause:
+            return None
+        return (
+            f"the clock of the broker's machine moved by {self._watch.moved / HOUR:.1f} hours at once, so the age of "
+            f"files is not believed: check the clock, and ask again in {-(-pause // 60_000)} minutes"
+        )
+
+    def due(self, *, by_hand: bool = False) -> list[Expendable]:
         """The oldest files of the log that are to be deleted now."""
         self.check_disk()
         assert self.disk is not None
-        now = self._clock()
+        now, passed = self._clock(), self._monotonic()
+        if self._watch.jumped(now, passed):
+            log.warning(
+                "clock_jumped",
+                moved_hours=round(self._watch.moved / HOUR, 2),
+                consequence="no file is deleted for its age in the next hour; check the clock of this machine",
+            )
+        by_age = not self._watch.pause(passed)
         hour = datetime.fromtimestamp(now / 1000).hour
         files = []
         for segment in self._log.segments:
             stat = os.fstat(segment.fd)
             files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
-        count = self._released(expendable(files, self._config, self.disk, now, hour, by_hand=by_hand))
-        return self._log.segments[:count]
+        reasons = expendable(files, self._config, self.disk, now, hour, by_hand=by_hand, by_age=by_age)
+        oldest = self._log.segments[: self._released(len(reasons))]
+        return [
+            Expendable(segment, file.modified, reason)
+            for segment, file, reason in zip(oldest, files, reasons, strict=False)
+        ]
+
+    def deleted(self, file: Expendable) -> None:
+        """A file of the log was deleted."""
+        self._note_deleted(file.segment.path, file.modified, file.reason)
+
+    def _note_deleted(self, path: Path | str, modified: int, reason: str = "all of its messages were deleted") -> None:
+        log.info("file_deleted", file=str(path), age_hours=round((self._clock() - modified) / HOUR, 1), reason=reason)
 
     def forget_files(self, count: int) -> None:
         """Forget the ``count`` oldest files of the log, which are deleted, and their part of the index."""
@@ -175,7 +217,8 @@ class Housekeeping:
             self._log.forget_oldest(count)
             self._dispatch.log_begins_later = True
             if self._index is not None:
-                self._index.drop_below(self._log.min_offset)
+                for path, modified in self._index.drop_below(self._log.min_offset):
+                    self._note_deleted(path, modified)
             self.check_disk()
 
     def _released(self, count: int) -> int:
@@ -213,7 +256,8 @@ class Housekeeping:
             if queue.written <= queue.min_offset:  # else the last file there is would stay, though all of it is gone
                 with suppress(OSError):  # a full disk: the file stays for now
                     self._queues.write_out(queue)
-            self._queues.drop_files_below(queue, queue.min_offset)
+            for path, modified in self._queues.drop_files_below(queue, queue.min_offset):
+                self._note_deleted(path, modified)
 
     def drop_topic(self, topic: str) -> int:
         """Delete the queues of a topic (its records stay in the log); returns how many.

@@ -152,12 +152,16 @@ class Index:
                 return
             self.files.pop().path.unlink(missing_ok=True)
 
-    def drop_below(self, offset: int) -> int:
-        """Delete the files whose entries all lie below a commit log offset, never the newest."""
-        gone = 0
+    def drop_below(self, offset: int) -> list[tuple[Path, int]]:
+        """Delete the files whose entries all lie below a commit log offset, never the newest.
+
+        Returns their paths, with the store times of their newest messages.
+        """
+        gone = []
         while len(self.files) > 1 and self.files[0].end_offset < offset:
-            self.files.pop(0).path.unlink(missing_ok=True)
-            gone += 1
+            file = self.files.pop(0)
+            file.path.unlink(missing_ok=True)
+            gone.append((file.path, file.end_time))
         return gone
 
     def search(self, code: int, begin: int, end: int, *, wait: bool = True) -> Iterator[int]:

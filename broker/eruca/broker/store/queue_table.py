@@ -349,14 +349,19 @@ class QueueTable:
         if queue.path.parent.is_dir() and not os.listdir(queue.path.parent):
             queue.path.parent.rmdir()
 
-    def drop_files_below(self, queue: ConsumeQueue, index: int) -> int:
-        """Delete the files that lie wholly below unit ``index``, never the last; returns how many."""
-        gone = 0
+    def drop_files_below(self, queue: ConsumeQueue, index: int) -> list[tuple[str, int]]:
+        """Delete the files that lie wholly below unit ``index``, never the last.
+
+        Returns their paths, with the times of their last changes in ms since 1970.
+        """
+        gone = []
         for start in self.file_starts(queue)[:-1]:
             if start + self.file_size > index * UNIT:
                 break
-            self._unlink(file_of(queue, start))
-            gone += 1
+            path = file_of(queue, start)
+            modified = os.stat(path).st_mtime_ns // 1_000_000
+            self._unlink(path)
+            gone.append((path, modified))
         return gone
 
     def force_tail(self, queue: ConsumeQueue) -> None:

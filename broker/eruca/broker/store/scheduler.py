@@ -130,9 +130,10 @@ class Scheduler:
         async with self._cleaning:
             count, fault = 0, None
             try:
-                for segment in self._housekeeping.due(by_hand=by_hand):
-                    await self.in_thread(self._housekeeping_thread, segment.unlink)
+                for file in self._housekeeping.due(by_hand=by_hand):
+                    await self.in_thread(self._housekeeping_thread, file.segment.unlink)
                     count += 1
+                    self._housekeeping.deleted(file)
             except OSError as error:
                 fault = error
             finally:

@@ -38,7 +38,7 @@ from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher,
 from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
 from eruca.protocol.record import Record
-from eruca.remoting.clock import now_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
@@ -56,6 +56,7 @@ class Store:
         config: StoreConfig,
         clock: Callable[[], int] = now_ms,
         *,
+        monotonic: Callable[[], int] = monotonic_ms,
         follows: bool = False,
         file_system: FileSystem | None = None,
     ) -> None:
@@ -101,6 +102,7 @@ class Store:
             self._flush,
             self.appender,
             clock,
+            monotonic,
             file_system,
         )
         self._scheduler = Scheduler(config, self.housekeeping, self._queues, self._flush, self.appender, self.drain)
@@ -380,6 +382,11 @@ class Store:
     def check_disk(self) -> None:
         """As ``Housekeeping.check_disk``."""
         self.housekeeping.check_disk()
+
+    @property
+    def distrust(self) -> str | None:
+        """As ``Housekeeping.distrust``."""
+        return self.housekeeping.distrust
 
     async def clean(self, *, by_hand: bool = False) -> int:
         """As ``Scheduler.clean``."""
