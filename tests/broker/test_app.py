@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
+import string
 import subprocess
 import sys
 from collections import Counter
@@ -14,12 +16,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.config import BrokerRole, FlushDiskType
 from eruca.broker.services import registration
 from eruca.broker.services.ports import PortTaken, take_ports
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
+from eruca.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from tests.support.desk import START, Desk
 from tests.support.names import Names
 from tests.support.pairs import eventually
@@ -173,6 +177,63 @@ async def test_the_compressed_form_says_the_same(tmp_path: Path, names: Names) -
     desk.config.compressed_register = True
     async with desk:
         assert await names.route("TBW102") is not None
+
+
+def topics(count: int, name: Callable[[int], str]) -> TopicConfigSerializeWrapper:
+    """So many topics, as a master or a file has them."""
+    every = [TopicConfig(topic_name=name(number)) for number in range(count)]
+    return TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=1, timestamp=START),
+        topic_config_table={each.topic_name: each for each in every},
+    )
+
+
+async def test_a_broker_with_ninety_thousand_topics_is_registered_after_its_restart(
+    tmp_path: Path, names: Names
+) -> None:
+    """More than maxTopicNum, from before there was a bound: their registration was too long for a frame once."""
+    folder = tmp_path / "store" / "config"
+    folder.mkdir(parents=True)
+    every = topics(90_000, lambda number: f"%RETRY%some-group-{number}")
+    assert len(every.encode()) > 15 << 20
+    (folder / "topics.json").write_bytes(every.encode())
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = names.server.address
+    with capture_logs() as said:
+        await desk.start()
+    try:
+        await eventually(lambda: bool(desk.broker.registration.registered))
+        assert await names.route("%RETRY%some-group-89999") is not None
+        assert [line["topics"] for line in said if line["event"] == "registration_compressed"] == [
+            len(desk.broker.topics)
+        ]
+        answer = await desk.ask(SEND_V2, message("New"), b"x")
+        assert answer.code == 1 and "maxTopicNum allows 20000" in (answer.remark or "")
+        assert (await desk.ask(SEND_V2, message("%RETRY%some-group-7"), b"x")).code == 0
+    finally:
+        await desk.stop()
+
+
+@pytest.mark.slow
+async def test_a_table_that_no_nameserver_takes_is_said_once(tmp_path: Path, names: Names) -> None:
+    letters = random.Random(7)
+    desk = Desk(tmp_path)
+    desk.config.namesrv_addr = names.server.address
+    async with desk:
+        await eventually(lambda: bool(desk.broker.registration.registered))
+        vast = topics(200_000, lambda _: "".join(letters.choices(string.ascii_letters, k=127)))
+        with capture_logs() as said:
+            desk.broker.topics.take_over(vast)
+            for _ in range(3):
+                await desk.broker.registration.register_all()
+                desk.broker.registration.announce()
+                await desk.ask(106)
+        assert [line["event"] for line in said if line["event"].startswith("registration")] == ["registration_too_long"]
+        few = topics(3, lambda number: f"T{number}")
+        few.data_version = few.data_version.following(START)
+        desk.broker.topics.take_over(few)
+        await desk.broker.registration.register_all()
+        assert await names.route("T2") is not None
 
 
 # ---------------------------------------------------------------------- ports

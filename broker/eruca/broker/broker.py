@@ -75,8 +75,13 @@ class Broker:
         self.clock = clock
         self.monotonic = monotonic
         folder = config.config_folder
-        self.topics = Topics(folder / "topics.json", clock)
-        self.groups = Groups(folder / "subscriptionGroup.json", clock, lambda: config.auto_create_subscription_group)
+        self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
+        self.groups = Groups(
+            folder / "subscriptionGroup.json",
+            clock,
+            lambda: config.auto_create_subscription_group,
+            lambda: config.max_subscription_group_num,
+        )
         self.offsets = Offsets(folder / "consumerOffset.json")
         self.filters = Filters(
             folder / "consumerFilter.json",

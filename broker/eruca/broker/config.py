@@ -20,6 +20,9 @@ from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.addresses import local_address
 from eruca.remoting.settings import setting
 
+MOST_ENTRIES = 10_000_000
+"""The most topics or groups that may be allowed."""
+
 
 class BrokerRole(StrEnum):
     """The role of this broker among those with its name."""
@@ -164,6 +167,10 @@ class BrokerConfig:
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """2 allows writing, 4 reading."""
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)
+    max_topic_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
+    """The number of topics from which on no new one is made; 0 for any number. A key of Eruca's own."""
+    max_subscription_group_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
+    """The number of groups from which on no new one is made; 0 for any number. A key of Eruca's own."""
     auto_create_topic_enable: bool = setting(True, live=True, important=True)
     auto_create_subscription_group: bool = setting(True, live=True, important=True)
     cluster_topic_enable: bool = True

@@ -8,12 +8,34 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.state.state_file import StateUnreadable
-from eruca.protocol.bodies import SubscriptionGroupConfig
+from eruca.broker.state.topics import Topics
+from eruca.protocol.bodies import (
+    ConsumerData,
+    DataVersion,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from eruca.protocol.errors import Refused
 from tests.support.desk import Desk
-from tests.support.load import send
+from tests.support.load import pull, send
+from tests.support.peers import Answered
 
 HUGE = 2**31 - 1
-GROUP, STATS, CHANGE = 200, 202, 25
+CREATE, GROUP, STATS, CHANGE = 17, 200, 202, 25
+
+
+async def beat(desk: Desk, *groups: str, producers: tuple[str, ...] = (), client_id: str = "c") -> Answered:
+    """The heartbeat of a new client in these groups."""
+    peer = await desk.peer()
+    body = HeartbeatData(
+        client_id=client_id,
+        consumer_data_set=[ConsumerData(group_name=group) for group in groups],
+        producer_data_set=[ProducerData(group_name=group) for group in producers],
+    )
+    return await peer.ask(34, {}, body.encode())
 
 
 # ---------------------------------------------------------------------- numbers of queues
@@ -80,3 +102,116 @@ async def test_a_file_with_such_a_number_stops_the_start_and_is_not_replaced(
         await desk.start()
     assert str(refusal.value) == f"{folder / file}: {fault}. Correct it in the file, and start again."
     assert json.loads((folder / file).read_text()) == content
+
+
+# ---------------------------------------------------------------------- numbers of topics and groups
+
+FULL = "this broker has {} {}, and {} allows {}; delete unused {}, or raise {}"
+
+
+def create(topic: str) -> dict[str, object]:
+    return {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+
+
+async def full(desk: Desk, *, topics: bool = False, groups: bool = False) -> tuple[str, str]:
+    """Allow as many topics or groups as there are; what a refusal says of each."""
+    topic_count, group_count = len(desk.broker.topics), len(desk.broker.groups.table)
+    if topics:
+        assert (await desk.ask(CHANGE, body=f"maxTopicNum={topic_count}".encode())).code == 0
+    if groups:
+        assert (await desk.ask(CHANGE, body=f"maxSubscriptionGroupNum={group_count}".encode())).code == 0
+    of_topics, of_groups = ("maxTopicNum", "topics"), ("maxSubscriptionGroupNum", "groups")
+    return (
+        FULL.format(topic_count, of_topics[1], of_topics[0], topic_count, of_topics[1], of_topics[0]),
+        FULL.format(group_count, of_groups[1], of_groups[0], group_count, of_groups[1], of_groups[0]),
+    )
+
+
+async def test_a_topic_too_many_is_refused_however_it_comes(desk: Desk) -> None:
+    desk.topic("T")
+    await desk.consumer("g", "T")
+    fault, _ = await full(desk, topics=True)
+    answers = {
+        "U": await desk.ask(CREATE, create("U")),
+        "V": await send(desk.operator, 0, b"x", topic="V"),
+        "%RETRY%h": await beat(desk, "h"),
+    }
+    for topic, answer in answers.items():
+        assert (answer.code, answer.remark) == (1, f"the topic {topic} is not made: {fault}")
+    assert not {"U", "V", "%RETRY%h"} & set(desk.broker.topics)
+    assert desk.broker.groups.get("h") is None and desk.broker.clients.consumer("h") is None
+
+
+async def test_what_is_there_stays_usable(desk: Desk) -> None:
+    """Sends, changes, heartbeats, what the broker needs for itself, and the dead letters of a group that is there."""
+    desk.topic("T", 4)
+    await desk.ask(GROUP, body=SubscriptionGroupConfig(group_name="g", retry_max_times=0).encode())
+    put = desk.store("T", 0, 0)
+    await full(desk, topics=True, groups=True)
+    assert (await desk.ask(CREATE, {**create("T"), "perm": 4})).code == 0
+    assert (await desk.ask(CREATE, create("T"))).code == 0
+    assert (await desk.ask(GROUP, body=SubscriptionGroupConfig(group_name="g", retry_max_times=0).encode())).code == 0
+    assert (await send(desk.operator, 0, b"x", topic="T")).code == 0
+    half = {"a": "p", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 4, "g": 1, "h": 0}
+    half |= {"i": "TRAN_MSG\x01true\x02PGROUP\x01p\x02"}
+    assert (await desk.ask(310, half, b"x")).code == 0
+    assert (await beat(desk, "g")).code == 0
+    back = {"offset": put.physical_offset, "group": "g", "delayLevel": 0, "originTopic": "T"}
+    assert (await desk.ask(36, back)).code == 0
+    assert {"%RETRY%g", "%DLQ%g", "RMQ_SYS_TRANS_HALF_TOPIC"} <= set(desk.broker.topics)
+    await desk.restart()
+    assert (await send(desk.operator, 0, b"x", topic="T")).code == 0
+
+
+async def test_a_group_too_many_is_refused_however_it_comes(desk: Desk) -> None:
+    desk.topic("T")
+    await desk.consumer("g", "T")
+    _, fault = await full(desk, groups=True)
+    topics = set(desk.broker.topics)
+    answers = [
+        await desk.ask(GROUP, body=SubscriptionGroupConfig(group_name="h").encode()),
+        await beat(desk, "h"),
+        await pull(desk.operator, 0, 0, topic="T", group="h"),
+        await desk.ask(36, {"offset": 0, "group": "h", "delayLevel": 0}),
+        await send(desk.operator, 0, b"x", topic="%RETRY%h"),
+    ]
+    for answer in answers:
+        assert (answer.code, answer.remark) == (1, f"the group h is not made: {fault}")
+    assert desk.broker.groups.get("h") is None and desk.broker.clients.consumer("h") is None
+    assert set(desk.broker.topics) == topics
+    await desk.ask(207, {"groupName": "g"})
+    assert (await beat(desk, "h")).code == 0
+
+
+async def test_of_a_client_with_one_group_too_many_the_others_stay_online(desk: Desk) -> None:
+    await desk.consumer("g", "T")
+    _, fault = await full(desk, groups=True)
+    answer = await beat(desk, "h", "g", producers=("p",))
+    assert (answer.code, answer.remark) == (1, f"the group h is not made: {fault}")
+    assert len(desk.broker.clients.consumers["g"].members) == 2 and "p" in desk.broker.clients.producers
+
+
+async def test_a_bound_of_0_is_none(desk: Desk) -> None:
+    assert (await desk.ask(CHANGE, body=b"maxTopicNum=0\nmaxSubscriptionGroupNum=0")).code == 0
+    assert (await desk.ask(CREATE, create("U"))).code == 0
+    assert (await beat(desk, "h")).code == 0
+
+
+async def test_topics_that_no_registration_could_name_are_not_made(tmp_path: Path) -> None:
+    """Whatever maxTopicNum says: a frame has 16 MiB."""
+    table = Topics(tmp_path / "topics.json", lambda: 0)
+    every = [TopicConfig(topic_name=f"{number:0127d}") for number in range(82_400)]
+    table.take_over(
+        TopicConfigSerializeWrapper(
+            data_version=DataVersion(counter=1, timestamp=1),
+            topic_config_table={each.topic_name: each for each in every},
+        )
+    )
+    with pytest.raises(
+        Refused, match="the topic T is not made: the 82400 topics of this broker fill what a nameserver"
+    ):
+        table.need_room("T")
+    table.need_room(every[0].topic_name)
+    for known in every[:100]:
+        table.remove(known.topic_name)
+    table.need_room("T")

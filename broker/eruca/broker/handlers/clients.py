@@ -45,27 +45,40 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
     now = broker.monotonic()
+    refused: Refused | None = None
 
     def member() -> Member:
         return Member(call.connection, beat.client_id, call.language, call.version, now)
 
     for data in beat.consumer_data_set:
-        notify = _create_group(broker, data)
+        try:
+            notify = _create_group(broker, data)
+        except Refused as refusal:  # the client's other groups stay online
+            refused = refused or refusal
+            continue
         if broker.clients.register_consumer(data, member()) and notify:
             _notify_members(broker, [data.group_name])
         broker.filters.register(data.group_name, data.subscription_data_set)
     for producer in beat.producer_data_set:
         broker.clients.register_producer(producer.group_name, member())
+    if refused is not None:
+        raise refused
     return Reply()
 
 
 def _create_group(broker: Broker, data: ConsumerData) -> bool:
-    """Create group and retry topic if that is allowed; returns whether members are to be notified of changes."""
+    """Create group and retry topic if that is allowed; returns whether members are to be notified of changes.
+
+    Raises Refused if there is no room for a new group or its retry topic; then neither is made.
+    """
+    topic = names.retry_topic(data.group_name)
+    has_topic = names.topic_fault(topic) is None
+    if has_topic and broker.groups.comes_by_itself(data.group_name):
+        broker.topics.need_room(topic)
     group = broker.groups.find(data.group_name)
     if group is None:
         return True
-    topic = names.retry_topic(data.group_name)
-    if names.topic_fault(topic) is None:
+    if has_topic:
         flag = UNIT_SUB if data.unit_mode else 0
         broker.registration.have_topic(topic, group.retry_queue_nums, sys_flag=flag)
     return group.notify_consumer_ids_changed_enable

@@ -28,6 +28,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no SubscriptionGroupConfig: {error}") from None
     legal_group(config.group_name)
     within_bounds(config)
+    broker.groups.need_room(config.group_name)
     broker.groups.put(config)
     audit(call, "group_updated", group=str(config))
     with persisting(f"the group {config.group_name}"):

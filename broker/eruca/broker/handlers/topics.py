@@ -42,6 +42,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
         order=known is not None and known.order,
     )
     _sensible(config)
+    broker.topics.need_room(ask.topic)
     broker.topics.put(config)
     audit(call, "topic_updated", topic=str(config))
     with persisting(f"the topic {ask.topic}"):

@@ -2,18 +2,20 @@
 
 Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
 unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name.
-Must not know clients. Invariant: only a caller that asks for it waits for a nameserver that does not answer.
+A large table goes compressed, without ``topicSysFlag`` and ``order``, since a frame is bounded. Must not know clients.
+Invariant: only a caller that asks for it waits for a nameserver that does not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import structlog
 
 from eruca.broker.config import BrokerConfig
-from eruca.broker.state.topics import READ_WRITE, Topics
+from eruca.broker.state.topics import LONGEST_REGISTRATION, READ_WRITE, Topics
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     DataVersion,
@@ -34,7 +36,19 @@ FIRST_ROUND = 2.0
 UNREGISTER_TIMEOUT = 3.0
 """Seconds."""
 
+COMPRESS_ABOVE = 4 << 20
+"""Bytes of a registration from which on it is compressed, whatever compressedRegister says."""
+SHORTEST_ENTRY = 120
+"""Bytes of a topic in a registration that is not compressed, at least."""
+
 log = structlog.get_logger("eruca.broker")
+
+
+class Registered(NamedTuple):
+    """The body of a registration."""
+
+    content: bytes
+    compressed: bool
 
 
 class Registration:
@@ -56,7 +70,9 @@ class Registration:
         self._name_taken: dict[str, str] = {}
         self._name_taken_logged: dict[str, float] = {}
         self._announcing = False
-        self._encoded: tuple[tuple[DataVersion, int], bytes] | None = None
+        self._encoded: tuple[tuple[DataVersion, int], Registered | None] | None = None
+        self._large = False
+        """Whether the whole table is compressed for its size."""
 
     @property
     def registered(self) -> frozenset[str]:
@@ -139,8 +155,8 @@ class Registration:
             connection = self._channels.ready(nameserver) if self._channels is not None else None
             if connection is None:
                 due.set()
-            else:
-                connection.oneway(api.REGISTER_BROKER, self._header(body), body)
+            elif body is not None:
+                connection.oneway(api.REGISTER_BROKER, self._header(body), body.content)
 
     def have_topic(self, name: str, queues: int = 1, *, sys_flag: int = 0) -> TopicConfig:
         """The topic; one that does not exist is created with these queues, and announced."""
@@ -157,22 +173,25 @@ class Registration:
 
     async def register_all(self) -> None:
         """Register the whole table, and wait for the answers."""
-        await self._register_everywhere(self._body())
+        body = self._body()
+        if body is not None:
+            await self._register_everywhere(body)
 
-    async def _register_everywhere(self, body: bytes) -> None:
+    async def _register_everywhere(self, body: Registered) -> None:
         await asyncio.gather(*(self._register(nameserver, body) for nameserver in self._due))
 
     async def _refresh(self, nameserver: str, forced: bool) -> bool:
         if not forced and not await self._is_outdated(nameserver):
             return True
-        return await self._register(nameserver, self._body())
+        body = self._body()
+        return body is not None and await self._register(nameserver, body)
 
-    async def _register(self, nameserver: str, body: bytes) -> bool:
+    async def _register(self, nameserver: str, body: Registered) -> bool:
         assert self._channels is not None
         timeout = self._config.register_broker_timeout_mills / 1000
         try:
             answer = await self._channels.call(
-                nameserver, api.REGISTER_BROKER, self._header(body), body, timeout=timeout
+                nameserver, api.REGISTER_BROKER, self._header(body), body.content, timeout=timeout
             )
             self._hear_of_master(answer.header)
             if answer.body:
@@ -237,7 +256,7 @@ class Registration:
             broker_id=config.broker_id,
         )
 
-    def _header(self, body: bytes) -> RegisterBroker:
+    def _header(self, body: Registered) -> RegisterBroker:
         config = self._config
         return RegisterBroker(
             broker_name=config.broker_name,
@@ -245,17 +264,36 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=config.broker_id,
-            compressed=config.compressed_register,
-            body_crc32=body_crc32(body),
+            compressed=body.compressed,
+            body_crc32=body_crc32(body.content),
         )
 
-    def _body(self) -> bytes:
+    def _body(self) -> Registered | None:
+        """The whole table; None, with one line in the log for each version, if no nameserver would take it."""
         state = (self._topics.version, self._config.broker_permission)
         if self._encoded is None or self._encoded[0] != state:
-            self._encoded = (state, self._encode(self._topics.table))
+            body = self._encode(self._topics.table)
+            self._note(body)
+            self._encoded = (state, body if len(body.content) <= LONGEST_REGISTRATION else None)
         return self._encoded[1]
 
-    def _encode(self, table: Mapping[str, TopicConfig]) -> bytes:
+    def _note(self, body: Registered) -> None:
+        count, size = len(self._topics), len(body.content)
+        if size > LONGEST_REGISTRATION:
+            log.error(
+                "registration_too_long",
+                topics=count,
+                size=size,
+                most=LONGEST_REGISTRATION,
+                remedy="no nameserver learns of this broker: delete unused topics",
+            )
+            return
+        large = body.compressed and not self._config.compressed_register
+        if large and not self._large:
+            log.warning("registration_compressed", topics=count, size=size, lost="topicSysFlag of all topics")
+        self._large = large
+
+    def _encode(self, table: Mapping[str, TopicConfig]) -> Registered:
         permission = self._config.broker_permission
         if permission & READ_WRITE != READ_WRITE:
             table = {name: _with_permission(config, permission) for name, config in table.items()}
@@ -264,7 +302,11 @@ class Registration:
                 data_version=self._topics.version, topic_config_table=dict(table)
             )
         )
-        return body.compress() if self._config.compressed_register else body.encode()
+        if not self._config.compressed_register and len(table) * SHORTEST_ENTRY <= COMPRESS_ABOVE:
+            plain = body.encode()
+            if len(plain) <= COMPRESS_ABOVE:
+                return Registered(plain, compressed=False)
+        return Registered(body.compress(), compressed=True)
 
 
 def _with_permission(config: TopicConfig, permission: int) -> TopicConfig:

@@ -14,7 +14,8 @@ import structlog
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
-from eruca.protocol.errors import ProtocolError
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.fastjson import Style
 from eruca.protocol.queues import faults_of_queues
 
@@ -25,13 +26,21 @@ class Groups(SavedState):
     """Group settings by name.
 
     ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` returns ms; ``auto_create`` returns whether an unknown
-    group is created when it is looked up (autoCreateSubscriptionGroup).
+    group is created when it is looked up (autoCreateSubscriptionGroup); ``most`` returns how many groups there may be
+    (maxSubscriptionGroupNum, 0 for any number).
     """
 
-    def __init__(self, path: Path, clock: Callable[[], int], auto_create: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        auto_create: Callable[[], bool],
+        most: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.version = DataVersion(timestamp=clock())
         self._clock = clock
         self._auto_create = auto_create
+        self._most = most
         self._table = {
             name: SubscriptionGroupConfig(group_name=name, consume_broadcast_enable=True)
             for name in names.SYSTEM_GROUPS
@@ -48,14 +57,32 @@ class Groups(SavedState):
         return self._table.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """The settings of a group, which is created if that is allowed; else None if it does not exist."""
+        """The settings of a group, which is created if that is allowed; else None if it does not exist.
+
+        Raises Refused as ``need_room``.
+        """
         config = self._table.get(name)
-        if config is None and (self._auto_create() or names.is_system_group(name)):
-            if names.group_fault(name) is not None:
-                return None
+        if config is None and self.comes_by_itself(name):
+            self.need_room(name)
             config = SubscriptionGroupConfig(group_name=name)
             self.put(config)
         return config
+
+    def comes_by_itself(self, name: str) -> bool:
+        """Whether a group does not exist, and is to be created when it is looked up."""
+        if name in self._table or not (self._auto_create() or names.is_system_group(name)):
+            return False
+        return names.group_fault(name) is None
+
+    def need_room(self, name: str) -> None:
+        """Raise Refused if the group does not exist, and there are as many as may be."""
+        count, most = len(self._table), self._most()
+        if most and count >= most and name not in self._table:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the group {name} is not made: this broker has {count} groups, and maxSubscriptionGroupNum allows "
+                f"{most}; delete unused groups, or raise maxSubscriptionGroupNum",
+            )
 
     def wrapper(self) -> SubscriptionGroupWrapper:
         """All groups with their version: the answer to 201."""

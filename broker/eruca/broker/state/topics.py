@@ -18,10 +18,12 @@ from eruca.protocol.bodies import (
     PERM_READ,
     PERM_WRITE,
     DataVersion,
+    RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from eruca.protocol.errors import ProtocolError
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.fastjson import Style
 from eruca.protocol.queues import faults_of_queues
 
@@ -32,6 +34,9 @@ UNIT = 1
 UNIT_SUB = 2
 """topicSysFlag of a retry topic made in unit mode."""
 
+LONGEST_REGISTRATION = 15 << 20
+"""The most bytes of a registration; a frame has at most 16 MiB."""
+
 Clock = Callable[[], int]
 
 log = structlog.get_logger("eruca.broker")
@@ -40,13 +45,15 @@ log = structlog.get_logger("eruca.broker")
 class Topics(SavedState):
     """Topic settings by name.
 
-    ``path`` is ``…/config/topics.json``; ``clock`` returns ms. ``watchers`` are called with the name after each change.
+    ``path`` is ``…/config/topics.json``; ``clock`` returns ms; ``most`` returns how many topics there may be
+    (maxTopicNum, 0 for any number). ``watchers`` are called with the name after each change.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, most: Callable[[], int] = lambda: 0) -> None:
         self.version = DataVersion(timestamp=clock())
         self.watchers: list[Callable[[str], None]] = []
         self._clock = clock
+        self._most = most
         self._table: dict[str, TopicConfig] = {}
         self._system: set[str] = set(names.SYSTEM_TOPICS)
         self._saver = Saver(path, self._encode)
@@ -88,6 +95,27 @@ class Topics(SavedState):
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """All topics with their version: the answer to 21 and the body of a registration."""
         return TopicConfigSerializeWrapper(data_version=self.version, topic_config_table=dict(self._table))
+
+    def need_room(self, name: str) -> None:
+        """Raise Refused if the topic does not exist, and there are as many as may be.
+
+        Topics that come with a group that exists, and those of the broker itself, need no room.
+        """
+        count, most = len(self._table), self._most()
+        if name in self._table:
+            return
+        if most and count >= most:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic {name} is not made: this broker has {count} topics, and maxTopicNum allows {most}; "
+                "delete unused topics, or raise maxTopicNum",
+            )
+        if RegisterBrokerBody.longest_compressed(self._table) > LONGEST_REGISTRATION:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the topic {name} is not made: the {count} topics of this broker fill what a nameserver takes in a "
+                "registration; delete unused topics, and set maxTopicNum",
+            )
 
     # ------------------------------------------------------------------ changing
 

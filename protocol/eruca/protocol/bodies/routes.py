@@ -10,6 +10,7 @@ neither ``order`` nor ``topicSysFlag`` (``RegisterBrokerBody`` in 4.9.7).
 """
 
 import zlib
+from collections.abc import Collection
 from typing import Self
 
 import msgspec
@@ -92,6 +93,8 @@ MAX_INFLATED = 64 * 1024 * 1024
 """Longest content accepted from a compressed body, in bytes."""
 
 _LEVEL = 9
+_LONGEST_LINE = 64
+"""Bytes of a topic in the compressed format beside its name, at most."""
 _read_version = fastjson.reader(DataVersion)
 _read_servers = fastjson.reader(list[str])
 
@@ -118,6 +121,11 @@ class RegisterBrokerBody(Body):
             pieces.append(_sized(_line(config).encode()))
         pieces.append(_sized(fastjson.dumps(self.filter_server_list)))
         return zlib.compress(b"".join(pieces), _LEVEL)
+
+    @staticmethod
+    def longest_compressed(names: Collection[str]) -> int:
+        """The most bytes of the compressed format for topics of these names, however badly they compress."""
+        return sum(map(len, names)) + _LONGEST_LINE * len(names)
 
     @classmethod
     def decompress(cls, body: bytes | bytearray | memoryview) -> Self:
