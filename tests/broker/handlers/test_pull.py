@@ -285,6 +285,19 @@ async def test_a_lost_connection_leaves_no_hold(desk: Desk) -> None:
     assert (await desk.operator.ask(30, {"topic": "T", "queueId": 0})).code == 0
 
 
+async def test_a_connection_holds_1024_pulls_and_the_next_is_told_to_come_later(desk: Desk) -> None:
+    desk.topic("T")
+    await hold(desk, 1024)
+    fields = pull(flags=SUBSCRIPTION | SUSPEND)
+    refused = await desk.ask(PULL, fields)
+    assert (refused.code, "1024 pulls of this connection are held already" in (refused.remark or "")) == (2, True)
+    other = await desk.peer()
+    held = asyncio.create_task(other.ask(PULL, fields))
+    await eventually(lambda: len(desk.broker.holds) == 1025)
+    desk.store("T", 0, 0, body=b"news")
+    assert bodies(await held) == [b"news"]
+
+
 async def test_a_stop_answers_held_pulls(desk: Desk) -> None:
     desk.topic("T")
     (held,) = await hold(desk)

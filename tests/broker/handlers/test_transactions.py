@@ -119,7 +119,7 @@ async def test_a_commit_stores_the_message_and_closes_the_half(desk: Desk) -> No
 
 async def test_a_consumer_gets_a_committed_message_at_once(desk: Desk) -> None:
     where = await send(desk)
-    hold = desk.broker.holds.enter("T", 0, 30.0)
+    hold = desk.broker.holds.enter("T", 0, "somebody", 30.0)
     assert hold is not None
 
     await end(desk, where, COMMIT)

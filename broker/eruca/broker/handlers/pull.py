@@ -17,7 +17,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.clients import class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
-from eruca.broker.services.holds import Hold
+from eruca.broker.services.holds import MOST, MOST_OF_ONE, Hold
 from eruca.broker.store import NotInMemory
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
@@ -115,9 +115,11 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
     if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND:
         config = broker.config
         millis = ask.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
-        hold = broker.holds.enter(ask.topic, ask.queue_id, max(millis, 0) / 1000, admitted.match.codes)
+        hold = broker.holds.enter(ask.topic, ask.queue_id, call.connection, max(millis, 0) / 1000, admitted.match.codes)
         if hold is not None:
             return _held(broker, call, hold)
+        if not broker.holds.closed:
+            raise _too_many_held(broker)
     return _answer(broker, call, admitted, got)
 
 
@@ -131,20 +133,30 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
             got = broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)
         except NotInMemory:
             got = await _read_cold(broker, ask, admitted)
-        again = _hold_on(broker, ask, admitted, got, hold)
+        again = _hold_on(broker, call, admitted, got, hold)
         if again is None:
             return _answer(broker, call, admitted, got)
         ask.queue_offset = got.next_begin_offset
         hold = again
 
 
-def _hold_on(broker: Broker, ask: PullMessage, admitted: _Admitted, got: Got, hold: Hold) -> Hold | None:
+def _too_many_held(broker: Broker) -> Refused:
+    """Clients repeat a pull at once after "not found", and 3 s later after "busy"."""
+    return Refused(
+        ResponseCode.SYSTEM_BUSY,
+        f"broker busy, start flow control for a while: {MOST_OF_ONE} pulls of this connection are held already, or "
+        f"{MOST} in all ({len(broker.holds)} now)",
+    )
+
+
+def _hold_on(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got, hold: Hold) -> Hold | None:
     """A new hold for the remaining time, if no new message passed the filter and all of them were examined."""
+    ask = call.header
     if got.status is not GetStatus.NO_MATCHED_MESSAGE or not hold.rest:
         return None
     if got.next_begin_offset < broker.store.max_offset(ask.topic, ask.queue_id):
         return None
-    return broker.holds.enter(ask.topic, ask.queue_id, hold.rest, admitted.match.codes)
+    return broker.holds.enter(ask.topic, ask.queue_id, call.connection, hold.rest, admitted.match.codes)
 
 
 # ---------------------------------------------------------------------- checks

@@ -1,24 +1,37 @@
 """Long polling: pulls that wait until their queue grows (PullRequestHoldService in 4.9.7).
 
 Owns which pull waits for what, and knows nothing else of pulls: a handler enters here, waits until the hold ends, and
-reads again. The store wakes the waiters (``arrived``). Invariant: a hold that has ended, for whatever reason, is no
-longer in the table.
+reads again. The store wakes the waiters (``arrived``). Invariants: a hold that has ended, for whatever reason, is no
+longer in the table; no hold is longer than ``LONGEST``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections import deque
+from collections.abc import Collection, Generator, Hashable
+
+LONGEST = 60.0
+"""Seconds of the longest hold. A client that vanished leaves its holds behind until they end."""
+MOST_OF_ONE = 1024
+"""Holds of one connection: a client that shares out queues has one for each of its queues."""
+MOST = 200_000
+"""Holds in all, so that clients cannot fill the memory."""
+WOKEN_AT_ONCE = 64
+"""Holds that end before the event loop runs others; each ends with an answer."""
 
 
 class Hold:
     """One waiting pull; ``await`` returns when the hold ends."""
 
-    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "key")
+    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "key", "owner")
 
-    def __init__(self, holds: Holds, key: tuple[str, int], seconds: float, codes: frozenset[int] | None) -> None:
+    def __init__(
+        self, holds: Holds, key: tuple[str, int], owner: Hashable, seconds: float, codes: frozenset[int] | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.key = key
+        self.owner = owner
         self.codes = codes
         self._holds = holds
         self._future: asyncio.Future[None] = loop.create_future()
@@ -45,12 +58,16 @@ class Hold:
 
 
 class Holds:
-    """All held pulls, at most ``limit``, so that clients cannot fill the memory."""
+    """All held pulls: at most ``most``, and at most ``most_of_one`` of one owner, which is a connection."""
 
-    def __init__(self, limit: int = 200_000) -> None:
-        self._limit = limit
+    def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE) -> None:
+        self._most = most
+        self._most_of_one = most_of_one
         self._waiting: dict[tuple[str, int], set[Hold]] = {}
+        self._of: dict[Hashable, int] = {}
         self._count = 0
+        self._arrived: deque[Hold] = deque()
+        """Holds that end in one of the next turns of the loop."""
         self._closed = False
 
     @property
@@ -61,15 +78,22 @@ class Holds:
     def __len__(self) -> int:
         return self._count
 
-    def enter(self, topic: str, queue_id: int, seconds: float, codes: frozenset[int] | None = None) -> Hold | None:
-        """Hold a pull until a message of this queue arrives, ``seconds`` pass, or the broker stops.
+    def full(self, owner: Hashable) -> bool:
+        """Whether there is no room for another hold of this owner."""
+        return self._count >= self._most or self._of.get(owner, 0) >= self._most_of_one
 
-        ``codes`` are the hashes of the wanted tags, None for any message. Returns None if the table is full.
+    def enter(
+        self, topic: str, queue_id: int, owner: Hashable, seconds: float, codes: frozenset[int] | None = None
+    ) -> Hold | None:
+        """Hold a pull until a message of this queue arrives, ``seconds`` pass (at most LONGEST), or the broker stops.
+
+        ``codes`` are the hashes of the wanted tags, None for any message. Returns None if there is no room.
         """
-        if self._closed or self._count >= self._limit:
+        if self._closed or self.full(owner):
             return None
-        hold = Hold(self, (topic, queue_id), seconds, codes)
+        hold = Hold(self, (topic, queue_id), owner, min(seconds, LONGEST), codes)
         self._waiting.setdefault(hold.key, set()).add(hold)
+        self._of[owner] = self._of.get(owner, 0) + 1
         self._count += 1
         return hold
 
@@ -79,6 +103,11 @@ class Holds:
         if holds is not None and hold in holds:
             holds.remove(hold)
             self._count -= 1
+            left = self._of[hold.owner] - 1
+            if left:
+                self._of[hold.owner] = left
+            else:
+                del self._of[hold.owner]
             if not holds:
                 del self._waiting[hold.key]
 
@@ -86,9 +115,19 @@ class Holds:
         """Wake the pulls that wait for messages with these tag hashes. The store calls this on each arrival."""
         holds = self._waiting.get((topic, queue_id))
         if holds:
-            for hold in tuple(holds):
-                if hold.codes is None or not hold.codes.isdisjoint(codes):
-                    hold.end()
+            woken = [hold for hold in holds if hold.codes is None or not hold.codes.isdisjoint(codes)]
+            for hold in woken[:WOKEN_AT_ONCE]:
+                hold.end()
+            if len(woken) > WOKEN_AT_ONCE:
+                if not self._arrived:
+                    asyncio.get_running_loop().call_soon(self._wake_more)
+                self._arrived.extend(woken[WOKEN_AT_ONCE:])
+
+    def _wake_more(self) -> None:
+        for _ in range(min(WOKEN_AT_ONCE, len(self._arrived))):
+            self._arrived.popleft().end()
+        if self._arrived:
+            asyncio.get_running_loop().call_soon(self._wake_more)
 
     def close(self) -> None:
         """End all holds and refuse new ones."""
