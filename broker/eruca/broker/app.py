@@ -30,6 +30,7 @@ from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line
+from eruca.remoting.descriptors import ConnectionCount, raise_limit
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -79,8 +80,9 @@ class BrokerApp:
         fast = fast_path(self.broker)
         main = Router(self.broker, TABLES, fast_path=fast)
         vip = Router(self.broker, TABLES, without=NOT_AT_VIP, fast_path=fast)
-        self._main = Server(main, limits=limits, on_lost=self._lost)
-        self._vip = Server(vip, limits=limits, on_lost=self._lost)
+        self._count = ConnectionCount(limits.connections)
+        self._main = Server(main, limits=limits, count=self._count, on_lost=self._lost)
+        self._vip = Server(vip, limits=limits, count=self._count, on_lost=self._lost)
         self.faults: list[str] = []
         """The errors of saving at the stop."""
         self._ports: Ports | None = None
@@ -148,6 +150,7 @@ class BrokerApp:
             self._tasks.append(asyncio.create_task(broker.delays.run()))
             self._tasks.append(self._every(self.config.store.flush_delay_offset_interval / 1000, broker.delays.saved))
         broker.accepting = not self.config.is_slave
+        self._count.fit()
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
@@ -282,6 +285,7 @@ async def serve(app: BrokerApp) -> None:
 def main() -> None:
     """The command ``mqbroker``: exits with 1 and one sentence when it cannot start."""
     log_to_stderr()
+    raise_limit()
     try:
         start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
         for warning in start.warnings:

@@ -20,6 +20,7 @@ from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
+from eruca.remoting.descriptors import ConnectionCount, raise_limit
 from eruca.remoting.logs import log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -46,12 +47,14 @@ class Nameserver:
         self.kv = KVStore(self.config.kv_file())
         self.monotonic = monotonic
         limits = ConnectionLimits(idle=float(self.config.server_channel_max_idle_time_seconds))
-        self._server = Server(Router(self, [routes]), limits=limits, on_lost=self._lost)
+        self._count = ConnectionCount(limits.connections)
+        self._server = Server(Router(self, [routes]), limits=limits, count=self._count, on_lost=self._lost)
         self._scan: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken."""
         await self._server.start(self.config.bind_address, self.config.listen_port)
+        self._count.fit()
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
         self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY / 2, self._scan_silent)
@@ -123,6 +126,7 @@ async def serve(server: Nameserver) -> None:
 def main() -> None:
     """The command ``mqnamesrv``: exits with 1 and one sentence when it cannot start."""
     log_to_stderr()
+    raise_limit()
     try:
         start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
         for warning in start.warnings:

@@ -31,6 +31,7 @@ from eruca.protocol.headers import topics as topic_headers
 from eruca.protocol.headers.routes import NAME_TAKEN
 from eruca.protocol.queues import faults_of_queues
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
 from eruca.remoting.settings import BadSetting, change, settings_of, values
 
@@ -256,9 +257,9 @@ def _persist(change_file: Any, *arguments: Any) -> Reply:
     try:
         change_file(*arguments)
     except OSError as fault:
-        log.error("file_not_written", file=fault.filename, error=fault.strerror)
+        log.error("file_not_written", file=fault.filename, error=reason(fault))
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault.filename} cannot be written ({fault.strerror})"
+            ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault.filename} cannot be written ({reason(fault)})"
         ) from None
     return Reply()
 

@@ -99,6 +99,7 @@ class Channels:
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
                 reason += f" ({self._tls.fault})"
             raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
+        connection.keep_alive()
         if self._closed:
             connection.abort()
             raise ConnectFailed(address, f"connect to <{address}> failed: this client is closed")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from eruca.protocol import frame
@@ -19,6 +20,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
+from eruca.remoting.listener import keep_alive
 from eruca.remoting.log import log
 from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
@@ -96,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._relief: asyncio.Future[None] | None = None
         self.remote = self.local = ""
         self.tasks: set[asyncio.Future[Any]] = set()
-        self.last_active = 0.0
+        self.last_active = self._loop.time()
         self.partial_since: float | None = None
         self._dispatcher = dispatcher
         self.reader = dispatcher.reader
@@ -121,9 +123,20 @@ class Connection(asyncio.Protocol):
         return self._out_size
 
     @property
+    def buffered(self) -> int:
+        """Bytes that have not left yet because the peer does not read."""
+        return self._out_size + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    @property
     def encrypted(self) -> bool:
         """Whether the connection uses TLS."""
         return self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+
+    def keep_alive(self) -> None:
+        """Let the kernel end the connection if the peer vanishes; accepted connections do that anyway."""
+        if self._transport is not None and not self.closed:
+            with suppress(OSError):  # it has ended meanwhile
+                keep_alive(self._transport.get_extra_info("socket"))
 
     @property
     def ending(self) -> bool:

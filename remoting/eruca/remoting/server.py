@@ -1,7 +1,7 @@
 """A listening port: accepts connections, enforces the limits, stops in order (NettyRemotingServer in 4.9.7).
 
-Knows connections and a router, not what is served. Idle connections and those with an incomplete frame are closed, and
-connections above the limits are rejected.
+Knows connections and a router, not what is served. Connections above the limits are rejected. Idle connections are
+closed, and so are those with an incomplete frame and those whose peer does not read what is sent to it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eruca.remoting.connection import Connection
+from eruca.remoting.descriptors import ConnectionCount
+from eruca.remoting.listener import Listener
 from eruca.remoting.log import log
 from eruca.remoting.router import Router
 
@@ -32,7 +34,8 @@ class ConnectionLimits:
 class Server:
     """Serves a router on one port.
 
-    ``on_made`` and ``on_lost`` are called with every accepted connection.
+    ``on_made`` and ``on_lost`` are called with every accepted connection. Servers of one daemon share a ``count``, so
+    that ``limits.connections`` holds for all of them together.
     """
 
     def __init__(
@@ -40,63 +43,66 @@ class Server:
         router: Router[Any],
         *,
         limits: ConnectionLimits = ConnectionLimits(),
+        count: ConnectionCount | None = None,
         on_made: Callable[[Connection], None] | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, str] = {}
+        """The present connections, with the address of each peer."""
         self.rejected = 0
         self._router = router
         self._limits = limits
+        self._count = count if count is not None else ConnectionCount(limits.connections)
         self._on_made = on_made
         self._on_lost = on_lost
         self._by_address: Counter[str] = Counter()
-        self._listening: asyncio.Server | None = None
+        self._unsent: dict[Connection, int] = {}
+        """Of connections whose peer does not read: the bytes that were unsent at the last sweep."""
+        self._listener: Listener | None = None
+        self._port = 0
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Listen on ``host:port``; port 0 takes a free one. Raises OSError if the port is taken."""
-        loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._connection, host, port, backlog=1024)
-        self._begin(loop)
+        listener = Listener(self._admit)
+        await listener.listen(host, port)
+        self._begin(listener)
 
     async def start_on(self, bound: socket.socket) -> None:
         """Listen on a bound socket. Raises OSError if its port is taken after all."""
-        loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._connection, sock=bound, backlog=1024)
-        self._begin(loop)
+        listener = Listener(self._admit)
+        listener.listen_on(bound)
+        self._begin(listener)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
+    def _begin(self, listener: Listener) -> None:
+        self._listener = listener
+        self._port = listener.sockets[0].getsockname()[1]
+        self._sweep = asyncio.get_running_loop().call_later(self._limits.sweep_every, self._sweep_idle)
 
     @property
     def port(self) -> int:
         """The listening port."""
-        if self._listening is None or not self._listening.sockets:
+        if self._listener is None:
             raise RuntimeError("the server is not listening")
-        port: int = self._listening.sockets[0].getsockname()[1]
-        return port
+        return self._port
 
-    def _connection(self) -> Connection:
-        return Connection(self._router, on_made=self._made, on_lost=self._lost)
-
-    def _made(self, connection: Connection) -> None:
-        address = connection.remote.rpartition(":")[0]
-        full = len(self.connections) >= self._limits.connections
-        if full or self._by_address[address] >= self._limits.connections_per_address:
+    def _admit(self, address: str) -> Connection | None:
+        """The connection that serves a peer, None above the limits."""
+        if self._count.full or self._by_address[address] >= self._limits.connections_per_address:
             self.rejected += 1
-            log.warning("connection_rejected", remote=connection.remote, connections=len(self.connections))
-            connection.abort()
-            return
-        self.connections.add(connection)
+            log.warning("connection_rejected", remote=address, connections=self._count.taken)
+            return None
+        connection = Connection(self._router, on_made=self._on_made, on_lost=self._lost)
+        self.connections[connection] = address
+        self._count.taken += 1
         self._by_address[address] += 1
-        if self._on_made is not None:
-            self._on_made(connection)
+        return connection
 
     def _lost(self, connection: Connection) -> None:
-        if connection not in self.connections:
+        address = self.connections.pop(connection, None)
+        if address is None:
             return
-        self.connections.discard(connection)
-        address = connection.remote.rpartition(":")[0]
+        self._count.taken -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
@@ -106,20 +112,35 @@ class Server:
     def _sweep_idle(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        former, self._unsent = self._unsent, {}
         for connection in tuple(self.connections):
-            partial = connection.partial_since
-            if now - connection.last_active > self._limits.idle and not connection.tasks:
-                log.info("idle_connection_closed", remote=connection.remote)
-                connection.close()
-            elif partial is not None and now - partial > self._limits.half_frame:
+            partial_since = connection.partial_since
+            before, unsent = former.get(connection, 0), connection.buffered
+            if unsent:
+                self._unsent[connection] = unsent
+            if unsent < before:
+                connection.last_active = now  # it reads, if slowly
+            if now - connection.last_active > self._limits.idle and (before or not connection.tasks):
+                self._close_idle(connection, unsent if before else 0)
+            elif partial_since is not None and now - partial_since > self._limits.half_frame:
                 log.warning("half_frame_closed", remote=connection.remote)
                 connection.abort()
         self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
 
+    @staticmethod
+    def _close_idle(connection: Connection, stalled: int) -> None:
+        """Close a connection. The ``stalled`` bytes, which its peer does not read, would keep it open for ever."""
+        if stalled:
+            log.warning("stalled_connection_closed", remote=connection.remote, unsent=stalled)
+            connection.abort()
+        else:
+            log.info("idle_connection_closed", remote=connection.remote)
+            connection.close()
+
     def stop_accepting(self) -> None:
         """Accept no new connections; the present ones continue."""
-        if self._listening is not None:
-            self._listening.close()
+        if self._listener is not None:
+            self._listener.close()
 
     async def stop(self, grace: float = 3.0) -> None:
         """Stop accepting, wait up to ``grace`` seconds for requests in progress, close every connection."""
@@ -127,6 +148,8 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
+        if self._listener is not None:
+            await self._listener.settled()
         if self._router.tasks:
             await asyncio.wait(tuple(self._router.tasks), timeout=grace)
         ended = []

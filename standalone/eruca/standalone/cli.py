@@ -43,10 +43,12 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
     from eruca.broker.services.ports import PortTaken
     from eruca.broker.store import StoreDamaged, StoreLocked
     from eruca.remoting import run
+    from eruca.remoting.descriptors import raise_limit
     from eruca.remoting.logs import log_to_stderr
     from eruca.standalone.cluster import serve
 
     log_to_stderr()
+    raise_limit()
     try:
         run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port))
     except (PortTaken, StoreDamaged, StoreLocked) as error:

@@ -11,6 +11,7 @@ import pytest
 from eruca.broker.config import FlushDiskType
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
+from tests.support.descriptors import no_descriptor_left
 from tests.support.desk import START, Desk
 from tests.support.sends import LONG, message
 
@@ -187,6 +188,28 @@ async def test_a_broker_that_may_not_be_written_to_refuses_ordered_topics(desk: 
     answer = await desk.ask(SEND_V2, message(topic="O"), b"x")
     assert (answer.code, answer.remark) == (16, "the broker[127.0.0.1] sending message is forbidden")
     assert (await desk.ask(SEND_V2, message(), b"x")).code == 0
+
+
+async def test_no_descriptor_for_the_next_file_of_the_log_is_not_called_a_full_disk(desk: Desk) -> None:
+    desk.topic("T")
+    with no_descriptor_left():
+        for _ in range(desk.config.store.mapped_file_size_commit_log // 100_000 + 1):
+            answer = await desk.ask(SEND_V2, message(), bytes(100_000))
+    assert (answer.code, "disk" in (answer.remark or "")) == (14, False)
+    assert (answer.remark or "").startswith(
+        "service not available now: no room in the commit log: Too many open files: this process may open"
+    )
+
+
+async def test_a_topic_that_cannot_be_saved_for_lack_of_descriptors(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, 0)
+    await desk.broker.topics.saved()
+    with no_descriptor_left():
+        answer = await desk.ask(SEND_V2, message(topic="New"), b"x")
+        assert (answer.code, "disk" in (answer.remark or "")) == (1, False)
+        assert (answer.remark or "").startswith("the new topic could not be saved: Too many open files: this process")
+    assert (await desk.ask(SEND_V2, message(topic="New"), b"x")).code == 0
 
 
 async def test_no_room_on_the_disk(prepared: Prepared) -> None:

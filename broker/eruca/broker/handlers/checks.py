@@ -17,6 +17,7 @@ from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting import Call
+from eruca.remoting.descriptors import is_exhausted, reason
 
 audit_log = structlog.get_logger("eruca.broker.audit")
 
@@ -31,9 +32,8 @@ async def new_topic_saved(broker: Broker) -> None:
     try:
         await broker.topics.saved()
     except OSError as error:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {error.strerror}; see to the broker's disk"
-        ) from None
+        advice = "" if is_exhausted(error) else "; see to the broker's disk"
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the new topic could not be saved: {reason(error)}{advice}") from None
 
 
 def legal_topic(topic: str) -> None:
@@ -89,8 +89,8 @@ def persisting(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        advice = "" if is_exhausted(error) else "; free or repair the disk and repeat it"
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"{what} holds until the broker stops, but cannot be written to its disk: {error.strerror}; "
-            "free or repair the disk and repeat it",
+            f"{what} holds until the broker stops, but cannot be written to its disk: {reason(error)}{advice}",
         ) from error

@@ -297,6 +297,8 @@ def _illegal(broker: Broker) -> Refused:
 
 
 def _unavailable(broker: Broker) -> Refused:
+    if broker.store.exhausted:
+        return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {broker.store.refusal}")
     ratio = broker.store.figures().disk_ratio
     return Refused(
         ResponseCode.SERVICE_NOT_AVAILABLE,

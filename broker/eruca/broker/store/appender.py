@@ -21,6 +21,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import BLANK_SIZE, ENTRY_SIZE, HEADS, PROPERTIES_MAX, decode_batch, pack_into
+from eruca.remoting.descriptors import is_exhausted, reason
 
 _RECORD_EXTRA: Final = 64 << 10
 _ILLEGAL: Final = Put(PutStatus.MESSAGE_ILLEGAL)
@@ -85,6 +86,9 @@ class Appender:
         self.standing: str | None = None
         """Why nothing is ever accepted, of a store that only copies another one."""
         self.no_room: str | None = None
+        """Why the log cannot grow at present."""
+        self.exhausted = False
+        """Whether it cannot because no file descriptor is left."""
         """Why the last append found no room; it is tried again with a later one."""
         self.wake: Callable[[], object] = bool
         """Called after an append when none has been dispatched since the last call."""
@@ -317,13 +321,15 @@ class Appender:
             self._log.make_room(size)
         except OSError as fault:
             if self.no_room is None:
-                log.error("no_room_in_commit_log", fault=fault.strerror, advice="free space, or lower fileReservedTime")
-            self.no_room = f"no room in the commit log: {fault.strerror}"
+                advice = {} if is_exhausted(fault) else {"advice": "free space, or lower fileReservedTime"}
+                log.error("no_room_in_commit_log", fault=reason(fault), **advice)
+            self.no_room = f"no room in the commit log: {reason(fault)}"
+            self.exhausted = is_exhausted(fault)
             self._retry_at = time.monotonic() + self._retry_after
             return False
         if self.no_room is not None:
             log.info("room_in_commit_log")
-        self.no_room = None
+        self.no_room, self.exhausted = None, False
         return True
 
     def _refused_batch(self, status: PutStatus) -> PutBatch:

@@ -19,6 +19,7 @@ from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from eruca.protocol.properties_text import get
+from eruca.remoting.descriptors import reason
 
 Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
@@ -138,7 +139,7 @@ class Dispatch:
         except OSError as fault:
             self._unindexed = work
             if not waited:
-                log.error("no_room_in_index", fault=fault.strerror, consequence="new messages are not found by key")
+                log.error("no_room_in_index", fault=reason(fault), consequence="new messages are not found by key")
         else:
             if waited:
                 log.info("room_in_index", messages=len(work))

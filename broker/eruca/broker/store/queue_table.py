@@ -23,8 +23,10 @@ from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_F
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.queue_file import NEWEST, count_units, file_of, starts_in
 from eruca.protocol.names import is_legal
+from eruca.remoting import descriptors
 
-_OPEN_FILES = 256
+_OPEN_FILES, _SHARE = 256, 8
+"""The number of files that are open at a time, or the eighth part of the descriptors where these are few."""
 _CACHE_UNITS = 800
 _CACHED_IN_ALL = 800_000
 _MAX_TAIL = 65_536
@@ -49,6 +51,7 @@ class QueueTable:
         self._new_folders: set[str] = set()
         self._file_system = file_system
         self._files: OrderedDict[str, int] = OrderedDict()
+        self._most_files = min(_OPEN_FILES, max(1, descriptors.limit() // _SHARE))
         self.trimming = Lock()
         """Held while units leave a queue's memory, and by other threads while they look there."""
 
@@ -86,7 +89,7 @@ class QueueTable:
         if create and os.fstat(fd).st_size < self.file_size:
             os.ftruncate(fd, self.file_size)
         self._files[path] = fd
-        if len(self._files) > _OPEN_FILES:
+        if len(self._files) > self._most_files:
             os.close(self._files.popitem(last=False)[1])
         return fd
 

@@ -217,6 +217,11 @@ class Store:
         return self.appender.refusal or self.appender.no_room
 
     @property
+    def exhausted(self) -> bool:
+        """Whether nothing can be stored because no file descriptor is left, rather than for the disk."""
+        return self.appender.exhausted and self.appender.refusal is None
+
+    @property
     def held_back(self) -> int:
         """Commit log offset below which retention would delete files, did ``hold`` not keep them; 0 without any."""
         return self.housekeeping.held_back

@@ -54,6 +54,11 @@ def end(desk: Desk) -> int:
     return desk.broker.store.replicator.end_offset
 
 
+async def followed(master: Desk) -> None:
+    """Wait until a slave has reported to the master where its log ends."""
+    await until(lambda: any(slave.next >= 0 for slave in master.broker.slaves.connected))
+
+
 async def caught_up(master: Desk, slave: Desk) -> None:
     """Wait until the slave has all of the master's log, and serves it."""
     await until(lambda: end(slave) == end(master) and not slave.broker.store.figures().dispatch_behind_bytes)

@@ -11,7 +11,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.services.replication.transfer import frame_head, report
-from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
+from tests.broker.services.replication.pairs import (
+    caught_up,
+    end,
+    filled,
+    followed,
+    log_bytes,
+    master_of,
+    slave_of,
+    until,
+)
 from tests.support.desk import Desk
 from tests.support.ports import free_broker_port
 from tests.support.proxy import Proxy
@@ -35,6 +44,7 @@ async def test_the_slave_has_the_same_log_queues_and_index(tmp_path: Path, maste
     filled(master, 30)
     slave = slave_of(tmp_path / "slave", master.broker.ha_address)
     await slave.start()
+    await followed(master)
     assert end(master) < 2 * (16 << 10)
     filled(master, 300, first=30)
     await caught_up(master, slave)
@@ -103,6 +113,7 @@ async def test_a_slave_that_was_killed_goes_on_where_its_sound_records_end(
     """The tail of its log did not reach the disk, and its queues and index are those of an earlier time."""
     slave = slave_of(tmp_path / "slave", master.broker.ha_address)
     await slave.start()
+    await followed(master)
     filled(master, 200)
     await caught_up(master, slave)
     at = end(slave)
@@ -174,6 +185,7 @@ async def test_files_of_another_size_are_refused(tmp_path: Path, master: Desk, s
     slave = slave_of(tmp_path / "slave", master.broker.ha_address, file_size=size)
     with capture_logs() as said:
         await slave.start()
+        await followed(master)
         filled(master, 120)
         await until(lambda: any("set the same mappedFileSizeCommitLog" in line.get("reason", "") for line in said))
     assert slave.broker.store.figures().damaged_records == 0

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from eruca.broker.config import FlushDiskType
 from eruca.broker.services.replication import ha_server
+from eruca.broker.services.replication.slaves import MOST_SLAVES
 from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, make_cold, master_of, until
 from tests.support.desk import Desk
 
@@ -166,3 +168,20 @@ async def test_under_sync_flush_only_what_is_on_the_disk_goes_out(tmp_path: Path
         await slave.log_to(end(master))
         assert replicator.safe_offset == end(master)
         await slave.close()
+
+
+async def test_the_17th_connection_to_the_ha_port_is_turned_away(master: Desk, slave: HandSlave) -> None:
+    filled(master, 20)
+    others = [await HandSlave().connect(master.broker.ha_address) for _ in range(MOST_SLAVES - 1)]
+    host, _, port = master.broker.ha_address.rpartition(":")
+    with capture_logs() as lines:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(5):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+    writer.close()
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["slave_rejected"]
+    slave.report(0)
+    await slave.frame()
+    for other in others:
+        await other.close()

@@ -19,6 +19,8 @@ from eruca.broker.store import CopyRefused, Store
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
+from eruca.remoting.descriptors import reason
+from eruca.remoting.listener import keep_alive
 
 RETRY_AFTER = (0.5, 5.0)
 """Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
@@ -111,7 +113,8 @@ class HAClient:
             if waiter is not None:
                 await waiter
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                _, link = await loop.create_connection(self._connection, host, port)
+                transport, link = await loop.create_connection(self._connection, host, port)
+            keep_alive(transport.get_extra_info("socket"))
         except (OSError, TimeoutError, ValueError) as fault:
             if not self._failing:
                 log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")
@@ -182,7 +185,7 @@ class MasterConnection(asyncio.Protocol):
             self._give_up(str(fault))
         except OSError as fault:
             log.error("copy_not_written", fault=str(fault))
-            self._give_up(f"the copy could not be written: {fault.strerror}")
+            self._give_up(f"the copy could not be written: {reason(fault)}")
         self.report_if_advanced()
 
     def _take(self, frame: Frame) -> None:

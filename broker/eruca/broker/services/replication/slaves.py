@@ -12,12 +12,30 @@ import socket
 from collections.abc import Awaitable
 from contextlib import suppress
 
+import structlog
+
 from eruca.broker.config import BrokerRole, StoreSettings
 from eruca.broker.services.replication.ha_server import HAConnection
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
 from eruca.broker.store.waiters import OffsetWaiters
 from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
+from eruca.remoting.listener import keep_alive
+
+MOST_SLAVES = 16
+"""Connections to the HA port. Without a bound they could take all descriptors of the broker."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class _Rejected(asyncio.Protocol):
+    """A connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        peer = transport.get_extra_info("peername")
+        log.warning("slave_rejected", remote=str(peer), reason=f"{MOST_SLAVES} slaves are connected, more may not be")
+        transport.close()
 
 
 class Slaves:
@@ -43,6 +61,7 @@ class Slaves:
     async def start(self, bound: socket.socket) -> None:
         """Accept slaves on a bound socket. The store is open and started."""
         self._store.on_written = self._written
+        keep_alive(bound)
         self._server = await asyncio.get_running_loop().create_server(self._connection, sock=bound)
 
     async def stop(self) -> None:
@@ -71,7 +90,9 @@ class Slaves:
             self._changed.clear()
             await self._changed.wait()
 
-    def _connection(self) -> HAConnection:
+    def _connection(self) -> asyncio.Protocol:
+        if len(self.connected) >= MOST_SLAVES:
+            return _Rejected()
         slave = HAConnection(self._store.replicator, self._settings, self._reported, self._ended)
         self.connected.add(slave)
         return slave

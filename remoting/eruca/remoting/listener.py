@@ -1,0 +1,151 @@
+"""Listening sockets: what connects to them is accepted, and served by the protocol that their owner gives.
+
+Owns the sockets and what happens when a connection cannot be accepted: one log line a minute, and another try a second
+later. Must not know what is served. Invariant: a peer that its owner turns away costs no more than the accept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from eruca.remoting.descriptors import reason
+from eruca.remoting.log import log
+
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""A peer that vanished without a word is noticed after 60 s of silence and 6 unanswered probes, 10 s apart."""
+BACKLOG = 1024
+_AT_ONCE = 64
+"""Connections that are accepted before the event loop runs others."""
+_RETRY_AFTER = 1.0
+_TELL_EVERY = 60.0
+_GONE = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
+"""Errors of one connection that ended before it was accepted, or that a firewall forbids."""
+
+
+def keep_alive(sock: Any) -> None:
+    """Let the kernel end a TCP connection whose peer has vanished; accepted ones inherit it from a listening socket."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        option = getattr(socket, name, None)  # macOS has another name for the first
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+class Listener:
+    """Accepts connections until it is closed.
+
+    ``admit`` is called with the address of each peer; it returns the protocol that serves the peer, or None to turn it
+    away.
+    """
+
+    def __init__(self, admit: Callable[[str], asyncio.BaseProtocol | None]) -> None:
+        self._admit = admit
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._failed = 0
+        """Failed accepts since the last line in the log."""
+        self._silent_until = 0.0
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """The listening sockets; none after ``close``."""
+        return self._sockets
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen on ``host:port``; an empty host means all addresses, port 0 a free port. Raises OSError."""
+        found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        bound: list[socket.socket] = []
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                try:
+                    sock = socket.socket(family, socket.SOCK_STREAM)
+                except OSError:  # a kernel without IPv6
+                    continue
+                bound.append(sock)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                sock.bind(address)
+            self.listen_on(*bound)
+        except BaseException:
+            for sock in bound:
+                sock.close()
+            raise
+
+    def listen_on(self, *bound: socket.socket) -> None:
+        """Listen on bound sockets, which belong to the listener from then on. Raises OSError."""
+        for sock in bound:
+            sock.setblocking(False)
+            keep_alive(sock)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.listen(BACKLOG)
+        self._sockets += bound
+        self._watch(bound)
+
+    def _watch(self, sockets: Iterable[socket.socket]) -> None:
+        for sock in sockets:
+            self._loop.add_reader(sock, self._accept, sock)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as fault:
+                if fault.errno not in _GONE:
+                    self._pause(fault)
+                    return
+                continue
+            protocol = self._admit(str(address[0]))
+            if protocol is None:
+                sock.close()
+                continue
+            task = self._loop.create_task(self._serve(sock, protocol))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _serve(self, sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: protocol, sock)
+        except OSError as fault:  # it ended before it was served
+            sock.close()
+            protocol.connection_lost(fault)
+
+    def _pause(self, fault: OSError) -> None:
+        """Nothing can be accepted at present: try again later instead of at once, for ever."""
+        self._failed += 1
+        now = self._loop.time()
+        if now >= self._silent_until:
+            self._silent_until = now + _TELL_EVERY
+            log.error("accept_failed", reason=reason(fault), failed=self._failed)
+            self._failed = 0
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+        if self._retry is None:
+            self._retry = self._loop.call_later(_RETRY_AFTER, self._go_on)
+
+    def _go_on(self) -> None:
+        self._retry = None
+        self._watch(self._sockets)
+
+    def close(self) -> None:
+        """Accept nothing any more; what was accepted is served."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._sockets = []
+
+    async def settled(self) -> None:
+        """Wait until all that was accepted has reached its protocol."""
+        if self._arriving:
+            await asyncio.wait(tuple(self._arriving))
