@@ -33,20 +33,24 @@ SMALL = {
 class LoneBroker(Process):
     """It runs when the constructor returns; ``startup`` are the seconds that took."""
 
-    def __init__(self, home: Path, store: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, store: Path, settings: Mapping[str, str] | None = None, errors: int | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         conf = home / "broker.conf"
         lines = {**SMALL, "storePathRootDir": str(store), **(settings or {})}
         conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         begin = time.monotonic()
         command = [str(Path(sys.executable).parent / "mqbroker"), "-c", str(conf)]
-        super().__init__(command, home / "broker.out", env={"PYTHONFAULTHANDLER": "1"})
+        super().__init__(command, home / "broker.out", env={"PYTHONFAULTHANDLER": "1"}, errors=errors)
         found = re.search(r"\[[^,]+, ([\d.]+:\d+)\]", self.wait_for_line("boot success"))
         assert found is not None
         self.address = found.group(1)
         self.startup = time.monotonic() - begin
 
     @classmethod
-    async def start(cls, home: Path, store: Path, settings: Mapping[str, str] | None = None) -> LoneBroker:
+    async def start(
+        cls, home: Path, store: Path, settings: Mapping[str, str] | None = None, errors: int | None = None
+    ) -> LoneBroker:
         """As the constructor, while the loop runs on."""
-        return await asyncio.to_thread(cls, home, store, settings)
+        return await asyncio.to_thread(cls, home, store, settings, errors)

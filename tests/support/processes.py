@@ -26,7 +26,8 @@ class Process:
     """A child process whose standard output and error go to `log`.
 
     `leads`: it leads a session of its own, and `kill` ends all processes of that. `talks`: its standard input and
-    output are pipes of text, `input` and `output_lines`; only its standard error goes to `log`.
+    output are pipes of text, `input` and `output_lines`; only its standard error goes to `log`. With `errors` that goes
+    to another descriptor.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Process:
         cwd: Path | None = None,
         leads: bool = False,
         talks: bool = False,
+        errors: int | None = None,
     ) -> None:
         self.log = log
         self._leads = leads
@@ -48,7 +50,7 @@ class Process:
                 command,
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if talks else sink,
-                stderr=sink,
+                stderr=sink if errors is None else errors,
                 encoding="utf-8" if talks else None,
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,

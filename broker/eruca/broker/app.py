@@ -31,7 +31,7 @@ from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.descriptors import ConnectionCount, raise_limit
-from eruca.remoting.logs import log_to_stderr
+from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
@@ -50,6 +50,7 @@ STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
 
 log = structlog.get_logger("eruca.broker")
+start_log = structlog.get_logger("eruca.broker.start")
 
 
 class BrokerApp:
@@ -127,9 +128,9 @@ class BrokerApp:
             native_step=native.on,
         )
         for note in report.notes:
-            log.warning("store_recovery", note=note)
+            start_log.warning("store_recovery", note=note)
         for damage in report.damages:
-            log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
+            start_log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
         if self.config.is_slave:
             broker.delays.stand_by()
         else:
@@ -261,8 +262,8 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             log.error("state_not_saved", error=str(error))
 
 
-async def serve(app: BrokerApp) -> None:
-    """Run until SIGTERM or SIGINT."""
+async def serve(app: BrokerApp, say: Say) -> None:
+    """Run until SIGTERM or SIGINT; ``say`` prints a line."""
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -271,7 +272,7 @@ async def serve(app: BrokerApp) -> None:
     await app.start()
     settled()
     nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
-    print(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}", flush=True)
+    say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
     supervisor.ready(f"listening on {app.address}")
     try:
         await end.wait()
@@ -284,16 +285,20 @@ async def serve(app: BrokerApp) -> None:
 
 def main() -> None:
     """The command ``mqbroker``: exits with 1 and one sentence when it cannot start."""
-    log_to_stderr()
-    raise_limit()
+    with log_to_stderr() as say:
+        raise_limit()
+        _main(say)
+
+
+def _main(say: Say) -> None:
     try:
         start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
         for warning in start.warnings:
-            log.warning("configuration", warning=warning)
+            start_log.warning("configuration", warning=warning)
         if start.shown is not None:
             print(start.shown, end="")
             return
-        run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None)))
+        run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None), say))
     except (BadSetting, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:

@@ -21,7 +21,7 @@ from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.descriptors import ConnectionCount, raise_limit
-from eruca.remoting.logs import log_to_stderr
+from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
@@ -32,6 +32,7 @@ SCAN_EVERY = 10.0
 """Seconds between two scans for silent brokers; the first comes after half of it."""
 
 log = structlog.get_logger("eruca.nameserver")
+start_log = structlog.get_logger("eruca.nameserver.start")
 
 
 class Nameserver:
@@ -104,8 +105,8 @@ def _report_lost(gone: list[LiveBroker], reason: str, now: int) -> None:
         log.warning("brokers_lost", more=len(gone) - LINES_AT_ONCE, reason=reason)
 
 
-async def serve(server: Nameserver) -> None:
-    """Run until SIGTERM or SIGINT; notifies systemd if that is the supervisor."""
+async def serve(server: Nameserver, say: Say) -> None:
+    """Run until SIGTERM or SIGINT; notifies systemd if that is the supervisor. ``say`` prints a line."""
     systemd = Supervisor(os.environ)
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -113,8 +114,8 @@ async def serve(server: Nameserver) -> None:
         loop.add_signal_handler(number, end.set)
     await server.start()
     settled()
-    print("The Name Server boot success. serializeType=JSON", flush=True)
-    print(f"listening on {server.config.bind_address}:{server.port}", flush=True)
+    say("The Name Server boot success. serializeType=JSON")
+    say(f"listening on {server.config.bind_address}:{server.port}")
     systemd.ready(f"listening on port {server.port}")
     try:
         await end.wait()
@@ -125,18 +126,22 @@ async def serve(server: Nameserver) -> None:
 
 def main() -> None:
     """The command ``mqnamesrv``: exits with 1 and one sentence when it cannot start."""
-    log_to_stderr()
-    raise_limit()
+    with log_to_stderr() as say:
+        raise_limit()
+        _main(say)
+
+
+def _main(say: Say) -> None:
     try:
         start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
         for warning in start.warnings:
-            log.warning("configuration", warning=warning)
+            start_log.warning("configuration", warning=warning)
         if start.shown is not None:
             print(start.shown, end="")
             return
         if start.file is not None and not start.config.config_store_path:
             start.config.config_store_path = str(start.file)
-        run(serve(Nameserver(start.config)))
+        run(serve(Nameserver(start.config), say))
     except (BadSetting, BadKVFile) as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as fault:

@@ -47,14 +47,15 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
     from eruca.remoting.logs import log_to_stderr
     from eruca.standalone.cluster import serve
 
-    log_to_stderr()
-    raise_limit()
-    try:
-        run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port))
-    except (PortTaken, StoreDamaged, StoreLocked) as error:
-        sys.exit(f"eruca standalone: {error}")
-    except OSError as error:
-        sys.exit(f"eruca standalone: {error}; stop what holds the port, or choose another with --port or --broker-port")
+    advice = "stop what holds the port, or choose another with --port or --broker-port"
+    with log_to_stderr() as say:
+        raise_limit()
+        try:
+            run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, say))
+        except (PortTaken, StoreDamaged, StoreLocked) as error:
+            sys.exit(f"eruca standalone: {error}")
+        except OSError as error:
+            sys.exit(f"eruca standalone: {error}; {advice}")
 
 
 @main.group()

@@ -22,7 +22,7 @@ from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
-from eruca.remoting.logs import log_to_logging
+from eruca.remoting.logs import Say, log_to_logging
 from eruca.remoting.loop import settled
 
 
@@ -134,13 +134,13 @@ class Cluster:
         await self.stop()
 
 
-async def serve(folder: Path, host: str, port: int, broker_port: int) -> None:
-    """Run a cluster until SIGTERM or SIGINT."""
+async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) -> None:
+    """Run a cluster until SIGTERM or SIGINT; ``say`` prints a line."""
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     async with Cluster(folder, host=host, port=port, broker_port=broker_port) as cluster:
         settled()
-        print(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}", flush=True)
-        print(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)", flush=True)
+        say(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}")
+        say(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)")
         await end.wait()

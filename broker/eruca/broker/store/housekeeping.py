@@ -31,6 +31,7 @@ from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_o
 from eruca.broker.store.segment import Segment
 
 log = structlog.get_logger("eruca.broker")
+retention_log = structlog.get_logger("eruca.broker.retention")
 
 
 class Expendable(NamedTuple):
@@ -209,7 +210,9 @@ class Housekeeping:
         self._note_deleted(file.segment.path, file.modified, file.reason)
 
     def _note_deleted(self, path: Path | str, modified: int, reason: str = "all of its messages were deleted") -> None:
-        log.info("file_deleted", file=str(path), age_hours=round((self._clock() - modified) / HOUR, 1), reason=reason)
+        retention_log.info(
+            "file_deleted", file=str(path), age_hours=round((self._clock() - modified) / HOUR, 1), reason=reason
+        )
 
     def forget_files(self, count: int) -> None:
         """Forget the ``count`` oldest files of the log, which are deleted, and their part of the index."""

@@ -1,0 +1,163 @@
+"""The writing thread of a daemon's log: nobody waits for the file that it goes to, and nobody hears of its errors.
+
+Owns the queue, the thread, and the count of lost lines. Knows lines and a descriptor, not events. A line is lost, and
+counted, if it finds the queue full or cannot be written; as soon as lines can be written again, one says how many were
+lost. Any thread may put lines, also a finalizer that interrupts another put. A forked child has its own queue and
+thread. Invariant: the lines that wait, and those that are being written, have at most ``capacity`` bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from queue import Empty, SimpleQueue
+
+from eruca.remoting.loop import fork_count
+
+CAPACITY = 4 << 20
+"""Bytes of the lines that wait."""
+AT_ONCE = 64 << 10
+"""Bytes from which on a write takes no further line."""
+TICK = 1.0
+"""Seconds after which the thread looks for what else is to be said: lost lines, and what ``late`` returns."""
+GRACE = 1.0
+"""Seconds that ``close`` waits for the file."""
+
+Queue = SimpleQueue[bytes | None]
+
+
+def _none_late(closing: bool) -> Sequence[str]:
+    return ()
+
+
+class LogWriter:
+    """Writes lines to a descriptor, in a thread.
+
+    ``notice`` is the line that says how many lines were lost. ``late`` returns lines that nobody puts, and is called
+    about each second; with true for the last time.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        notice: Callable[[int], str],
+        late: Callable[[bool], Sequence[str]] = _none_late,
+        *,
+        capacity: int = CAPACITY,
+    ) -> None:
+        self.lost = 0
+        """The lines that were lost so far (``log_lines_lost``)."""
+        self._descriptor = descriptor
+        self._notice = notice
+        self._late = late
+        self._capacity = capacity
+        self._begin()
+
+    def _begin(self) -> None:
+        self._forks = fork_count()
+        self._lock = threading.RLock()
+        self._queue: Queue = SimpleQueue()
+        self._size = 0
+        self._said = self.lost
+        self._torn = False
+        """Whether the last thing that was written is the beginning of a line."""
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, line: str) -> None:
+        """Have a line written, which ends with a newline. Never waits and never raises."""
+        if self._forks != fork_count():
+            self._begin()
+        data = line.encode("utf-8", "backslashreplace")
+        with self._lock:
+            if self._closed or self._size + len(data) > self._capacity:
+                self.lost += 1
+                return
+            self._size += len(data)
+            self._queue.put(data)
+            if self._thread is None:
+                self._start()
+
+    def _start(self) -> None:
+        thread = self._thread = threading.Thread(target=self._work, args=(self._queue,), name="log-writer", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads: the next line tries again
+            self._thread = None
+
+    def close(self, grace: float = GRACE) -> None:
+        """Write what waits, for ``grace`` seconds at most; later lines are lost. Calling it twice does no harm."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+            self._queue.put(None)
+        if thread is not None and self._forks == fork_count():
+            thread.join(grace)
+
+    # ------------------------------------------------------------------ in the thread
+
+    def _work(self, queue: Queue) -> None:
+        closing = False
+        while not closing:
+            lines, closing = _batch(queue)
+            written = self._write(lines)
+            with self._lock:
+                self._size -= sum(map(len, lines))
+                self.lost += len(lines) - written
+            if queue.empty():
+                self._say_more(closing)
+
+    def _say_more(self, closing: bool) -> None:
+        lost = self.lost
+        if lost != self._said and self._write([self._notice(lost - self._said).encode()]):
+            self._said = lost
+        lines = [line.encode("utf-8", "backslashreplace") for line in self._late(closing)]
+        written = self._write(lines)
+        with self._lock:
+            self.lost += len(lines) - written
+
+    def _write(self, lines: list[bytes]) -> int:
+        """Write lines until one cannot be written; returns how many were."""
+        if not lines:
+            return 0
+        start = 1 if self._torn else 0
+        data = memoryview(b"\n" * start + b"".join(lines))
+        ends = [start + end for end in accumulate(map(len, lines))]
+        at = 0
+        try:
+            while at < len(data):
+                at += self._write_some(data[at:])
+        except OSError:
+            pass
+        if at:
+            self._torn = at not in (start, *ends)
+        return sum(end <= at for end in ends)
+
+    def _write_some(self, data: memoryview) -> int:
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:  # whoever shares the file has made it so
+            poll = select.poll()
+            poll.register(self._descriptor, select.POLLOUT)
+            poll.poll()
+            return 0
+
+
+def _batch(queue: Queue) -> tuple[list[bytes], bool]:
+    """The lines that wait, and whether they are the last ones; waits for one, for a tick at most."""
+    lines: list[bytes] = []
+    size = 0
+    with suppress(Empty):
+        line = queue.get(timeout=TICK)
+        while line is not None:
+            lines.append(line)
+            size += len(line)
+            if size >= AT_ONCE:
+                return lines, False
+            line = queue.get_nowait()
+        return lines, True
+    return lines, False
