@@ -167,8 +167,14 @@ LANGUAGE_CODES: Final = {name: code for code, name in enumerate(LANGUAGES)}
 LANGUAGE: Final = "PYTHON"
 """The language in Eruca's own frames."""
 
+OTHER: Final = "OTHER"
+"""The language of a peer that names none of ours."""
+
 VERSION: Final = 407
 """The MQVersion ordinal that Eruca speaks: V4_9_7."""
+
+LAST_VERSION: Final = 32_767
+"""The greatest version that a binary header holds, where it is a Java ``short``."""
 
 HIGHER_VERSION: Final = 612
 """Any ordinal from here on reads as HIGHER_VERSION."""
@@ -189,6 +195,24 @@ def _version_names() -> list[str]:
 
 
 _VERSION_NAMES: Final = _version_names()
+
+
+def known_language(language: object) -> str:
+    """A language from a header, OTHER for one that is not of the list."""
+    return language if isinstance(language, str) and language in LANGUAGE_CODES else OTHER
+
+
+def bounded_version(version: int) -> int:
+    """The version of a header, within 0 and LAST_VERSION."""
+    return min(max(version, 0), LAST_VERSION)
+
+
+def known_response(code: int) -> ResponseCode:
+    """The response code of a peer, SYSTEM_ERROR for an unknown one."""
+    try:
+        return ResponseCode(code)
+    except ValueError:
+        return ResponseCode.SYSTEM_ERROR
 
 
 def version_name(ordinal: int) -> str:

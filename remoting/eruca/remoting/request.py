@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from eruca.protocol import frame
-from eruca.protocol.codes import LANGUAGE, VERSION
+from eruca.protocol.codes import LANGUAGE, VERSION, bounded_version, known_language
 from eruca.protocol.header import Header
 
 A = TypeVar("A", bound=Header)
@@ -59,14 +59,13 @@ class Call(msgspec.Struct, Generic[A]):
 
     @property
     def version(self) -> int:
-        """The requester's MQVersion ordinal."""
-        return self.head.version
+        """The requester's MQVersion ordinal, within the bounds of a version."""
+        return bounded_version(self.head.version)
 
     @property
     def language(self) -> str:
         """The requester's language; OTHER if it is unknown."""
-        language = self.head.language
-        return language if isinstance(language, str) else "OTHER"
+        return known_language(self.head.language)
 
     @property
     def remark(self) -> str | None:

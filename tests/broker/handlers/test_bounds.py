@@ -13,18 +13,21 @@ from eruca.protocol.bodies import (
     ConsumerData,
     DataVersion,
     HeartbeatData,
+    LockBatchRequest,
     ProducerData,
+    SubscriptionData,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
 from eruca.protocol.errors import Refused
+from eruca.protocol.queues import MessageQueue
 from tests.support.desk import Desk
 from tests.support.load import pull, send
 from tests.support.peers import Answered
 
 HUGE = 2**31 - 1
-CREATE, GROUP, STATS, CHANGE = 17, 200, 202, 25
+CREATE, GROUP, STATS, CHANGE, MEMBERS, LOCK = 17, 200, 202, 25, 38, 41
 
 
 async def beat(desk: Desk, *groups: str, producers: tuple[str, ...] = (), client_id: str = "c") -> Answered:
@@ -215,3 +218,84 @@ async def test_topics_that_no_registration_could_name_are_not_made(tmp_path: Pat
     for known in every[:100]:
         table.remove(known.topic_name)
     table.need_room("T")
+
+
+# ---------------------------------------------------------------------- what a client says of itself
+
+LONG = "x" * (6 << 20)
+TOO_LONG = "the client id has {} characters, at most 255 are allowed; shorten the instance name or the unit name"
+
+
+async def test_a_client_id_has_a_bound(desk: Desk) -> None:
+    """Two heartbeats with ids of 8 MB once ended a group: the list of its members was too long for a frame."""
+    await desk.consumer("g", "T", client_id="good")
+    for length in (256, len(LONG)):
+        answer = await beat(desk, "g", producers=("p",), client_id="x" * length)
+        assert (answer.code, answer.remark) == (1, TOO_LONG.format(length))
+        body = LockBatchRequest(client_id="x" * length, consumer_group="g", mq_set=[MessageQueue("T", "b", 0)])
+        answer = await desk.ask(LOCK, body=body.encode())
+        assert (answer.code, answer.remark) == (1, TOO_LONG.format(length))
+    assert json.loads((await desk.ask(MEMBERS, {"consumerGroup": "g"})).body) == {"consumerIdList": ["good"]}
+    assert not desk.broker.clients.producers
+    assert (await beat(desk, "g", client_id="x" * 255)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("language", "version", "kept"),
+    [
+        ("JAVA", 407, ("JAVA", 407)),
+        ("RUST", 32_767, ("RUST", 32_767)),
+        ("KLINGON", -1, ("OTHER", 0)),
+        (LONG, 32_768, ("OTHER", 32_767)),
+        ('JAVA","code":17,"remark":"injected', 10**12, ("OTHER", 32_767)),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+async def test_language_and_version_of_a_client_are_known_ones(
+    desk: Desk, language: str, version: int, kept: tuple[str, int]
+) -> None:
+    peer = await desk.consumer("g", "T", peer=await desk.peer(language, version))
+    body = HeartbeatData(client_id="p", producer_data_set=[ProducerData(group_name="p")])
+    assert (await peer.ask(34, {}, body.encode())).code == 0
+    members = (await desk.ask(203, {"consumerGroup": "g"}), await desk.ask(204, {"producerGroup": "p"}))
+    for answer in members:
+        [shown] = json.loads(answer.body)["connectionSet"]
+        assert (shown["language"], shown["version"]) == kept
+
+
+async def test_a_heartbeat_names_at_most_two_hundred_groups(desk: Desk) -> None:
+    few, many = tuple(f"p{number}" for number in range(100)), tuple(f"p{number}" for number in range(101))
+    groups = [f"g{number}" for number in range(100)]
+    answer = await beat(desk, *groups, producers=many)
+    assert (answer.code, answer.remark) == (
+        1,
+        "the heartbeat names 201 groups, at most 200 are allowed; divide them among clients with different instance "
+        "names",
+    )
+    assert not desk.broker.clients.producers and desk.broker.groups.get("g0") is None
+    assert (await beat(desk, *groups, producers=few)).code == 0
+    assert len(desk.broker.clients.producers) == 100
+
+
+@pytest.mark.parametrize("name", ["", " ", "../x", "a\0b", "g" * 256, "größe"])
+async def test_a_heartbeat_with_a_name_that_no_group_may_have_is_refused(desk: Desk, name: str) -> None:
+    for answer in (await beat(desk, name), await beat(desk, producers=(name,))):
+        assert answer.code == 1 and (answer.remark or "").startswith("the specified group")
+    assert name not in desk.broker.clients.consumers and name not in desk.broker.clients.producers
+
+
+@pytest.mark.parametrize("topic", ["", "../x", "x" * 128])
+async def test_a_heartbeat_with_a_name_that_no_topic_may_have_is_refused(desk: Desk, topic: str) -> None:
+    peer = await desk.peer()
+    consumer = ConsumerData(group_name="g", subscription_data_set=[SubscriptionData(topic=topic)])
+    body = HeartbeatData(client_id="c", consumer_data_set=[consumer])
+    answer = await peer.ask(34, {}, body.encode())
+    assert answer.code == 1 and (answer.remark or "").startswith("The specified topic")
+    assert desk.broker.clients.consumer("g") is None
+
+
+async def test_a_group_whose_retry_topic_has_too_long_a_name_is_online(desk: Desk) -> None:
+    """As at Apache: such a group has no retry topic, and its clients subscribe to it all the same."""
+    group = "g" * 255
+    await desk.consumer(group, "T", f"%RETRY%{group}")
+    assert json.loads((await desk.ask(MEMBERS, {"consumerGroup": group})).body) == {"consumerIdList": ["c"]}

@@ -19,6 +19,9 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting import Call
 from eruca.remoting.descriptors import is_exhausted, reason
 
+CLIENT_ID_MAX_LENGTH = 255
+"""Characters; Apache has no limit, and a client has about 40."""
+
 audit_log = structlog.get_logger("eruca.broker.audit")
 
 
@@ -48,6 +51,16 @@ def legal_group(group: str) -> None:
     fault = names.group_fault(group)
     if fault is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def legal_client_id(client_id: str) -> None:
+    """Refuse a client id that is longer than any client makes."""
+    if len(client_id) > CLIENT_ID_MAX_LENGTH:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the client id has {len(client_id)} characters, at most {CLIENT_ID_MAX_LENGTH} are allowed; "
+            "shorten the instance name or the unit name",
+        )
 
 
 def within_bounds(config: TopicConfig | SubscriptionGroupConfig) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_group
+from eruca.broker.handlers.checks import legal_client_id, legal_group, legal_topic
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, bodies, names
@@ -36,6 +36,9 @@ from eruca.remoting import Call, Connection, Reply, Routes
 
 routes: Routes[Broker] = Routes()
 
+MOST_GROUPS = 200
+"""The most groups of one client, of consumers and producers together; Apache has no limit."""
+
 
 @routes.on(api.HEART_BEAT)
 def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
@@ -44,6 +47,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         beat = HeartbeatData.decode(call.body)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
+    _sensible(beat)
     now = broker.monotonic()
     refused: Refused | None = None
 
@@ -64,6 +68,25 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
     if refused is not None:
         raise refused
     return Reply()
+
+
+def _sensible(beat: HeartbeatData) -> None:
+    """Refuse names that no client, group or topic may have, and more groups than a client has."""
+    legal_client_id(beat.client_id)
+    groups = [each.group_name for each in beat.consumer_data_set]
+    groups += [each.group_name for each in beat.producer_data_set]
+    if len(groups) > MOST_GROUPS:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the heartbeat names {len(groups)} groups, at most {MOST_GROUPS} are allowed; "
+            "divide them among clients with different instance names",
+        )
+    for group in groups:
+        legal_group(group)
+    for consumer in beat.consumer_data_set:
+        for subscription in consumer.subscription_data_set:
+            if subscription.topic != names.retry_topic(consumer.group_name):
+                legal_topic(subscription.topic)
 
 
 def _create_group(broker: Broker, data: ConsumerData) -> bool:
@@ -261,5 +284,6 @@ def _asked(call: Call[Empty]) -> LockBatchRequest:
         ask = LockBatchRequest.decode(call.body)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no LockBatchRequestBody: {error}") from None
+    legal_client_id(ask.client_id)
     legal_group(ask.consumer_group)
     return ask
