@@ -1,9 +1,14 @@
 """What a consumer answers for itself, through the broker: 307 and 309."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from eruca.broker.handlers import relays
-from tests.support.desk import Desk
+from eruca.protocol import frame
+from eruca.protocol.headers.clients import ConsumerRunningInfoOf as RunningInfo
+from tests.support.desk import Desk, hear
 from tests.support.peers import Pushed
 
 RUNNING, DIRECTLY = 307, 309
@@ -29,6 +34,54 @@ async def test_the_consumers_refusal_goes_back_too(desk: Desk) -> None:
     await desk.consumer("g", "T", peer=await desk.peer(answering=lambda _: (1, b"why")))
     answer = await desk.ask(RUNNING, {"consumerGroup": "g", "clientId": "c"})
     assert (answer.code, answer.remark, answer.body) == (1, "from JAVA", b"why")
+
+
+@pytest.mark.parametrize(
+    ("language", "version", "passed_on"),
+    [
+        ('JAVA","code":17,"remark":"injected', 317, ("OTHER", 317)),
+        ("KLINGON", 10**6, ("OTHER", 32_767)),
+        ("GO", 40_000, ("GO", 32_767)),
+    ],
+)
+@pytest.mark.parametrize("serialization", ["JSON", "ROCKETMQ"])
+async def test_what_a_consumer_says_of_itself_does_not_become_the_brokers_header(
+    desk: Desk, language: str, version: int, passed_on: tuple[str, int], serialization: str
+) -> None:
+    """Whatever the one who asks reads headers in: unknown words have no place in a binary one."""
+    peer = await desk.peer(language, version, lambda _: (0, b"info"))
+    await desk.consumer("g", "T", client_id="c1", peer=peer)
+    ask = {"consumerGroup": "g", "clientId": "c1"}
+    if serialization == "JSON":
+        answer = await desk.ask(RUNNING, ask)
+        assert (answer.code, answer.remark, answer.body) == (0, f"from {language}", b"info")
+        assert (answer.header["language"], answer.header["version"]) == passed_on
+        return
+    head, data = await asked_in_binary(desk, RunningInfo(consumer_group="g", client_id="c1"))
+    assert (head.code, data[-4:]) == (0, b"info")
+    assert (head.language, head.version) == passed_on
+
+
+@pytest.mark.parametrize("code", [99_999, -1, 2**31 - 1])
+async def test_a_code_that_nobody_knows_is_not_passed_on(desk: Desk, code: int) -> None:
+    await desk.consumer("g", "T", peer=await desk.peer(answering=lambda _: (code, b"why")))
+    told = f"the consumer <g> <c> answered with the unknown code {code}: from JAVA"
+    answer = await desk.ask(RUNNING, {"consumerGroup": "g", "clientId": "c"})
+    assert (answer.code, answer.remark) == (1, told)
+    head, _ = await asked_in_binary(desk, RunningInfo(consumer_group="g", client_id="c"))
+    assert (head.code, head.remark) == (1, told)
+
+
+async def asked_in_binary(desk: Desk, ask: RunningInfo) -> tuple[frame.Head[Any], bytes]:
+    """The answer to a client with ROCKETMQ headers."""
+    host, _, port = desk.app.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(frame.encode(frame.ROCKETMQ, RUNNING, 1, 0, ask))
+    async with asyncio.timeout(5):
+        answer = await hear(reader)
+    writer.close()
+    await writer.wait_closed()
+    return answer
 
 
 async def test_a_message_is_consumed_at_once(desk: Desk) -> None:

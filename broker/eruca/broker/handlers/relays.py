@@ -1,22 +1,24 @@
 """Requests that the broker relays to a consumer: 307 (running information) and 309 (consume a message directly).
 
 Owns the choice of the consumer. Its answer is passed on with code, remark, body, language and version
-(AdminBrokerProcessor.callConsumer in 4.9.7).
+(AdminBrokerProcessor.callConsumer in 4.9.7), as far as they are known ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from eruca.broker.broker import Broker
 from eruca.broker.state.clients import Member
 from eruca.protocol import api
-from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.api import Endpoint
+from eruca.protocol.codes import ResponseCode, bounded_version, known_language, version_name
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.header import Empty
+from eruca.protocol.header import Empty, Header
 from eruca.protocol.headers.clients import ConsumeMessageDirectly, ConsumerRunningInfoOf
 from eruca.protocol.message import parse_offset_message_id
-from eruca.remoting import Answer, Call, CallTimedOut, RemotingError, Reply, Routes
+from eruca.remoting import Call, CallTimedOut, RemotingError, Reply, Routes
 
 routes: Routes[Broker] = Routes()
 
@@ -35,10 +37,7 @@ async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Rep
     """The running information of a consumer."""
     ask = call.header
     member = _member(broker, ask.consumer_group, ask.client_id)
-    try:
-        return _passed_on(await member.connection.call(_RUNNING_INFO, ask, timeout=ANSWER_WITHIN))
-    except RemotingError as error:
-        raise _unanswered(ask.consumer_group, ask.client_id, error) from None
+    return await _relayed(member, _RUNNING_INFO, ask, ask.consumer_group)
 
 
 @routes.on(api.CONSUME_MESSAGE_DIRECTLY)
@@ -51,10 +50,7 @@ async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -
     question = ConsumeMessageDirectly(
         consumer_group=ask.consumer_group, client_id=ask.client_id, msg_id=ask.msg_id, broker_name=broker.name
     )
-    try:
-        return _passed_on(await member.connection.call(_CONSUME_DIRECTLY, question, record, timeout=ANSWER_WITHIN))
-    except RemotingError as error:
-        raise _unanswered(ask.consumer_group, client_id, error) from None
+    return await _relayed(member, _CONSUME_DIRECTLY, question, ask.consumer_group, record)
 
 
 async def _record(broker: Broker, message_id: str) -> bytes:
@@ -82,9 +78,19 @@ def _member(broker: Broker, group: str, client_id: str) -> Member:
     return member
 
 
-def _passed_on(answer: Answer[Empty]) -> Reply:
-    language = answer.language if isinstance(answer.language, str) else "OTHER"
-    return Reply(answer.code, body=answer.body, remark=answer.remark, by=(language, answer.version))
+async def _relayed(member: Member, endpoint: Endpoint[Any, Empty], ask: Header, group: str, body: bytes = b"") -> Reply:
+    """The member's answer. Its code, language and version become parts of a header here: only known ones pass."""
+    try:
+        answer = await member.connection.call(endpoint, ask, body, timeout=ANSWER_WITHIN)
+    except RemotingError as error:
+        raise _unanswered(group, member.client_id, error) from None
+    except Refused as error:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the consumer <{group}> <{member.client_id}> answered with the unknown code {error.code}: {error.remark}",
+        ) from None
+    by = (known_language(answer.language), bounded_version(answer.version))
+    return Reply(answer.code, body=answer.body, remark=answer.remark, by=by)
 
 
 def _unanswered(group: str, client_id: str, error: RemotingError) -> Refused:
