@@ -207,14 +207,6 @@ def bounded_version(version: int) -> int:
     return min(max(version, 0), LAST_VERSION)
 
 
-def known_response(code: int) -> ResponseCode:
-    """The response code of a peer, SYSTEM_ERROR for an unknown one."""
-    try:
-        return ResponseCode(code)
-    except ValueError:
-        return ResponseCode.SYSTEM_ERROR
-
-
 def version_name(ordinal: int) -> str:
     """The name of an MQVersion ordinal, as operators see it (``407`` is ``V4_9_7``; MQVersion in 4.9.7)."""
     if 0 <= ordinal < len(_VERSION_NAMES):

@@ -78,6 +78,17 @@ async def test_one_named_queue_of_a_group_that_is_offline_is_stored_here(desk: D
     assert desk.broker.offsets.of("g", "T") == {0: 4, 1: 2}
 
 
+@pytest.mark.parametrize("name", ["../x", "a\0b", "", "g" * 256])
+async def test_a_name_that_no_group_or_topic_may_have_is_refused_and_nothing_is_stored(desk: Desk, name: str) -> None:
+    """With a named queue the broker stores the offset itself when nobody is online."""
+    await group_of_two_queues(desk)
+    before = desk.broker.offsets.encode()
+    for more in ({"group": name}, {"topic": name}):
+        answer = await desk.ask(RESET, {**request(0, force=False), "queueId": 0, "offset": 4, **more})
+        assert answer.code == 1 and "the specified" in (answer.remark or "").lower()
+    assert desk.broker.offsets.encode() == before
+
+
 async def test_without_force_nobody_goes_forward(desk: Desk) -> None:
     await group_of_two_queues(desk)
     desk.commit("g", "T", 2, 1)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit
+from eruca.broker.handlers.checks import audit, legal_group, legal_topic
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.protocol import api
@@ -42,6 +42,8 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     offset is committed here.
     """
     ask = call.header
+    legal_topic(ask.topic)
+    legal_group(ask.group)
     single = ask.queue_id is not None and ask.queue_id >= 0
     table = await (_new_offset(broker, ask) if single else _new_offsets(broker, ask))
     group = broker.clients.consumer(ask.group)
