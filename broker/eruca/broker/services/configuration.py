@@ -3,8 +3,8 @@
 Owns the version of the configuration and the operator's file, where changes are saved. The fields (``config``) declare
 what a key means and which keys may change at run time; nothing of that is repeated here.
 
-Invariant: a change applies as a whole or not at all; paths and secrets never change, and secrets are never shown; the
-other lines of the file stay as they are.
+Invariant: a change applies as a whole or not at all; paths and secrets never change, secrets and values of unknown keys
+are never shown; the other lines of the file stay as they are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from eruca.protocol.bodies import DataVersion
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting.settings import BadSetting, change, settings_of
-
-_SECRET_WORDS = ("password", "secret", "credential", "token")
 
 
 class Configuration:
@@ -75,9 +73,9 @@ class Configuration:
             await asyncio.to_thread(_amend, path, changed)
 
     def text(self) -> str:
-        """Every setting as ``name=value``, and the unknown keys of the file. Secrets and unset values are omitted.
+        """Every setting as ``name=value``, and the unknown keys of the file without their values.
 
-        Ports are those that are bound.
+        Any of those may be a secret. Known secrets and unset values are omitted. Ports are those that are bound.
         """
         shown = {
             key: item.text(self._config)
@@ -94,11 +92,7 @@ class Configuration:
             given = properties.parse(properties.decode(self.file.read_bytes()))
         except (OSError, ProtocolError):
             return {}
-        return {
-            key: value
-            for key, value in given.items()
-            if key not in self._known and not any(word in key.lower() for word in _SECRET_WORDS)
-        }
+        return dict.fromkeys((key for key in given if key not in self._known), "")
 
 
 def _amend(path: Path, changed: dict[str, str]) -> None:
