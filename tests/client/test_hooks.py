@@ -136,6 +136,25 @@ async def test_a_hook_may_forbid_a_send(lab: Lab) -> None:
     assert "after_send" in diary.names
 
 
+async def test_a_send_that_began_before_its_route_was_known_may_be_forbidden_too(server: Scripted) -> None:
+    """The answer to the first send lets the others go, when there is a route."""
+
+    class Guard(Hook):
+        def check_forbidden(self, context: SendContext) -> None:
+            if context.message.keys == "b":
+                raise PermissionError("not this key")
+
+    diary = Diary()
+    async with Producer("p", nameserver=server.address, hooks=[Guard(), Stamp(), diary], max_in_flight=1) as producer:
+        sends = [producer.start_send(Message("T", b"x", keys=key)) for key in "abc"]
+        with pytest.raises(PermissionError, match="not this key"):
+            await sends[1]
+        last = await sends[2]
+    assert [header.properties.count("stamp\x01of p") for header in server.sends] == [1, 1]
+    assert diary.names == ["check_forbidden", "before_send", "after_send"] * 2
+    assert diary.last("before_send").queue == last.queue
+
+
 async def test_attempts_of_one_send_are_seen_as_one(server: Scripted) -> None:
     server.answers.extend([14, 14])
     diary = Diary()

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Collection, Coroutine, Iterator
+from functools import partial
 from time import time
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from eruca.client.errors import (
     translate,
 )
 from eruca.client.network import identity
+from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
@@ -136,6 +138,7 @@ class Sender:
                     return
             elif hooks is not None:
                 hooks.called()
+                send.choose = send.choose or partial(self._choose_in_turn, send)  # hooks see each choice
         if not oneway:
             self.accumulator.append(send)
             return
@@ -266,14 +269,18 @@ class Sender:
         if send.choose is not None:
             queue = send.choose(route)
             send.choose = None
-        elif self._faults is not None:
-            queue = self._faults.choose(route, topic.turn, int(self._clock() * 1000))
         else:
-            queue = topic.turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
+            queue = self._choose_in_turn(send, route)
         send.queue = queue
         if send.hooks is not None:
             send.hooks.chosen(send, queue)
         return queue
+
+    def _choose_in_turn(self, send: Send, route: Route) -> MessageQueue:
+        turn = send.topic.turn
+        if self._faults is not None:
+            return self._faults.choose(route, turn, int(self._clock() * 1000))
+        return turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
 
     def _begin_batch(self, send: Send, number: int, leaving: _Leaving) -> _QueueBatch | None:
         """What the sends of this turn to one queue need; None, and this one is prepared, where its broker is not
