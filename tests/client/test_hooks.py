@@ -243,6 +243,24 @@ async def test_hooks_run_in_the_context_of_the_sender(server: Scripted) -> None:
     assert sorted(told) == [f"{name} {when}: {name}" for name in "abc" for when in ("after", "before")]
 
 
+async def test_what_a_hook_sets_in_the_context_of_a_send_is_there_at_its_end_and_nowhere_else(server: Scripted) -> None:
+    span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="none")
+    ended: list[str] = []
+
+    class Traced(Hook):
+        def before_send(self, context: SendContext) -> None:
+            context.notes["token"] = span.set(f"of {context.message.keys}")
+
+        def after_send(self, context: SendContext) -> None:
+            ended.append(span.get())
+            span.reset(context.notes["token"])
+
+    async with Producer("p", nameserver=server.address, hooks=[Traced()]) as producer:
+        await asyncio.gather(*(producer.start_send(Message("T", b"x", keys=key)) for key in "ab"))
+        await producer.send_oneway(Message("T", b"x", keys="c"))
+    assert sorted(ended) == ["of a", "of b", "of c"] and span.get() == "none"
+
+
 async def test_a_hook_that_fails_changes_nothing(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Hook):
         def before_send(self, context: SendContext) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import enum
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,13 +57,15 @@ class SendContext(msgspec.Struct, kw_only=True):
     """
 
     producer_group: str
-    messages: list[Message]
-    """One, or those of a batch."""
+    message: Message
+    """The message, or the first of a batch."""
     message_type: MessageType
     body_size: int
     """Bytes as they travel."""
     born_host: str
     client_id: str
+    batch: Sequence[Message] | None = None
+    """What the sender gave, if it is a batch."""
     namespace: str | None = None
     began: float = msgspec.field(default_factory=time.perf_counter)
     """When the send was called, by ``time.perf_counter``."""
@@ -76,7 +79,15 @@ class SendContext(msgspec.Struct, kw_only=True):
     """What the broker's answer contains: its region, and whether messages are to be traced."""
     added: dict[str, str] | None = None
     noted: dict[Any, Any] | None = None
-    """``properties`` and ``notes``, as soon as a hook has asked for them: most sends do without."""
+    listed: list[Message] | None = None
+    """``properties``, ``notes`` and ``messages``, as soon as a hook has asked for them: most sends do without."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """One, or those of a batch."""
+        if self.listed is None:
+            self.listed = [self.message] if self.batch is None else [*self.batch]
+        return self.listed
 
     @property
     def properties(self) -> dict[str, str]:
@@ -99,11 +110,6 @@ class SendContext(msgspec.Struct, kw_only=True):
     @notes.setter
     def notes(self, notes: dict[Any, Any]) -> None:
         self.noted = notes
-
-    @property
-    def message(self) -> Message:
-        """The message, or the first of a batch."""
-        return self.messages[0]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,11 +238,14 @@ class Hooks:
         return bool(self.before_consume or self.after_consume)
 
 
-def run_calls(calls: Calls, context: object) -> None:
-    """Make the calls; one that fails is logged."""
+def run_calls(calls: Calls, context: object, origin: Context | None = None) -> None:
+    """Make the calls, in the context ``origin`` if it is given; one that fails is logged."""
     for call in calls:
         try:
-            call(context)
+            if origin is None:
+                call(context)
+            else:
+                origin.run(call, context)
         except (Exception, asyncio.CancelledError):  # what is cancelled there is not the caller
             log.exception("a hook failed: %s", getattr(call, "__qualname__", call))
 

@@ -71,7 +71,7 @@ class RemoteBrokerOffsetStore:
 
     def report(self, queue: MessageQueue, offset: int) -> bool:
         """Send an offset one way."""
-        address = self._session.directory.master_now(queue.broker_name)
+        address = self._session.directory.masters.get(queue.broker_name)
         connection = None if address is None else self._session.ready(address)
         if connection is None:
             return False

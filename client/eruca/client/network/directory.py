@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from eruca.client.errors import BrokerNotFound, ClientError, TopicNotFound, translate
@@ -40,6 +40,8 @@ class Directory:
     ) -> None:
         self.routes: dict[str, Route] = {}
         """What is known now; look only, and ask with ``route``."""
+        self.masters: dict[str, str] = {}
+        """The address of each broker's master as far as it is known; look only."""
         self.version = 0
         """Another number whenever routes or addresses may be others."""
         self._nameservers = nameservers
@@ -63,7 +65,7 @@ class Directory:
         """Keep the addresses of all brokers of a cluster."""
         self.version += 1
         for name, broker in cluster.broker_addr_table.items():
-            self._brokers[name] = dict(broker.broker_addrs)
+            self._keep_broker(name, broker.broker_addrs)
 
     async def close(self) -> None:
         """Ask for nothing more."""
@@ -136,9 +138,16 @@ class Directory:
         self.routes[route.topic] = route
         self.version += 1
         for broker, addresses in route.brokers.items():
-            self._brokers[broker] = dict(addresses)
+            self._keep_broker(broker, addresses)
         if changed:
             self._changed(route.topic)
+
+    def _keep_broker(self, name: str, addresses: Mapping[int, str]) -> None:
+        self._brokers[name] = dict(addresses)
+        if MASTER in addresses:
+            self.masters[name] = addresses[MASTER]
+        else:
+            self.masters.pop(name, None)
 
     async def refresh_all(self, topics: Collection[str]) -> None:
         """Ask for the routes of these and of all known topics; one that is not there is left as it was known."""
@@ -150,11 +159,6 @@ class Directory:
             except ClientError as error:
                 log.warning("the route of %s could not be refreshed: %s", topic, error)
                 break
-
-    def master_now(self, broker: str) -> str | None:
-        """The address of a broker's master as far as it is known."""
-        addresses = self._brokers.get(broker)
-        return None if addresses is None else addresses.get(MASTER)
 
     def look_again(self, topic: str) -> None:
         """Ask for a route in the background, since a broker of it failed."""

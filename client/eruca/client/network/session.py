@@ -337,7 +337,7 @@ class Session:
 
     def to_send_now(self, broker: str) -> str | None:
         """As ``to_send``, as far as it is known."""
-        address = self.directory.master_now(broker)
+        address = self.directory.masters.get(broker)
         return vip_address(address) if address is not None and self.settings.vip_channel else address
 
     async def members(self, group: str, topic: str) -> list[str]:

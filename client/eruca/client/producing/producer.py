@@ -323,15 +323,16 @@ class Producer(Client):
             or fork_count() != sender.forks
         ):
             sender = self._running()
-        observed = None if self._observer is None else self._observer.observe((message,), more, kind, len(body))
-        future: Future[SendResult] = observed or Future(loop=sender.loop)
-        send = Send(sender, topic, future, body, text, seconds, kind, self._attempts)
+        if self._observer is None:
+            send = Send(sender, topic, Future(loop=sender.loop), body, text, seconds, kind, self._attempts)
+        else:
+            observed = self._observer.observe(message, None, more, kind, len(body))
+            send = Send(sender, topic, observed, body, text, seconds, kind, self._attempts, hooks=observed)
         if choose is not None:
             send.choose, send.fixed, send.attempts = choose, True, 1
-        elif kind is PLAIN and observed is None:
+        elif kind is PLAIN:
             sender.accumulator.append(send)
             return send
-        send.hooks = observed
         sender.append(send)
         return send
 
@@ -355,7 +356,7 @@ class Producer(Client):
             or fork_count() != sender.forks
         ):
             sender = self._running()
-        observed = None if self._observer is None else self._observer.observe(messages, "", BATCH, len(body))
+        observed = None if self._observer is None else self._observer.observe(first, (*messages,), "", BATCH, len(body))
         topic, text, key = sender.topic(first.topic), wait_of(first), ids.joined()
         future: Future[SendResult] = observed or Future(loop=sender.loop)
         send = Send(sender, topic, future, body, text, seconds, BATCH, self._attempts, key, hooks=observed)

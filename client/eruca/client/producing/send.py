@@ -26,6 +26,7 @@ from eruca.client.errors import (
     ClientError,
     UsageError,
 )
+from eruca.client.hooks import SendContext
 from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.client.outcomes import SendResult
@@ -98,14 +99,11 @@ class Begin(NamedTuple):
 class SendHooks(Protocol):
     """The calls of hooks around one send."""
 
+    context: SendContext
+    """What hooks see; the sender writes into it what the broker answers."""
+
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
-
-    def called(self) -> None:
-        """The call of the sender returns: from now on hooks are called elsewhere."""
-
-    def answered(self, region: str, trace_on: bool) -> None:
-        """The broker has stored the message: its region, and whether it wants messages traced."""
 
     def ended_oneway(self, error: BaseException | None) -> None:
         """A one-way send has left, or failed."""

@@ -11,7 +11,7 @@ from asyncio import CancelledError, Future
 from collections.abc import Sequence
 from contextvars import Context, copy_context
 
-from eruca.client.hooks import Calls, Hooks, MessageType, SendContext, run_calls
+from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
 from eruca.client.message import Message
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
@@ -25,62 +25,79 @@ class ObservedFuture(Future[SendResult]):
     """The future of a send that hooks see, and their calls around the send (``SendHooks``).
 
     The hooks are called at its end, before whoever awaits it goes on; not so for a one-way send, whose end is when it
-    has left.
+    has left. All run in one copy of the context of the sender.
     """
 
-    __slots__ = ("begun", "context", "messages", "more", "observer", "origin")
+    __slots__ = ("begun", "context", "more", "observer", "origin")
     observer: Observer
-    messages: Sequence[Message]
     more: str
     """What follows the properties of a single message."""
     context: SendContext
     begun: bool
-    origin: Context | None
-    """The context of the sender, as soon as its call may have returned."""
+    """Whether no hook has refused the send."""
+    origin: Context
 
     def chosen(self, send: Send, queue: MessageQueue) -> None:
         """The queue of an attempt is chosen; before the first one, hooks may refuse the send by raising."""
-        context = self.context
+        context, observer = self.context, self.observer
         context.queue = queue
-        context.broker_address = self.observer.directory.master_now(queue.broker_name)
-        if not self.begun:
-            if self.origin is not None:
-                self.origin.run(_begin, self, send)
-            else:
-                _begin(self, send)
-                self.origin = copy_context()
+        context.broker_address = observer.masters.get(queue.broker_name)
+        if self.begun:
+            return
+        for call in observer.hooks.check_forbidden:
+            self.origin.run(call, context)
+        self.begun = True
+        run_calls(observer.hooks.before_send, context, self.origin)
+        if context.added:
+            self._rewrite(send)
 
-    def called(self) -> None:
-        """The call of the sender returns: from now on hooks are called elsewhere, in a copy of its context."""
-        self.origin = copy_context()
-
-    def answered(self, region: str, trace_on: bool) -> None:
-        """The broker has stored the message: its region, and whether it wants messages traced."""
-        self.context.region_id = region
-        self.context.trace_on = trace_on
+    def _rewrite(self, send: Send) -> None:
+        """Add the properties of the hooks to what is sent. Raises BadMessage where they cannot travel."""
+        context = self.context
+        messages = [each.with_properties(context.properties) for each in context.batch or (context.message,)]
+        if send.kind.batch:
+            send.body = encode_messages(messages, send.key.split(","), self.observer.max_message_size)
+        else:
+            send.text = messages[0].text_after_id() + self.more
 
     def set_result(self, result: SendResult, /) -> None:
         """The send has ended well."""
         _set_result(self, result)
-        _end(self, result, None)
+        context = self.context
+        if not context.oneway:
+            context.result = result
+            run_calls(self.observer.hooks.after_send, context, self.origin)
 
     def set_exception(self, exception: type | BaseException, /) -> None:
         """The send has failed."""
         super().set_exception(exception)
-        _end(self, None, self.exception())
+        error = self.exception()
+        assert error is not None
+        self._failed(error)
 
     def cancel(self, msg: object = None) -> bool:
         """Nobody awaits the send any more."""
         if not self.done():
             error = CancelledError("The sender waits no more; the message may have been stored.")
-            self.get_loop().call_soon(_end, self, None, error)  # not at once: a hook itself may be the caller
+            self.get_loop().call_soon(self._failed, error)  # not at once: a hook itself may be the caller
         return super().cancel(msg)
+
+    def _failed(self, error: BaseException) -> None:
+        context, hooks = self.context, self.observer.hooks
+        if context.oneway:
+            return
+        context.error = error
+        if not self.begun:
+            if context.queue is not None:  # a hook refused it
+                return
+            run_calls(hooks.before_send, context, self.origin)
+        run_calls(hooks.after_send, context, self.origin)
 
     def ended_oneway(self, error: BaseException | None) -> None:
         """A one-way send has left, or failed."""
         if self.begun:
             self.context.error = error
-            run_calls(self.observer.hooks.after_send, self.context)
+            run_calls(self.observer.hooks.after_send, self.context, self.origin)
 
 
 class Observer:
@@ -88,7 +105,7 @@ class Observer:
 
     def __init__(self, hooks: Hooks, session: Session, group: str, max_message_size: int) -> None:
         self.hooks = hooks
-        self.directory = session.directory
+        self.masters = session.directory.masters
         self.max_message_size = max_message_size
         self._loop = session.loop
         self._group = group
@@ -96,19 +113,23 @@ class Observer:
         self._client_id = session.client_id
         self._namespace = session.names.namespace
 
-    def observe(self, messages: Sequence[Message], more: str, kind: SendKind, size: int) -> ObservedFuture:
-        """The future of a send of these messages, with the calls around it; the body travels with ``size`` bytes."""
-        first = messages[0]
-        if first.delay_level or first.delay is not None or first.deliver_at is not None:
+    def observe(
+        self, message: Message, batch: Sequence[Message] | None, more: str, kind: SendKind, size: int
+    ) -> ObservedFuture:
+        """The future of a send of this message, or of a batch that begins with it; ``size`` bytes of body travel."""
+        if message.delay_level or message.delay is not None or message.deliver_at is not None:
             message_type = _DELAY
         else:
             message_type = _HALF if kind.sys_flag & TRANSACTION_PREPARED else _NORMAL
         future = ObservedFuture(loop=self._loop)
-        future.observer, future.messages, future.more = self, messages, more
-        future.begun, future.origin = False, None
+        future.observer = self
+        future.more = more
+        future.begun = False
+        future.origin = copy_context()
         future.context = SendContext(
             producer_group=self._group,
-            messages=[*messages],
+            message=message,
+            batch=batch,
             message_type=message_type,
             body_size=size,
             born_host=self._address,
@@ -117,50 +138,6 @@ class Observer:
             oneway=kind.oneway,
         )
         return future
-
-
-# Functions, since Python finds methods of a kind of Future slowly.
-
-
-def _begin(future: ObservedFuture, send: Send) -> None:
-    context, hooks = future.context, future.observer.hooks
-    for call in hooks.check_forbidden:
-        call(context)
-    future.begun = True
-    run_calls(hooks.before_send, context)
-    if context.added:
-        _rewrite(future, send)
-
-
-def _rewrite(future: ObservedFuture, send: Send) -> None:
-    """Add the properties of the hooks to what is sent. Raises BadMessage where they cannot travel."""
-    messages = [each.with_properties(future.context.properties) for each in future.messages]
-    if send.kind.batch:
-        send.body = encode_messages(messages, send.key.split(","), future.observer.max_message_size)
-    else:
-        send.text = messages[0].text_after_id() + future.more
-
-
-def _end(future: ObservedFuture, result: SendResult | None, error: BaseException | None) -> None:
-    context, hooks, origin = future.context, future.observer.hooks, future.origin
-    if context.oneway:
-        return
-    if error is None:
-        context.result = result
-    else:
-        context.error = error
-    if not future.begun:
-        if context.queue is not None:  # a hook refused it
-            return
-        _run(origin, hooks.before_send, context)
-    _run(origin, hooks.after_send, context)
-
-
-def _run(origin: Context | None, calls: Calls, context: SendContext) -> None:
-    if origin is None:
-        run_calls(calls, context)
-    else:
-        origin.run(run_calls, calls, context)
 
 
 _set_result = Future.set_result

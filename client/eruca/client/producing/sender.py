@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Collection, Coroutine, Iterator
-from functools import partial
 from time import time
 from typing import Any, Final
 
@@ -28,7 +27,6 @@ from eruca.client.errors import (
     translate,
 )
 from eruca.client.network import identity
-from eruca.client.network.routes import Route
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
@@ -125,8 +123,8 @@ class Sender:
 
     def append(self, send: Send) -> None:
         """Start a send; its future may have ended when this returns."""
-        oneway, hooks = send.kind.oneway, send.hooks
-        if send.choose is not None or hooks is not None or oneway:
+        oneway = send.kind.oneway
+        if send.choose is not None or oneway:
             topic = send.topic
             if topic.version != self.session.directory.version:
                 topic.renew(self.session.directory)
@@ -136,9 +134,6 @@ class Sender:
                 except (Exception, asyncio.CancelledError) as error:
                     send.future.set_exception(_error_of_user(error))
                     return
-            elif hooks is not None:
-                hooks.called()
-                send.choose = send.choose or partial(self._choose_in_turn, send)  # hooks see each choice
         if not oneway:
             self.accumulator.append(send)
             return
@@ -194,6 +189,8 @@ class Sender:
                 if count and send.queue is None and send.choose is None:
                     turn.last = last = turn.last + 1
                     number = steps[last % count]
+                    if send.hooks is not None and self._is_refused(send, topic.queues[number]):
+                        continue
                     batch = batches[number] or self._begin_batch(send, number, leaving)
                 else:
                     batch = self._choose_batch(send, batches, leaving)
@@ -261,6 +258,16 @@ class Sender:
             batches.append(None)
         return batches[number] or self._begin_batch(send, number, leaving)
 
+    def _is_refused(self, send: Send, queue: MessageQueue) -> bool:
+        """Call the hooks of a send whose queue is chosen; whether one refused it, which ends it."""
+        assert send.hooks is not None
+        try:
+            send.hooks.chosen(send, queue)
+        except (Exception, asyncio.CancelledError) as error:
+            self._fail(send, _error_of_user(error))
+            return True
+        return False
+
     def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
         """Choose the queue of an attempt; None where no route is known. Raises what selectors and hooks raise."""
         route = topic.route
@@ -269,18 +276,14 @@ class Sender:
         if send.choose is not None:
             queue = send.choose(route)
             send.choose = None
+        elif self._faults is not None:
+            queue = self._faults.choose(route, topic.turn, int(self._clock() * 1000))
         else:
-            queue = self._choose_in_turn(send, route)
+            queue = topic.turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
         send.queue = queue
         if send.hooks is not None:
             send.hooks.chosen(send, queue)
         return queue
-
-    def _choose_in_turn(self, send: Send, route: Route) -> MessageQueue:
-        turn = send.topic.turn
-        if self._faults is not None:
-            return self._faults.choose(route, turn, int(self._clock() * 1000))
-        return turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
 
     def _begin_batch(self, send: Send, number: int, leaving: _Leaving) -> _QueueBatch | None:
         """What the sends of this turn to one queue need; None, and this one is prepared, where its broker is not
@@ -382,11 +385,11 @@ class Sender:
         """Sends were stored, by the answers of one read (called by Calls)."""
         size = 0
         for send, answer in zip(sends, answers, strict=True):
-            stored, queue, future = answer.stored, send.queue, send.future
+            stored, queue, future, hooks = answer.stored, send.queue, send.future, send.hooks
             assert queue is not None
             size += send.size
-            if send.hooks is not None:
-                send.hooks.answered(stored.region, stored.trace_on)
+            if hooks is not None:
+                hooks.context.region_id, hooks.context.trace_on = stored.region, stored.trace_on
             if stored.queue_id != queue.queue_id:
                 queue = MessageQueue(queue.topic, queue.broker_name, stored.queue_id)
             if not future.done():
@@ -402,7 +405,7 @@ class Sender:
         header, queue = answer.header, send.queue
         assert queue is not None
         if send.hooks is not None:
-            send.hooks.answered(header.region, header.trace_on)
+            send.hooks.context.region_id, send.hooks.context.trace_on = header.region, header.trace_on
         self._note(send, failed=False)
         if header.queue_id != queue.queue_id:
             queue = MessageQueue(queue.topic, queue.broker_name, header.queue_id)

@@ -69,7 +69,7 @@ async def ask(
             raise
         address = await session.directory.reader(queue.broker_name, queue.topic, SLAVE)
         answer = await session.call(address, endpoint, header, body)
-    return answer, address != session.directory.master_now(queue.broker_name)
+    return answer, address != session.directory.masters.get(queue.broker_name)
 
 
 async def has_other_replica(consumer: PullConsumer, queue: MessageQueue) -> bool:

@@ -101,7 +101,7 @@ class TransactionEnder:
 
     def start(self, half: HalfMessage, receiver: Receiver[Answer[Empty]]) -> bool:
         """Send the request that commits; False where the connection has to be made first."""
-        address = self._session.directory.master_now(half.queue.broker_name)
+        address = self._session.directory.masters.get(half.queue.broker_name)
         connection = None if address is None else self._session.ready(address)
         if connection is None:
             return False
