@@ -201,9 +201,9 @@ def test_twenty_thousand_brokers_of_one_connection_go_at_once(come: Callable[[Ro
     connection = object()
     table.register(broker("a-good-one", B), topics("All"), object(), 0)
     come(table, connection)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     assert len(table.lost(connection)) == MANY
-    assert time.perf_counter() - begin < 0.2
+    assert time.thread_time() - begin < 0.2
     assert addresses(table) == {"a-good-one": {0: B}} and table.topics().topic_list == ["All"]
 
 
