@@ -98,6 +98,8 @@ class StoreSettings(StoreRules):
     ha_transfer_batch_size: int = 32_768
     ha_master_address: str | None = None
     ha_slave_fallbehind_max: int = 268_435_456
+    ha_stuck_after: int = setting(30_000, at_least=1)
+    """The time after which a slave that confirms no more of what it lacks counts as unavailable."""
     slave_timeout: int = 3000
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
     timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)

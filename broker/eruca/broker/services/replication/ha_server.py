@@ -1,8 +1,9 @@
 """The master's side of one slave: sends the log from the end of the slave's log on, and reads the slave's reports.
 
-Owns the connection, what was sent over it, and when it is closed. Facts: HAConnection in 4.9.7; unlike there, a slave
-is rejected if its log is ahead of the master's, or if it asks for what the master has deleted: the two logs could never
-be equal. Invariant: bytes are sent in order and without a gap, under SYNC_FLUSH only those that are on the disk here.
+Owns the connection, what was sent over it, when it is closed, and whether the slave is stuck. Facts: HAConnection in
+4.9.7; unlike there, a slave is rejected if its log is ahead of the master's, or if it asks for what the master has
+deleted: the two logs could never be equal. Invariant: bytes are sent in order and without a gap, under SYNC_FLUSH only
+those that are on the disk here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ log = structlog.get_logger("eruca.broker")
 class HAConnection(asyncio.Protocol):
     """The connection of one slave.
 
-    ``on_report`` is called after each report, ``on_end`` once when the connection has ended.
+    ``on_report`` is called after each report, ``on_stuck`` when the slave becomes stuck, ``on_end`` once when the
+    connection has ended.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class HAConnection(asyncio.Protocol):
         replicator: Replicator,
         settings: StoreSettings,
         on_report: Callable[[HAConnection], None],
+        on_stuck: Callable[[HAConnection], None],
         on_end: Callable[[HAConnection], None],
     ) -> None:
         self.remote = ""
@@ -51,6 +54,7 @@ class HAConnection(asyncio.Protocol):
         """Done when the connection has ended."""
         self._replicator = replicator
         self._on_report = on_report
+        self._on_stuck = on_stuck
         self._on_end = on_end
         self._batch = settings.ha_transfer_batch_size
         self._heartbeat = settings.ha_send_heartbeat_interval / 1000
@@ -67,6 +71,14 @@ class HAConnection(asyncio.Protocol):
         self._reading: asyncio.Future[memoryview | bytes | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._received_at = self._sent_at = 0.0
+        self.stuck = False
+        """Whether it lacks something, and has confirmed nothing more for haStuckAfter."""
+        self._stuck_after = settings.ha_stuck_after / 1000
+        self._level = True
+        """Whether it has confirmed all that it can have."""
+        self._progressed_at = 0.0
+        """When it confirmed more, or began to lack something."""
+        self._watch: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------ connection
 
@@ -83,8 +95,9 @@ class HAConnection(asyncio.Protocol):
     def connection_lost(self, fault: Exception | None) -> None:
         """Release the connection."""
         self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._watch):
+            if timer is not None:
+                timer.cancel()
         log.info("slave_disconnected", remote=self.remote, acknowledged=self.acknowledged)
         self.gone.set_result(None)
         self._on_end(self)
@@ -129,8 +142,57 @@ class HAConnection(asyncio.Protocol):
             return
         if self.next < 0 and not self._begin(reported):
             return
-        self.acknowledged = reported
+        former, self.acknowledged = self.acknowledged, reported
+        if reported > former:
+            self._progressed()
+        if max(reported, self.skipped) >= self._replicator.safe_offset:
+            self._level = True
+        elif self._level or self._watch is None:
+            self._expect_progress(self._received_at)
         self._on_report(self)
+
+    def is_in_sync(self, least: int) -> bool:
+        """Whether it is in reach: it has the log beyond ``least``, and is not stuck."""
+        return self.acknowledged >= 0 and self.acknowledged > least and not self.stuck
+
+    def _progressed(self) -> None:
+        self._progressed_at = self._received_at
+        if self.stuck:
+            self.stuck = False
+            log.info("slave_progresses", remote=self.remote, acknowledged=self.acknowledged, behind=self._behind)
+
+    @property
+    def _behind(self) -> int:
+        return self._replicator.end_offset - self.acknowledged
+
+    def _expect_progress(self, now: float) -> None:
+        """The slave lacks something from now on."""
+        self._level = False
+        self._progressed_at = now
+        if self._watch is None and not self.stuck:
+            self._watch_progress(self._stuck_after)
+
+    def _watch_progress(self, seconds: float) -> None:
+        self._watch = asyncio.get_running_loop().call_later(seconds, self._judge_progress)
+
+    def _judge_progress(self) -> None:
+        self._watch = None
+        if self._level or self._is_closing():
+            return
+        rest = self._progressed_at + self._stuck_after - asyncio.get_running_loop().time()
+        if rest > 0:
+            self._watch_progress(rest)
+            return
+        self.stuck = True
+        log.warning(
+            "slave_stuck",
+            remote=self.remote,
+            acknowledged=self.acknowledged,
+            behind=self._behind,
+            reason="it is connected, and has confirmed nothing more for haStuckAfter",
+            consequence="it counts as unavailable until it confirms more",
+        )
+        self._on_stuck(self)
 
     def _begin(self, reported: int) -> bool:
         """Send from the end of the slave's log; an empty slave gets the newest file and what follows."""
@@ -192,10 +254,14 @@ class HAConnection(asyncio.Protocol):
         self._transport.write(b"".join((frame_head(self.next, len(data)), data)))
         self.next += len(data)
         self._sent_at = asyncio.get_running_loop().time()
+        if self._level and data:
+            self._expect_progress(self._sent_at)
         self.rate.add(len(data), self._sent_at)
 
     def _read_cold(self) -> None:
         loop = asyncio.get_running_loop()
+        if self._level:
+            self._expect_progress(loop.time())
         work = partial(self._replicator.take, self.next, COLD_READ, wait=True)
         self._reading = loop.run_in_executor(None, work)
         self._reading.add_done_callback(self._came)

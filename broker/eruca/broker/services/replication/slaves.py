@@ -1,8 +1,9 @@
 """The slaves of this master: the HA port, the confirmed offset, and the sends that wait for it.
 
 Owns ``confirmed`` and, on a SYNC_MASTER, the limit of what may be read. Facts: HAService, GroupTransferService and
-CommitLog.submitReplicaRequest in 4.9.7. Invariants: ``confirmed`` never goes back; a SYNC_MASTER with a slave in reach
-shows nobody a message that no slave has confirmed, and answers a waiting send with 0 only when a slave has.
+CommitLog.submitReplicaRequest in 4.9.7; unlike there, a slave that is stuck is not in reach. Invariants: ``confirmed``
+never goes back; a SYNC_MASTER with a slave in reach shows nobody a message that no slave has confirmed, and answers a
+waiting send with 0 only when a slave has, be one in reach or not.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Slaves:
         self._settings = settings
         self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
         self._changed = asyncio.Event()
-        """Set by each report of a slave, and when one disconnects."""
+        """Set by each report of a slave, and when one is stuck or disconnects."""
         self._server: asyncio.Server | None = None
 
     # ------------------------------------------------------------------ life
@@ -86,16 +87,20 @@ class Slaves:
         """Wait until the slaves in reach have the whole log: they serve reads after this master stops."""
         end = self._store.replicator.end_offset
         least = end - self._settings.ha_slave_fallbehind_max
-        while any(max(least, 0) <= slave.acknowledged < end for slave in self.connected):
+        while any(max(least, 0) <= slave.acknowledged < end and not slave.stuck for slave in self.connected):
             self._changed.clear()
             await self._changed.wait()
 
     def _connection(self) -> asyncio.Protocol:
         if len(self.connected) >= MOST_SLAVES:
             return _Rejected()
-        slave = HAConnection(self._store.replicator, self._settings, self._reported, self._ended)
+        slave = HAConnection(self._store.replicator, self._settings, self._reported, self._stuck, self._ended)
         self.connected.add(slave)
         return slave
+
+    def _stuck(self, slave: HAConnection) -> None:
+        self._changed.set()
+        self._store.drain()
 
     def _ended(self, slave: HAConnection) -> None:
         self.connected.discard(slave)
@@ -106,9 +111,9 @@ class Slaves:
 
     @property
     def in_reach(self) -> bool:
-        """Whether a slave lags by less than haSlaveFallbehindMax."""
+        """Whether a slave lags by less than haSlaveFallbehindMax, and is not stuck."""
         least = self._store.replicator.end_offset - self._settings.ha_slave_fallbehind_max
-        return any(slave.acknowledged >= 0 and slave.acknowledged > least for slave in self.connected)
+        return any(slave.is_in_sync(least) for slave in self.connected)
 
     def status(self) -> HARuntimeInfo:
         """The state of the slaves (907)."""
@@ -119,7 +124,7 @@ class Slaves:
                 addr=slave.remote,
                 slave_ack_offset=slave.acknowledged,
                 diff=end - slave.acknowledged,
-                in_sync=slave.acknowledged >= 0 and slave.acknowledged > least,
+                in_sync=slave.is_in_sync(least),
                 transfer_from_where=slave.next,
                 transferred_byte_in_second=slave.rate.per_second(now),
             )
