@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.routes import LIFETIME
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
 from eruca.protocol.bodies import (
     ClusterInfo,
     DataVersion,
+    KVConfig,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -217,6 +219,47 @@ async def test_order_topics_reach_brokers_and_routes(nameserver: Nameserver, pee
     await ask(peer, nameserver, api.UPDATE_NAMESRV_CONFIG, None, b"orderMessageEnable=true\n")
     ordered = await ask(peer, nameserver, api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic="T"))
     assert b'"orderTopicConf":"a:4"' in ordered.body
+
+
+async def test_a_flood_of_order_configuration_is_refused_and_brokers_register(
+    nameserver: Nameserver, peer: Channels
+) -> None:
+    """17 values of 1 MB once made the answer to every registration too long for a frame."""
+    value = "x" * 1_000_000
+    refused = 0
+    for number in range(17):
+        put = routes.PutKVConfig(namespace="ORDER_TOPIC_CONFIG", key=f"T{number}", value=value)
+        try:
+            await ask(peer, nameserver, api.PUT_KV_CONFIG, put)
+        except Refused as fault:
+            refused += 1
+            assert fault.code == 1 and fault.remark.startswith("nothing was changed: all values together would have")
+    assert refused == 9
+    put = routes.PutKVConfig(namespace="n", key="k", value="x" * 1_048_577)
+    assert await refusal(peer, nameserver, api.PUT_KV_CONFIG, put) == (
+        1,
+        "nothing was changed: the value has 1048577 bytes, at most 1048576 are allowed",
+    )
+    answer = await ask(peer, nameserver, api.REGISTER_BROKER, register(BODY), BODY)
+    assert answer.code == 0 and len(answer.body) > 8_000_000
+    slave = register(b"", broker_id=1, broker_addr="1.1.1.1:10921")
+    assert (await ask(peer, nameserver, api.REGISTER_BROKER, slave)).header.master_addr == "1.1.1.1:10911"
+
+
+async def test_with_more_order_configuration_than_a_frame_holds_brokers_register_without_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """From before there was a bound."""
+    table = {"ORDER_TOPIC_CONFIG": {f"T{number}": "x" * 1_000_000 for number in range(17)}}
+    folder = tmp_path / "namesrv"
+    folder.mkdir()
+    (folder / "kvConfig.json").write_bytes(KVConfig(config_table=table).encode())
+    server, broker = Nameserver(NamesrvConfig(listen_port=0, rocketmq_home=str(tmp_path)), monotonic=clock), Channels()
+    await server.start()
+    answer = await ask(broker, server, api.REGISTER_BROKER, register(BODY), BODY)
+    assert (answer.code, answer.body) == (0, b"")
+    await broker.close()
+    await server.stop()
 
 
 async def test_values_are_put_found_and_deleted(nameserver: Nameserver, peer: Channels) -> None:

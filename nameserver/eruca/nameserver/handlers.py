@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from eruca.nameserver.config import NamesrvConfig
-from eruca.nameserver.kv import ORDER_TOPIC_CONFIG, KVStore
+from eruca.nameserver.kv import LONGEST_CONTENT, ORDER_TOPIC_CONFIG, KVStore, TooLarge
 from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import (
@@ -85,8 +85,17 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
             address=ask.broker_addr,
             cluster=ask.cluster_name,
         )
+    return Reply(header=answer, body=_order(server), remark=fault)
+
+
+def _order(server: NameserverTables) -> bytes:
+    """The order configuration, left out if it is longer than it may be: a broker needs the rest of the answer."""
     order = server.kv.list(ORDER_TOPIC_CONFIG)
-    return Reply(header=answer, body=KVTable(table=order).encode() if order else b"", remark=fault)
+    body = KVTable(table=order).encode() if order else b""
+    if len(body) > LONGEST_CONTENT:
+        log.warning("order_config_left_out", size=len(body), most=LONGEST_CONTENT, remedy="delete keys of it")
+        return b""
+    return body
 
 
 def _leave_out_of_bounds(ask: headers.RegisterBroker, topics: TopicConfigSerializeWrapper) -> str | None:
@@ -256,6 +265,8 @@ def delete_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> R
 def _persist(change_file: Any, *arguments: Any) -> Reply:
     try:
         change_file(*arguments)
+    except TooLarge as fault:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault}") from None
     except OSError as fault:
         log.error("file_not_written", file=fault.filename, error=reason(fault))
         raise Refused(
