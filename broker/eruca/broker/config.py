@@ -14,12 +14,19 @@ from pathlib import Path
 
 from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
-from eruca.broker.store.config import StoreConfig, StoreRules
+from eruca.broker.store.config import MOST_MESSAGES, StoreConfig, StoreRules
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.addresses import local_address
 from eruca.remoting.settings import setting
 
+DAY = 86_400_000
+"""In ms; the longest of the times that requests wait."""
+YEAR = 365 * DAY
+LAST_MOMENT = 253_370_764_800_000
+"""The year 9999 in ms since 1970; no later time can be shown."""
+MOST_CHECKS = 1_000_000
+"""Checks of a half message, at most."""
 MOST_ENTRIES = 10_000_000
 """The most topics or groups that may be allowed."""
 
@@ -89,18 +96,18 @@ class StoreSettings(StoreRules):
     store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
     store_path_commit_log: str | None = setting(None, path=True)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
-    default_query_max_num: int = setting(32, at_least=1, live=True)
+    default_query_max_num: int = setting(32, at_least=1, at_most=MOST_MESSAGES, live=True)
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
-    ha_send_heartbeat_interval: int = 5000
-    ha_housekeeping_interval: int = 20_000
-    ha_transfer_batch_size: int = 32_768
+    ha_send_heartbeat_interval: int = setting(5000, at_least=10)
+    ha_housekeeping_interval: int = setting(20_000, at_least=10)
+    ha_transfer_batch_size: int = setting(32_768, at_least=256)
     ha_master_address: str | None = None
-    ha_slave_fallbehind_max: int = 268_435_456
+    ha_slave_fallbehind_max: int = setting(268_435_456, at_least=1)
     ha_stuck_after: int = setting(30_000, at_least=1)
     """The time after which a slave that confirms no more of what it lacks counts as unavailable."""
-    slave_timeout: int = 3000
+    slave_timeout: int = setting(3000, at_least=1)
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
     timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)
     """The longest delay of a message's own, in seconds; the default is 40 days."""
@@ -186,16 +193,16 @@ class BrokerConfig:
     channel_expired_timeout: int = setting(SILENT_AFTER, at_least=1)
     """The silence after which a client is dropped; a key of 5.x, in 4.9 always 120 s."""
     long_polling_enable: bool = setting(True, live=True)
-    short_polling_time_mills: int = setting(1000, at_least=0, live=True)
+    short_polling_time_mills: int = setting(1000, at_least=0, at_most=DAY, live=True)
     flush_consumer_offset_interval: int = setting(5000, at_least=10)
     broker_fast_failure_enable: bool = setting(True, live=True)
     send_thread_pool_queue_capacity: int = 10_000
     """The number of sends that may wait for durability; more are refused with 2 (SYSTEM_BUSY)."""
-    wait_time_mills_in_send_queue: int = setting(200, at_least=1, live=True)
-    wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, live=True)
-    wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, live=True)
-    wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, live=True)
-    start_accept_send_request_time_stamp: int = setting(0, at_least=0, live=True)
+    wait_time_mills_in_send_queue: int = setting(200, at_least=1, at_most=DAY, live=True)
+    wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, at_most=DAY, live=True)
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, at_most=DAY, live=True)
+    wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, at_most=DAY, live=True)
+    start_accept_send_request_time_stamp: int = setting(0, at_least=0, at_most=LAST_MOMENT, live=True)
     slave_read_enable: bool = setting(False, live=True)
     disable_consume_if_consumer_read_slowly: bool = setting(False, unmet="a group that is far behind goes on consuming")
     consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0)
@@ -203,7 +210,7 @@ class BrokerConfig:
     filter_support_retry: bool = setting(False, live=True)
     expect_consumer_num_use_filter: int = setting(32, at_least=1)
     max_error_rate_of_bloom_filter: int = setting(20, at_least=1, at_most=99)
-    filter_data_clean_time_span: int = setting(86_400_000, at_least=0, live=True)
+    filter_data_clean_time_span: int = setting(86_400_000, at_least=0, at_most=YEAR, live=True)
     rebalance_lock_max_live_time: int = setting(EXPIRE_AFTER, at_least=1)
     """The lifetime of a queue lock that is not renewed; clients must give theirs up before
     (rocketmq.broker.rebalance.lockMaxLiveTime)."""
@@ -213,9 +220,9 @@ class BrokerConfig:
     register_name_server_period: int = 30_000
     """Taken between 10000 and 60000."""
     fetch_namesrv_addr_by_address_server: bool = setting(False, unmet="name the nameservers in namesrvAddr")
-    transaction_time_out: int = setting(6000, at_least=0, live=True)
-    transaction_check_max: int = setting(15, at_least=0, live=True)
-    transaction_check_interval: int = setting(60_000, at_least=1, live=True)
+    transaction_time_out: int = setting(6000, at_least=0, at_most=YEAR, live=True)
+    transaction_check_max: int = setting(15, at_least=0, at_most=MOST_CHECKS, live=True)
+    transaction_check_interval: int = setting(60_000, at_least=1, at_most=YEAR, live=True)
     store_reply_message_enable: bool = setting(True, live=True)
     acl_enable: bool = setting(False, unmet="there is no access control yet, everybody who connects may do everything")
     rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from eruca.broker.config import BrokerConfig
 from eruca.protocol import properties
+from eruca.remoting.settings import BadSetting, Setting, read, settings_of
 from tests.support.desk import Desk
 from tests.support.pairs import eventually
 
@@ -74,6 +76,62 @@ async def test_ports_are_shown_as_they_are_bound(desk: Desk) -> None:
 # ---------------------------------------------------------------------- 25
 
 
+def live_numbers() -> dict[str, Setting]:
+    """The numbers that may change at run time."""
+    known = settings_of(BrokerConfig)
+    return {key: item for key, item in known.items() if item.rules.live and item.kind in (int, float)}
+
+
+def test_every_number_that_may_change_at_run_time_has_bounds() -> None:
+    open_ones = [key for key, item in live_numbers().items() if None in (item.rules.at_least, item.rules.at_most)]
+    assert len(live_numbers()) > 20 and open_ones == []
+
+
+@pytest.mark.parametrize("end", ["at_least", "at_most"])
+async def test_at_the_bounds_of_every_number_a_broker_serves_on(desk: Desk, end: str) -> None:
+    """Whether it takes sends and serves pulls is up to the operator; nothing may fail with another error."""
+    desk.topic("T")
+    wanted = {key: getattr(item.rules, end) for key, item in live_numbers().items()}
+    text = "".join(f"{key}={value}\n" for key, value in wanted.items())
+    assert (await desk.ask(CHANGE, body=text.encode())).code == 0
+    fields = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
+    answers = [await desk.ask(310, fields, b"x"), await desk.ask(11, PULL), await desk.ask(28), await desk.ask(SHOW)]
+    assert [answer.code for answer in answers[2:]] == [0, 0]
+    assert not [answer.remark for answer in answers if "Error" in (answer.remark or "")]
+
+
+async def test_a_time_that_no_calendar_has_is_refused(desk: Desk) -> None:
+    """Each send failed with a traceback once."""
+    desk.topic("T")
+    answer = await desk.ask(CHANGE, body=b"startAcceptSendRequestTimeStamp=9223372036854775807")
+    assert (answer.code, answer.remark) == (
+        1,
+        "startAcceptSendRequestTimeStamp: '9223372036854775807' is not allowed; write a whole number from 0 to "
+        "253370764800000",
+    )
+    assert (await desk.ask(CHANGE, body=b"startAcceptSendRequestTimeStamp=253370764800000")).code == 0
+    fields = {"a": "pg", "b": "T", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": desk.now, "h": 0}
+    answer = await desk.ask(310, fields, b"x")
+    assert (answer.code, (answer.remark or "")[:37]) == (1, "broker unable to service, until 9999-")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "haSendHeartbeatInterval",
+        "haHousekeepingInterval",
+        "haTransferBatchSize",
+        "haSlaveFallbehindMax",
+        "slaveTimeout",
+    ],
+)
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_numbers_of_replication_are_above_0(key: str, value: str) -> None:
+    """A heartbeat every 0 ms, or frames of 0 bytes, took all of a core once there was a slave."""
+    with pytest.raises(BadSetting, match=f"{key}: '{value}' is not allowed; write a whole number, at least"):
+        read(BrokerConfig, text=f"{key}={value}\n")
+
+
 async def test_a_change_holds_at_once(desk: Desk) -> None:
     answer = await desk.ask(CHANGE, body=b"autoCreateTopicEnable=false\nfileReservedTime=48\n")
     assert answer.code == 0
@@ -86,7 +144,7 @@ async def test_a_change_holds_at_once(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("body", "remark"),
     [
-        ("fileReservedTime=soon", "fileReservedTime: 'soon' is not allowed; write a whole number, at least 0"),
+        ("fileReservedTime=soon", "fileReservedTime: 'soon' is not allowed; write a whole number from 0 to 8760000"),
         ("brokerPermission=9", "brokerPermission: '9' is not allowed; write a whole number from 0 to 7"),
         ("deleteWhen=24", "deleteWhen: '24' is not allowed; write hours from 00 to 23 joined by ;"),
         ("traceOn=maybe", "traceOn: 'maybe' is not allowed; write true or false"),

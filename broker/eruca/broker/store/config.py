@@ -13,6 +13,12 @@ from eruca.remoting.settings import setting
 
 CONSUME_QUEUE_UNIT = 20
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LONGEST_REPLY = 15 << 20
+"""Bytes of messages in a reply, at most; a frame has at most 16 MiB."""
+MOST_MESSAGES = 65_536
+"""Messages in a reply, at most."""
+MOST_HOURS = 8_760_000
+"""A thousand years, for files that are never deleted for their age."""
 _HOURS = r"\s*([01]?[0-9]|2[0-3])\s*(;\s*([01]?[0-9]|2[0-3])\s*)*;?\s*"
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -49,14 +55,14 @@ class StoreRules:
     flush_commit_log_least_pages: int = setting(4, at_least=0)
     flush_interval_consume_queue: int = setting(1000, at_least=1)
     flush_consume_queue_thorough_interval: int = setting(60_000, at_least=1)
-    max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, live=True)
-    max_transfer_count_on_message_in_memory: int = setting(1024, at_least=1, live=True)
-    max_transfer_bytes_on_message_in_disk: int = setting(262_144, at_least=1, live=True)
-    max_transfer_count_on_message_in_disk: int = setting(1024, at_least=1, live=True)
+    max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, at_most=LONGEST_REPLY, live=True)
+    max_transfer_count_on_message_in_memory: int = setting(1024, at_least=1, at_most=MOST_MESSAGES, live=True)
+    max_transfer_bytes_on_message_in_disk: int = setting(262_144, at_least=1, at_most=LONGEST_REPLY, live=True)
+    max_transfer_count_on_message_in_disk: int = setting(1024, at_least=1, at_most=MOST_MESSAGES, live=True)
     access_message_in_memory_max_ratio: int = setting(40, at_least=0, at_most=100, live=True)
     """Percent of the machine's memory within which data counts as being in memory."""
-    max_msgs_num_batch: int = setting(64, at_least=1, live=True)
-    file_reserved_time: int = setting(72, at_least=0, live=True)
+    max_msgs_num_batch: int = setting(64, at_least=1, at_most=MOST_MESSAGES, live=True)
+    file_reserved_time: int = setting(72, at_least=0, at_most=MOST_HOURS, live=True)
     """Hours."""
     delete_when: str = setting("04", live=True, pattern=_HOURS, words="hours from 00 to 23 joined by ;")
     """Hours of the day, several joined by ``;``."""
