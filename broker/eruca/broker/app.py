@@ -160,16 +160,13 @@ class BrokerApp:
         """Accept slaves or, on a slave, replicate from the master that nameservers name."""
         broker = self.broker
         if self.config.is_slave:
-            broker.registration.on_master = self._follow
+            broker.ha_client.on_following = broker.table_sync.follow
+            broker.registration.on_master = broker.ha_client.follow
             broker.store.on_arrival = self._copied
             broker.ha_client.start()
             broker.table_sync.start()
         else:
             await broker.slaves.start(ports.ha)
-
-    def _follow(self, master: str | None, ha_address: str | None) -> None:
-        self.broker.table_sync.follow(master)
-        self.broker.ha_client.follow(ha_address)
 
     def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
         self.broker.table_sync.met(topic)

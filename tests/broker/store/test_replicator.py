@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eruca.broker.store import CopyRefused, FileSystem, PutStatus, Store, verify
+from eruca.protocol.record import MAGIC_BLANK, MAGIC_V1
 from tests.support.file_systems import Switched
 from tests.support.stores import HOST, bodies, index_contents, open_store, put, queue_units, small_config
 
@@ -139,5 +140,65 @@ def test_only_flushed_bytes_are_safe_under_sync_flush(tmp_path: Path, master: St
     assert (slave.replicator.safe_offset, slave.drain(), slave.max_offset("T", 0)) == (0, 0, 0)
     slave.flush()
     assert slave.replicator.safe_offset == len(log) and slave.max_offset("T", 0) == master.max_offset("T", 0)
+    slave.close()
+    master.close()
+
+
+# ---------------------------------------------------------------------- the end that a master must have
+
+
+def starts_of(log: bytes) -> list[tuple[int, int]]:
+    """Where the records of a log begin and end, its files one after the other."""
+    found = []
+    at = 0
+    while at < len(log):
+        size = int.from_bytes(log[at : at + 4], "big")
+        if log[at + 4 : at + 8] != MAGIC_BLANK.to_bytes(4, "big"):
+            found.append((at, at + size))
+        at += size
+    return found
+
+
+def test_the_tail_begins_with_the_last_whole_record_wherever_the_log_ends(tmp_path: Path, master: Store) -> None:
+    """Within a record, behind a blank one, at the end of a file; some bodies look like the beginning of a record."""
+    for number in range(20):
+        put(master, "T", 0, (MAGIC_V1.to_bytes(4, "big") + bytes(3)) * number, b"")
+    master.drain()
+    log, replicator = whole_log(master), master.replicator
+    records = starts_of(log)
+    assert replicator.end_offset == len(log) and records[-1][1] == len(log)
+    ends = {*range(records[0][1], records[2][1]), *(end for _, end in records), *range(FILE - 300, FILE + 300)}
+    for end in sorted(ends):
+        start = max([start for start, stop in records if stop <= end])
+        tail = replicator.tail(end)
+        assert tail == (max(start, 1), log[max(start, 1) : end], end)
+    master.close()
+
+
+def test_the_tail_of_a_log_without_a_whole_record_is_what_there_is(tmp_path: Path, master: Store) -> None:
+    slave = copy_of(tmp_path)
+    slave.replicator.append(0, whole_log(master)[:50])
+    assert slave.replicator.tail(50) == (1, whole_log(master)[1:50], 50)
+    slave.close()
+    master.close()
+
+
+def test_the_tail_leaves_out_what_covers_damage_here(tmp_path: Path, master: Store) -> None:
+    """Such a record is no master's, whose log is sound there."""
+    log = whole_log(master)
+    records = [record for record in starts_of(log) if record[1] < FILE]
+    end = records[-1][1]
+    slave = copy_of(tmp_path)
+    slave.replicator.append(0, log[:end])
+    slave.close()
+    with (tmp_path / "slave" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(records[-2][0])
+        file.write(bytes(records[-2][1] - records[-2][0]))
+    (tmp_path / "slave" / "abort").touch()
+    slave = copy_of(tmp_path)
+    assert len(slave.recovery.damages) == 1 and slave.replicator.end_offset == end
+    assert slave.replicator.tail(end) == (records[-1][0], log[records[-1][0] : end], end)
+    start = records[-3][0]
+    assert slave.replicator.tail(end - 1) == (start, log[start : records[-2][0]], end - 1)
     slave.close()
     master.close()

@@ -58,7 +58,7 @@ class Registration:
         self._config = config
         self._topics = topics
         self.on_master: Callable[[str | None, str | None], None] | None = None
-        """On a slave: called with the master's address and HA address by a nameserver, None if unknown."""
+        """On a slave: called with the master's HA address and address by a nameserver, None if unknown."""
         self._lacks_master = config.is_slave
         """Whether no nameserver knows the master yet; a slave then registers more often."""
         self._address = ""
@@ -226,7 +226,7 @@ class Registration:
     def _hear_of_master(self, found: RegisterBrokerReply) -> None:
         if self.on_master is not None:
             self._lacks_master = self._lacks_master and not found.master_addr
-            self.on_master(found.master_addr or None, found.ha_server_addr or None)
+            self.on_master(found.ha_server_addr or None, found.master_addr or None)
 
     async def _is_outdated(self, nameserver: str) -> bool:
         assert self._channels is not None

@@ -4,7 +4,7 @@ from eruca.broker.store.commit_log import StoreDamaged
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.file_system import FileSystem, NotInMemory
 from eruca.broker.store.marks import StoreLocked
-from eruca.broker.store.replicator import CopyRefused
+from eruca.broker.store.replicator import CopyRefused, Tail
 from eruca.broker.store.results import (
     Damage,
     Figures,
@@ -39,6 +39,7 @@ __all__ = [
     "StoreConfig",
     "StoreDamaged",
     "StoreLocked",
+    "Tail",
     "Verification",
     "parse_delay_levels",
     "verify",

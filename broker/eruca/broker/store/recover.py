@@ -22,7 +22,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
 from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
 from eruca.protocol.message import TRANSACTION_ROLLBACK
-from eruca.protocol.record import BLANK_SIZE, MIN_RECORD_SIZE, encode_blank, encode_record, host_bytes
+from eruca.protocol.record import BLANK_SIZE, MIN_RECORD_SIZE, Record, encode_blank, encode_record, host_bytes
 
 FILLER_TOPIC = "LOST"
 """Topic of the record that covers damage: of rollback type, so that no queue and no index shows it."""
@@ -338,6 +338,11 @@ class Recovery:
             size = min(_ZEROS, stop - start)
             segment.view[start : start + size] = bytes(size)
         return Damage(end, segment.start + stop, "an incomplete record at the end of the log")
+
+
+def is_filler(record: Record) -> bool:
+    """Whether a record covers damage: its bytes are no master's."""
+    return FILLER_TOPIC.startswith(record.topic) and record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
 
 
 def _split(queues: QueueTable, queue: ConsumeQueue, index: int) -> list[bytes]:

@@ -9,6 +9,7 @@ bytes of another file size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -18,8 +19,9 @@ from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.layout import request_of
 from eruca.broker.store.queue_table import QueueTable
+from eruca.broker.store.recover import is_filler
 from eruca.broker.store.results import Damage
-from eruca.broker.store.scan import find_record, sound_record
+from eruca.broker.store.scan import find_record, records_back, sound_record
 from eruca.broker.store.segment import Segment
 from eruca.protocol.message import TRANSACTION_ROLLBACK
 from eruca.protocol.record import (
@@ -36,11 +38,25 @@ from eruca.protocol.record import (
 _LOOK_AGAIN = 1 << 20
 """Bytes that must come until a sound record is looked for again behind damage."""
 
+_TAIL = 4096
+"""Bytes of the end of a log that holds no sound record."""
+
 log = structlog.get_logger("eruca.broker")
 
 
 class CopyRefused(Exception):
     """Bytes that do not continue this log; the text says why and what to do."""
+
+
+class Tail(NamedTuple):
+    """The end of this log, as its master must have it."""
+
+    start: int
+    """Where its last record begins."""
+    data: bytes
+    """The bytes from there on; without those that cover damage here, and what follows them."""
+    end: int
+    """Where the log ends."""
 
 
 class Replicator:
@@ -110,6 +126,31 @@ class Replicator:
         if segment is None:
             return None
         return self._log.bytes_at(offset, min(segment.end, self.safe_offset, offset + most) - offset, wait=wait)
+
+    def tail(self, end: int) -> Tail:
+        """The last record before ``end``, where this log ended, and what follows it. Reads files: call it in a thread.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        stop = end
+        for record in records_back(self._log, end):
+            start = record.physical_offset
+            if not is_filler(record):
+                break
+            stop = start
+        else:
+            start = max(self._log.min_offset, stop - _TAIL)
+        start = max(start, 1)  # a slave that reports 0 gets the newest file
+        return Tail(start, self._read(start, stop), end)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        parts = []
+        for segment in self._log.segments:
+            begin, end = max(start, segment.start), min(stop, segment.end)
+            if begin < end:
+                parts.append(segment.read(begin - segment.start, end - begin, wait=True))
+        return b"".join(parts)
 
     # ---- into the log
 

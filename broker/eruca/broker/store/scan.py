@@ -186,6 +186,39 @@ def data_end(segment: Segment, at: int) -> int:
     return at
 
 
+def records_back(log: CommitLog, end: int) -> Iterator[Record]:
+    """The sound records that end at or before ``end``, the last one first, across damage."""
+    for segment in reversed(log.segments):
+        stop = min(end, segment.end) - segment.start
+        for start, extent_end in reversed(segment.extents(0)) if stop > 0 else ():
+            yield from _records_back(segment, start, min(extent_end, stop), stop)
+
+
+def _records_back(segment: Segment, start: int, stop: int, end: int) -> Iterator[Record]:
+    """Those that begin in a part of the file and end at or before ``end``."""
+    while stop > start:
+        begin = max(stop - _STRIPE, start)
+        data = _bytes_of(segment, begin, stop + 8)
+        for at in sorted(_hits(data, stop - begin), reverse=True):
+            size = int.from_bytes(data[at : at + 4], "big")
+            if MIN_RECORD_SIZE <= size <= end - begin - at:
+                whole = _bytes_of(segment, begin + at, begin + at + size)
+                record = sound_record(whole, 0, segment.start + begin + at)
+                if record is not None:
+                    yield record
+                    end = begin + at
+        stop = begin
+
+
+def _hits(data: bytes, count: int) -> Iterator[int]:
+    """Where among the first ``count`` bytes a record would begin by the magic behind its size."""
+    for magic in _MAGICS[:2]:
+        hit = data.find(magic, 4)
+        while 0 <= hit < count + 4:
+            yield hit - 4
+            hit = data.find(magic, hit + 1)
+
+
 def find_record(log: CommitLog, offset: int) -> int | None:
     """Where the first sound record at or after ``offset`` begins, looking within its file only."""
     segment = log.segment_of(offset)

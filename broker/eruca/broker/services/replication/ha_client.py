@@ -1,21 +1,24 @@
 """The slave's side of the HA protocol: connects to the master, appends its log, and reports the end offset.
 
-Owns the connection to the master's HA address and its reconnects. Facts: HAService.HAClient in 4.9.7; unlike there, the
-first report is sent at once, and a silent master is disconnected. Invariant: the log up to a reported offset is in this
-log, under SYNC_FLUSH on the disk, and equals the master's.
+Owns the connection to the master's HA address, its reconnects, and which master is followed. Facts: HAService.HAClient
+in 4.9.7; unlike there, the first report is sent at once, a silent master is disconnected, and before each connection
+the end of this log is compared with the master's. Invariants: the log up to a reported offset is in this log, under
+SYNC_FLUSH on the disk, and equals the master's; nothing is taken from a master that has another log.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
 import structlog
 
 from eruca.broker.config import StoreSettings
+from eruca.broker.services.replication.log_check import check_log
 from eruca.broker.services.replication.transfer import Frame, FrameReader, TransferRate, report
-from eruca.broker.store import CopyRefused, Store
+from eruca.broker.store import CopyRefused, Store, Tail
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
@@ -27,22 +30,36 @@ RETRY_AFTER = (0.5, 5.0)
 other connection the next try follows at once."""
 CONNECT_TIMEOUT = 3.0
 """Seconds."""
+REPORT_EVERY = 60.0
+"""A master that is refused again and again leaves a line in the log every this many seconds."""
 
 log = structlog.get_logger("eruca.broker")
 
 
 class HAClient:
-    """Keeps a slave's log equal to its master's."""
+    """Keeps a slave's log equal to its master's.
+
+    ``on_following`` is called with the main address of the master that is followed from now on, None if it is not
+    registered.
+    """
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
+        self.on_following: Callable[[str | None], None] = lambda master: None
         self._store = store
         self._settings = settings
         self._address = settings.ha_master_address or None
         self._fixed = self._address is not None
-        self._address_changed = asyncio.Event()
+        self._master: str | None = None
+        """The main address of the master whose HA address is ``_address``."""
+        self._changed = asyncio.Event()
+        """Set when the address changes, and when a connection ends."""
         self._link: MasterConnection | None = None
+        self._linked: str | None = None
+        """The HA address of the master that is connected, or was connected last."""
         self._task: asyncio.Task[None] | None = None
         self._failing = False
+        self._refused: tuple[str, float] = ("", 0.0)
+        """The master that was refused last, and when that was logged, in seconds."""
 
     @property
     def connected(self) -> bool:
@@ -51,8 +68,9 @@ class HAClient:
 
     def status(self, now: int) -> HARuntimeInfo:
         """The state of this slave at ``now``, in ms since 1970 (907); the master's flushed offset is unknown here."""
+        address = (self._linked if self._link is not None else self._address) or ""
         info = HAClientRuntimeInfo(
-            master_addr=self._address or "", max_offset=self._store.replicator.end_offset, activated=self.connected
+            master_addr=address, max_offset=self._store.replicator.end_offset, activated=self.connected
         )
         link, passed = self._link, asyncio.get_running_loop().time()
         if link is not None:
@@ -61,14 +79,21 @@ class HAClient:
             info.transferred_byte_in_second = link.rate.per_second(passed)
         return HARuntimeInfo(ha_client_runtime_info=info)
 
-    def follow(self, address: str | None) -> None:
-        """Set the master's HA address, as a nameserver gave it. None, or a configured address, changes nothing."""
-        if address and not self._fixed and address != self._address:
-            log.info("master_ha_address", address=address, former=self._address)
-            self._address = address
-            self._address_changed.set()
-            if self._link is not None:
-                self._link.close()
+    def follow(self, address: str | None, master: str | None) -> None:
+        """Follow the master with these addresses, as a nameserver gave them, if it has this log; None if unknown.
+
+        A configured HA address stays. The former master is followed until the logs were compared.
+        """
+        if master is None or self._fixed:
+            self.on_following(master)
+        elif address:
+            self._master = master
+            if address == self._linked:
+                self.on_following(master)
+            if address != self._address:
+                log.info("master_ha_address", address=address, former=self._address)
+                self._address = address
+                self._changed.set()
 
     def start(self) -> None:
         """Start to replicate; the store is open and started."""
@@ -90,46 +115,104 @@ class HAClient:
     async def _run(self) -> None:
         pause, longest = RETRY_AFTER
         while True:
-            self._address_changed.clear()
+            self._changed.clear()
             if self._address is None:
-                await self._address_changed.wait()
+                await self._changed.wait()
             elif await self._follow_once(self._address):
                 pause = RETRY_AFTER[0]
             else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._address_changed.wait()
+                await self._wait(pause)
                 pause = min(pause * 2, longest)
 
-    def _connection(self) -> MasterConnection:
-        return MasterConnection(self._store, self._settings)
+    async def _wait(self, seconds: float | None) -> None:
+        """Wait until the address changes or the connection ends, ``seconds`` at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     async def _follow_once(self, address: str) -> bool:
         """Replicate over one connection until it ends; returns whether any log arrived."""
-        loop = asyncio.get_running_loop()
-        try:
-            host, port = split_address(address)
-            waiter = self._store.durable(self._store.replicator.end_offset)
-            if waiter is not None:
-                await waiter
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                transport, link = await loop.create_connection(self._connection, host, port)
-            keep_alive(transport.get_extra_info("socket"))
-        except (OSError, TimeoutError, ValueError) as fault:
-            if not self._failing:
-                log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")
-            self._failing = True
+        link = await self._connect(address) if await self._has_this_log(address) else None
+        if link is None:
             return False
         log.info("replicating", master=address, end=self._store.replicator.end_offset)
         self._failing = False
-        self._link = link
+        self._link, self._linked = link, address
+        if address == self._address and not self._fixed:
+            self.on_following(self._master)
+        link.ended.add_done_callback(lambda _: self._changed.set())
         try:
-            await link.ended
+            await self._until_over(link, address)
         finally:
             self._link = None
             link.close()
         log.info("master_lost", master=address, reason=link.reason, end=self._store.replicator.end_offset)
-        return link.received > 0
+        return link.received > 0 or address != self._address
+
+    async def _until_over(self, link: MasterConnection, address: str) -> None:
+        """Wait until the connection has ended, or another master is to be followed that has this log."""
+        pause, longest = RETRY_AFTER
+        while not link.ended.done():
+            self._changed.clear()
+            other = self._address
+            if other is None or other == address:
+                pause = RETRY_AFTER[0]
+                await self._wait(None)
+            elif await self._has_this_log(other):
+                link.reason = "another master is followed"
+                return
+            else:
+                await self._wait(pause)
+                pause = min(pause * 2, longest)
+
+    async def _has_this_log(self, address: str) -> bool:
+        """Whether the master at ``address`` can be reached and has all of this log; an empty log is anybody's."""
+        end = self._store.replicator.end_offset
+        waiter = self._store.durable(end)
+        if waiter is not None:
+            await waiter
+        try:
+            if end:
+                await check_log(address, await self._tail(end))
+        except (CopyRefused, ProtocolError) as fault:
+            self._refuse(address, str(fault))
+            return False
+        except (OSError, ValueError) as fault:
+            self._unreachable(address, fault)
+            return False
+        return True
+
+    async def _tail(self, end: int) -> Tail:
+        try:
+            return await asyncio.to_thread(self._store.replicator.tail, end)
+        except OSError as fault:
+            raise CopyRefused(f"the end of this log cannot be read: {fault}") from None
+
+    def _refuse(self, address: str, reason: str) -> None:
+        now = asyncio.get_running_loop().time()
+        former, logged = self._refused
+        if former != address or now - logged >= REPORT_EVERY:
+            self._refused = address, now
+            log.error("copy_refused", master=address, reason=reason)
+
+    async def _connect(self, address: str) -> MasterConnection | None:
+        loop = asyncio.get_running_loop()
+        try:
+            host, port = split_address(address)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                transport, link = await loop.create_connection(
+                    lambda: MasterConnection(self._store, self._settings), host, port
+                )
+            keep_alive(transport.get_extra_info("socket"))
+        except (OSError, ValueError) as fault:
+            self._unreachable(address, fault)
+            return None
+        return link
+
+    def _unreachable(self, address: str, fault: Exception) -> None:
+        if not self._failing:
+            log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")
+        self._failing = True
 
 
 class MasterConnection(asyncio.Protocol):

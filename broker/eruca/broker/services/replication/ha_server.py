@@ -134,8 +134,9 @@ class HAConnection(asyncio.Protocol):
             return
         if not 0 <= reported <= self._replicator.end_offset:
             self._give_up(
-                "its log is ahead of this master's, which has lost messages that the slave has: "
-                "make that slave the master, or empty its store",
+                "its log is ahead of this master's: it is the copy of another master's log (was a second master "
+                "started under this name?), or this master has lost its end; check both stores with "
+                "'eruca store verify' before one of them is emptied",
                 reported=reported,
                 end=self._replicator.end_offset,
             )

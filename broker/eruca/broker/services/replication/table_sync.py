@@ -50,7 +50,7 @@ class TableSync:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, master: str | None) -> None:
-        """Set the master's address, as a nameserver gave it; None while it is not registered."""
+        """Set the address of the master that is followed; None while it is not registered."""
         if master != self._master:
             self._master = master
             self._wake.set()
