@@ -65,9 +65,8 @@ STAMPS = {
         "eruca.broker.state.groups.Groups._change",
         "eruca.broker.state.topics.Topics.__init__",
         "eruca.broker.state.topics.Topics.renew",
+        "eruca.client.consuming.membership.next_version",
         "eruca.client.consuming.push_consumer.PushConsumer.start",
-        "eruca.client.consuming.push_consumer.PushConsumer.subscribe",
-        "eruca.client.polling.lite_pull_consumer.LitePullConsumer.subscribe",
     },
     "times that operators and traces show": {
         "eruca.admin.commands.export._export_cluster",

@@ -278,6 +278,14 @@ def subscription_of(topic: str, expression: str, expression_type: str, version: 
         raise UsageError(str(error)) from None
 
 
+def next_version(known: SubscriptionData | None) -> int:
+    """The version of a topic's next subscription: the time in ms, and more than that of the ``known`` one.
+
+    Brokers ignore a subscription whose version is not higher, so one of the same ms, or after the clock was set back.
+    """
+    return max(now_ms(), 0 if known is None else known.sub_version + 1)
+
+
 def consume_from_where(start: object) -> ConsumeFromWhere:
     """RocketMQ's name of a ``start_from``."""
     if start == "first":

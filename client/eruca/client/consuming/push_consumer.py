@@ -27,7 +27,7 @@ from eruca.client.consuming.consistency import Comparison
 from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.executors import ListenerInExecutor
 from eruca.client.consuming.locks import QueueLocks
-from eruca.client.consuming.membership import GroupMember, subscription_of
+from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_factory
 from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES, Orderly
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
@@ -207,7 +207,8 @@ class PushConsumer(Client):
         """
         check_topic(topic)
         self.membership.check_here()
-        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, now_ms())
+        version = next_version(self.subscriptions.get(topic))
+        self.subscriptions[topic] = subscription_of(topic, expression, expression_type, version)
         self._subscriptions_changed()
         return self
 

@@ -40,7 +40,7 @@ from eruca.client.config import (
     check_topic,
     find_nameservers,
 )
-from eruca.client.consuming.membership import GroupMember, subscription_of
+from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance import MemberOptions
@@ -58,7 +58,6 @@ from eruca.client.trace import MessageTrace
 from eruca.protocol.bodies import ConsumeType, SubscriptionData
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG
-from eruca.remoting.clock import now_ms
 
 LEAST_COMMIT_INTERVAL = 1.0
 PERSIST_INTERVAL = 5.0
@@ -215,7 +214,8 @@ class LitePullConsumer(Client):
         check_topic(topic)
         if listener is not None:
             callbacks.check_callable(listener, "The listener")
-        subscription = subscription_of(topic, expression, expression_type, now_ms())
+        version = next_version(self.subscriptions.get(topic))
+        subscription = subscription_of(topic, expression, expression_type, version)
         self._set_mode("subscribe")
         self.subscriptions[topic] = subscription
         self._listeners.pop(topic, None)

@@ -13,7 +13,16 @@ from structlog.typing import EventDict
 
 from eruca.broker.config import BrokerRole, FlushDiskType
 from eruca.protocol.bodies import HARuntimeInfo
-from tests.broker.services.replication.pairs import HandSlave, end, filled, master_of, send_fields, until
+from tests.broker.services.replication.pairs import (
+    HandSlave,
+    caught_up,
+    end,
+    filled,
+    master_of,
+    send_fields,
+    slave_of,
+    until,
+)
 from tests.support.desk import Desk
 from tests.support.peers import Answered
 from tests.support.stores import bodies
@@ -96,6 +105,28 @@ async def test_it_holds_consumers_for_ha_stuck_after_and_then_sends_get_11_at_on
     (line,) = [line for line in said if line["event"] == "slave_stuck"]
     assert (line["acknowledged"], line["log_level"]) == (0, "warning")
     assert line["behind"] > 0 and line["remote"].startswith("127.0.0.1:")
+
+
+async def test_a_slave_whose_disk_hangs_is_stuck_until_the_disk_goes_on(tmp_path: Path) -> None:
+    with capture_logs() as said:
+        async with (
+            started(tmp_path) as master,
+            slave_of(tmp_path / "slave", master.broker.ha_address, sync_flush=True) as slave,
+        ):
+            await until(lambda: master.broker.slaves.in_reach)
+            assert (await sending(master, 0)).code == OK
+            slave.disk.hold()
+            assert (await sending(master, 1, "WAIT\x01false")).code == OK
+            await until(lambda: readable(master) == 2)
+            assert (await sending(master, 2)).code == SLAVE_NOT_AVAILABLE
+
+            slave.disk.release()
+
+            await until(lambda: master.broker.slaves.in_reach)
+            assert (await sending(master, 3)).code == OK
+            await caught_up(master, slave)
+            assert bodies(slave.broker.store, "T", 0) == [b"m0", b"m1", b"m2", b"m3"]
+    assert lines(said) == ["slave_stuck", "slave_progresses"]
 
 
 async def test_what_waits_when_it_gets_stuck_is_answered_as_without_a_slave_or_in_time(tmp_path: Path) -> None:
