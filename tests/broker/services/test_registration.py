@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from eruca.broker.services import registration
 from tests.support.desk import Desk
 from tests.support.eruca import ErucaBroker
 from tests.support.names import Names
 from tests.support.pairs import eventually
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture
@@ -91,3 +93,27 @@ async def test_a_killed_broker_is_known_elsewhere_within_four_seconds(tmp_path: 
     async with broker(tmp_path / "d", names) as third:
         await eventually(lambda: bool(third.broker.registration.registered))
         assert time.monotonic() - begin < 4
+
+
+@pytest.mark.slow
+async def test_the_holder_gets_its_name_back_from_a_restarted_nameserver_however_late_it_asks(tmp_path: Path) -> None:
+    names = await Names(tmp_path).start()
+    port = names.server.port
+    proxy = await Proxy(names.address).start()
+    first = broker(tmp_path / "a", names)
+    first.config.namesrv_addr = proxy.address
+    async with first, broker(tmp_path / "b", names) as second:
+        assert second.broker.registration.name_taken
+        proxy.blocked = True
+        await names.stop()
+        names = await Names(tmp_path, port).start()
+        with pytest.raises(TimeoutError):  # longer than a broker without that answer would wait
+            async with asyncio.timeout(2 * registration.RETRY_AFTER):
+                await eventually(lambda: bool(second.broker.registration.registered))
+        assert await names.brokers() == {}
+        proxy.blocked = False
+        await eventually(lambda: bool(first.broker.registration.registered))
+        assert await names.brokers() == {"broker-a": {0: first.app.address}}
+        assert second.broker.registration.name_taken
+    await names.stop()
+    await proxy.stop()

@@ -33,6 +33,9 @@ RETRY_AFTER = 2.0
 """Seconds until a failed nameserver is retried."""
 FIRST_ROUND = 2.0
 """Seconds that the start waits for nameservers, at most."""
+STAND_BACK = 2
+"""Registration periods for which a broker whose name is taken keeps away from a nameserver that was lost and may have
+restarted: the holder registers again within one of its own."""
 UNREGISTER_TIMEOUT = 3.0
 """Seconds."""
 
@@ -81,7 +84,7 @@ class Registration:
 
     @property
     def name_taken(self) -> Mapping[str, str]:
-        """The nameservers that refuse this broker because another one has its name and id, and what they answered."""
+        """The nameservers that refuse this broker as another one has its name and id, and what they answered last."""
         return self._name_taken
 
     def advertise(self, address: str, ha_address: str) -> None:
@@ -118,6 +121,8 @@ class Registration:
     async def _keep(self, nameserver: str, ready: asyncio.Future[None]) -> None:
         forced = True
         while True:
+            if self._stands_back(nameserver):
+                await asyncio.sleep(STAND_BACK * self._period)
             self._due[nameserver].clear()
             done = await self._refresh(nameserver, forced)
             forced = self._config.force_register or not done
@@ -129,6 +134,12 @@ class Registration:
                     forced = True
             except TimeoutError:
                 pass
+
+    def _stands_back(self, nameserver: str) -> bool:
+        """Whether a nameserver that refused this broker was lost: when it is back, the name is its former holder's."""
+        return (
+            nameserver in self._name_taken and self._channels is not None and self._channels.ready(nameserver) is None
+        )
 
     @property
     def _period(self) -> float:
@@ -209,7 +220,8 @@ class Registration:
         if isinstance(error, Refused) and error.remark.startswith(NAME_TAKEN):
             self._is_taken(nameserver, error.remark)
         else:
-            self._name_taken.pop(nameserver, None)
+            if not isinstance(error, RemotingError):
+                self._name_taken.pop(nameserver, None)
             if nameserver in self._registered or not self._registered:
                 log.warning("registration_failed", nameserver=nameserver, error=str(error))
         self._registered.discard(nameserver)
