@@ -57,6 +57,26 @@ async def test_the_slave_has_the_same_log_queues_and_index(tmp_path: Path, maste
     assert index_contents(tmp_path / "slave" / "store") == index_contents(tmp_path / "master" / "store")
 
 
+WRONG = ["127.0.0.1:99999", "nonsense", "a\0b:10912", "\ud800:1", f"{'x' * 300}:1", f"h:{'9' * 5000}", "h:-1", ":1"]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=range(len(WRONG)))
+async def test_a_slave_that_is_given_a_wrong_address_goes_on_with_the_next(
+    tmp_path: Path, master: Desk, wrong: str
+) -> None:
+    """A nameserver passes on what somebody registered as the master."""
+    filled(master, 3)
+    master.commit("G", "T", 6)
+    async with slave_of(tmp_path / "slave", "") as slave:
+        with capture_logs() as said:
+            slave.broker.ha_client.follow(wrong, wrong)
+            slave.broker.table_sync.follow(wrong)
+            await until(lambda: {"master_unreachable", "table_not_fetched"} <= {line["event"] for line in said})
+        slave.broker.ha_client.follow(master.broker.ha_address, master.app.address)
+        await caught_up(master, slave)
+        await until(lambda: slave.broker.offsets.query("G", "T", 0) == 6)
+
+
 async def test_a_slave_follows_an_ipv6_address_in_brackets(tmp_path: Path) -> None:
     """As operators write haMasterAddress; brokers advertise theirs without brackets."""
     try:

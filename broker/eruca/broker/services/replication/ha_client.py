@@ -177,7 +177,7 @@ class HAClient:
         except (CopyRefused, ProtocolError) as fault:
             self._refuse(address, str(fault))
             return False
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, OverflowError) as fault:  # it may be no address
             self._unreachable(address, fault)
             return False
         return True
@@ -204,7 +204,7 @@ class HAClient:
                     lambda: MasterConnection(self._store, self._settings), host, port
                 )
             keep_alive(transport.get_extra_info("socket"))
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, OverflowError) as fault:  # it may be no address
             self._unreachable(address, fault)
             return None
         return link

@@ -96,7 +96,7 @@ class TableSync:
     async def _try(self, fetch_one: Callable[[str], Awaitable[None]], master: str) -> None:
         try:
             await fetch_one(master)
-        except (RemotingError, Refused, ProtocolError, OSError) as fault:
+        except (RemotingError, Refused, ProtocolError, OSError, ValueError) as fault:  # it may be no address
             log.warning("table_not_fetched", table=fetch_one.__name__[7:], master=master, fault=str(fault))
 
     async def _ask(self, address: str, endpoint: api.Endpoint[Empty, Empty]) -> bytes:
