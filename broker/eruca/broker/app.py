@@ -35,6 +35,7 @@ from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
+from eruca.remoting.tasks import end
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """The requests that the VIP port does not serve."""
@@ -139,22 +140,27 @@ class BrokerApp:
         broker.store.start()
         await self._replicate(ports)
         broker.loop_monitor.start()
+        start = broker.tasks.start
         self._tasks = [
-            asyncio.create_task(self._sample_statistics()),
-            self._every(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved),
-            self._every(SAVE_EVERY, self._save_created),
-            self._every(SAVE_FILTERS_EVERY, broker.filters.saved),
-            self._every(min(DROP_EVERY, self.config.channel_expired_timeout / 1000), self._drop_silent),
+            start("statistics", self._sample_statistics()),
+            start("offsets", _repeat(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved)),
+            start("topics and groups", _repeat(SAVE_EVERY, self._save_created)),
+            start("filters", _repeat(SAVE_FILTERS_EVERY, broker.filters.saved)),
+            start("silent clients", _repeat(self._drop_every, self._drop_silent)),
         ]
         if not self.config.is_slave:
-            self._tasks.append(self._every(self._check_every, broker.check_backs.keep))
-            self._tasks.append(asyncio.create_task(broker.delays.run()))
-            self._tasks.append(self._every(self.config.store.flush_delay_offset_interval / 1000, broker.delays.saved))
+            save_every = self.config.store.flush_delay_offset_interval / 1000
+            self._tasks += [
+                start("transactions", _repeat(self._check_every, broker.check_backs.keep)),
+                start("delays", broker.delays.run()),
+                start("delay offsets", _repeat(save_every, broker.delays.saved)),
+            ]
         broker.accepting = not self.config.is_slave
         self._count.fit()
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
+        broker.readiness.restore("start")
 
     async def _replicate(self, ports: Ports) -> None:
         """Accept slaves or, on a slave, replicate from the master that nameservers name."""
@@ -187,8 +193,9 @@ class BrokerApp:
     def _lost(self, connection: Connection) -> None:
         connection_lost(self.broker, connection)
 
-    def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        return asyncio.create_task(_repeat(seconds, work))
+    @property
+    def _drop_every(self) -> float:
+        return min(DROP_EVERY, self.config.channel_expired_timeout / 1000)
 
     @property
     def _check_every(self) -> float:
@@ -208,6 +215,7 @@ class BrokerApp:
     async def stop(self) -> None:
         """Leave the nameservers, stop accepting, answer held pulls, drain, save, flush and close the store."""
         broker = self.broker
+        broker.readiness.withdraw("stop", "it is stopping")
         await broker.registration.stop()
         self._main.stop_accepting()
         self._vip.stop_accepting()
@@ -217,9 +225,7 @@ class BrokerApp:
         await self._vip.stop(STOP_GRACE)
         broker.accepting = False
         broker.admission.forget()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         self._tasks.clear()
         broker.loop_monitor.stop()
         await broker.slaves.stop()
@@ -260,11 +266,13 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def serve(app: BrokerApp, say: Say) -> None:
-    """Run until SIGTERM or SIGINT; ``say`` prints a line."""
-    end = asyncio.Event()
+    """Run until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line."""
+    over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
+        loop.add_signal_handler(number, over.set)
+    tasks = app.broker.tasks
+    tasks.on_fault = over.set
     supervisor = Supervisor(os.environ)
     await app.start()
     settled()
@@ -272,10 +280,12 @@ async def serve(app: BrokerApp, say: Say) -> None:
     say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
     supervisor.ready(f"listening on {app.address}")
     try:
-        await end.wait()
+        await over.wait()
     finally:
-        supervisor.stopping()
+        supervisor.stopping(tasks.fault or "")
         await app.stop()
+    if tasks.fault is not None:
+        sys.exit(os.EX_SOFTWARE)
     if app.faults:
         sys.exit(f"mqbroker: stopped, but not everything could be saved: {'; '.join(app.faults)}")
 

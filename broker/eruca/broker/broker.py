@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.admission import Admission
@@ -43,6 +43,8 @@ from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
 from eruca.remoting.clock import monotonic_ms, now_ms
+from eruca.remoting.readiness import Readiness
+from eruca.remoting.tasks import Tasks
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -74,6 +76,8 @@ class Broker:
         self.configuration = Configuration(config, clock)
         self.clock = clock
         self.monotonic = monotonic
+        self.readiness = Readiness()
+        self.tasks = Tasks(self.readiness)
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
         self.groups = Groups(
@@ -92,7 +96,12 @@ class Broker:
         self.clients = Clients()
         self.locks = Locks(config.rebalance_lock_max_live_time)
         self.store = Store(
-            store_config(config.store), clock, monotonic=monotonic, follows=config.is_slave, file_system=file_system
+            store_config(config.store),
+            clock,
+            monotonic=monotonic,
+            follows=config.is_slave,
+            file_system=file_system,
+            tasks=self.tasks,
         )
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived
@@ -110,7 +119,7 @@ class Broker:
                 lambda topic: self.topics.create_if_absent(topic, 1),
             ),
         )
-        self.registration = Registration(config, self.topics)
+        self.registration = Registration(config, self.topics, self.tasks)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
             self.offsets,
@@ -129,8 +138,8 @@ class Broker:
         self.loop_monitor = LoopMonitor()
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)
-        self.ha_client = HAClient(self.store, config.store)
-        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays)
+        self.ha_client = HAClient(self.store, config.store, self.tasks)
+        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays, self.tasks)
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
@@ -166,7 +175,7 @@ class Broker:
     def _own_host(self) -> tuple[bytes, int]:
         return self.store_host, self.store_host_bits
 
-    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
+    def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """None when a message that ends at ``end_offset`` is as safe as this broker promises; else how that wait ends.
 
         Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave.

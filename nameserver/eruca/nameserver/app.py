@@ -24,7 +24,9 @@ from eruca.remoting.descriptors import ConnectionCount, raise_limit
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
+from eruca.remoting.readiness import Readiness
 from eruca.remoting.settings import BadSetting
+from eruca.remoting.tasks import Tasks, end
 
 LINES_AT_ONCE = 10
 """Brokers that are lost together leave this many lines in the log, and one with the number of the others."""
@@ -50,7 +52,9 @@ class Nameserver:
         limits = ConnectionLimits(idle=float(self.config.server_channel_max_idle_time_seconds))
         self._count = ConnectionCount(limits.connections)
         self._server = Server(Router(self, [routes]), limits=limits, count=self._count, on_lost=self._lost)
-        self._scan: asyncio.TimerHandle | None = None
+        self.readiness = Readiness()
+        self.tasks = Tasks(self.readiness)
+        self._scan: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken."""
@@ -58,7 +62,8 @@ class Nameserver:
         self._count.fit()
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
-        self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY / 2, self._scan_silent)
+        self._scan = self.tasks.start("scan", self._scan_silent())
+        self.readiness.restore("start")
 
     @property
     def address(self) -> str:
@@ -77,17 +82,22 @@ class Nameserver:
 
     async def stop(self) -> None:
         """Stop listening, answer the requests in progress, close every connection."""
+        self.readiness.withdraw("stop", "it is stopping")
         if self._scan is not None:
-            self._scan.cancel()
+            await end([self._scan])
             self._scan = None
         await self._server.stop()
 
     def _lost(self, connection: Connection) -> None:
         _report_lost(self.table.lost(connection), "connection closed", self.monotonic())
 
-    def _scan_silent(self) -> None:
-        self.expire(self.monotonic())
-        self._scan = asyncio.get_running_loop().call_later(SCAN_EVERY, self._scan_silent)
+    async def _scan_silent(self) -> None:
+        """Look for silent brokers until cancelled."""
+        pause = SCAN_EVERY / 2
+        while True:
+            await asyncio.sleep(pause)
+            self.expire(self.monotonic())
+            pause = SCAN_EVERY
 
     def expire(self, now: int) -> None:
         """Remove the brokers that were silent for too long at ``now``, and close their connections."""
@@ -106,22 +116,28 @@ def _report_lost(gone: list[LiveBroker], reason: str, now: int) -> None:
 
 
 async def serve(server: Nameserver, say: Say) -> None:
-    """Run until SIGTERM or SIGINT; notifies systemd if that is the supervisor. ``say`` prints a line."""
+    """Run until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line.
+
+    Notifies systemd if that is the supervisor.
+    """
     systemd = Supervisor(os.environ)
-    end = asyncio.Event()
+    over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
+        loop.add_signal_handler(number, over.set)
+    server.tasks.on_fault = over.set
     await server.start()
     settled()
     say("The Name Server boot success. serializeType=JSON")
     say(f"listening on {server.config.bind_address}:{server.port}")
     systemd.ready(f"listening on port {server.port}")
     try:
-        await end.wait()
+        await over.wait()
     finally:
-        systemd.stopping()
+        systemd.stopping(server.tasks.fault or "")
         await server.stop()
+    if server.tasks.fault is not None:
+        sys.exit(os.EX_SOFTWARE)
 
 
 def main() -> None:

@@ -111,6 +111,7 @@ class Server:
 
     def _sweep_idle(self) -> None:
         loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
         now = loop.time()
         former, self._unsent = self._unsent, {}
         for connection in tuple(self.connections):
@@ -125,7 +126,6 @@ class Server:
             elif partial_since is not None and now - partial_since > self._limits.half_frame:
                 log.warning("half_frame_closed", remote=connection.remote)
                 connection.abort()
-        self._sweep = loop.call_later(self._limits.sweep_every, self._sweep_idle)
 
     @staticmethod
     def _close_idle(connection: Connection, stalled: int) -> None:

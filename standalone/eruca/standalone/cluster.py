@@ -7,7 +7,10 @@ or to structlog where the program configured it.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +61,8 @@ class Cluster:
         self._config.store.store_path_root_dir = str(folder / "store")
         self._nameserver: Nameserver | None = None
         self._broker: BrokerApp | None = None
+        self.on_fault: Callable[[], object] | None = None
+        """Called when a background task of either has ended by itself; the log says why."""
 
     @property
     def address(self) -> str:
@@ -80,16 +85,25 @@ class Cluster:
         """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; then neither runs."""
         log_to_logging()
         nameserver = Nameserver(self._names)
+        nameserver.tasks.on_fault = self._task_ended
         await nameserver.start()
         self._nameserver = nameserver
         self._config.namesrv_addr = nameserver.address
-        broker = BrokerApp(self._config)
         try:
-            await broker.start()
+            self._broker = await self._started_broker()
         except BaseException:
             await self.stop()
             raise
-        self._broker = broker
+
+    async def _started_broker(self) -> BrokerApp:
+        broker = BrokerApp(self._config)
+        broker.broker.tasks.on_fault = self._task_ended
+        await broker.start()
+        return broker
+
+    def _task_ended(self) -> None:
+        if self.on_fault is not None:
+            self.on_fault()
 
     async def stop(self) -> None:
         """Stop both. All acknowledged messages are then on disk. A second call does nothing."""
@@ -120,9 +134,7 @@ class Cluster:
         self._config.server.listen_port = old.port
         await old.stop()
         self._broker = None
-        broker = BrokerApp(self._config)
-        await broker.start()
-        self._broker = broker
+        self._broker = await self._started_broker()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -135,12 +147,21 @@ class Cluster:
 
 
 async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) -> None:
-    """Run a cluster until SIGTERM or SIGINT; ``say`` prints a line."""
-    end = asyncio.Event()
+    """Run a cluster until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line."""
+    over, failed = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end.set)
-    async with Cluster(folder, host=host, port=port, broker_port=broker_port) as cluster:
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    cluster = Cluster(folder, host=host, port=port, broker_port=broker_port)
+
+    def fail() -> None:
+        failed.set()
+        over.set()
+
+    cluster.on_fault = fail
+    async with cluster:
         settled()
         say(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}")
         say(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)")
-        await end.wait()
+        await over.wait()
+    if failed.is_set():
+        sys.exit(os.EX_SOFTWARE)

@@ -100,7 +100,7 @@ class WaitingReplies:
         if waiter is None:  # flushed meanwhile: after those whose waiters end in this turn
             asyncio.get_running_loop().call_soon(done, None)
         else:
-            asyncio.ensure_future(waiter).add_done_callback(done)
+            waiter.add_done_callback(done)
 
     def _done(
         self, replies: list[tuple[Connection, bytes, int]], since: float, waiter: asyncio.Future[Durability] | None

@@ -28,6 +28,7 @@ from eruca.protocol.bodies import (
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, UnregisterBroker
 from eruca.remoting import Channels, Connection, RemotingError
+from eruca.remoting.tasks import Tasks, end
 
 RETRY_AFTER = 2.0
 """Seconds until a failed nameserver is retried."""
@@ -57,9 +58,10 @@ class Registered(NamedTuple):
 class Registration:
     """Keeps one broker registered under the addresses that ``advertise`` sets."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics) -> None:
+    def __init__(self, config: BrokerConfig, topics: Topics, tasks: Tasks) -> None:
         self._config = config
         self._topics = topics
+        self._tasks = tasks
         self.on_master: Callable[[str | None, str | None], None] | None = None
         """On a slave: called with the master's HA address and address by a nameserver, None if unknown."""
         self._lacks_master = config.is_slave
@@ -100,16 +102,16 @@ class Registration:
         for nameserver in dict.fromkeys(self._config.nameservers):
             self._due[nameserver] = asyncio.Event()
             ready = asyncio.get_running_loop().create_future()
-            self._keepers[nameserver] = asyncio.create_task(self._keep(nameserver, ready))
+            self._keepers[nameserver] = self._tasks.start(
+                f"registration at {nameserver}", self._keep(nameserver, ready)
+            )
             first.append(ready)
         if first:
             await asyncio.wait(first, timeout=FIRST_ROUND)
 
     async def stop(self) -> None:
         """Unregister from every reachable nameserver, and register no more."""
-        for task in self._keepers.values():
-            task.cancel()
-        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        await end(self._keepers.values())
         self._keepers.clear()
         if self._channels is not None:
             await asyncio.gather(*(self._unregister(nameserver) for nameserver in self._channels.addresses()))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from eruca.broker.store.commit_log import CommitLog
@@ -72,8 +72,8 @@ class Flush:
         self._loop = self._thread = None
         self._waiters.release_all(Durability.FLUSH_DISK_TIMEOUT)
 
-    def durable(self, end: int) -> Awaitable[Durability] | None:
-        """None when everything before ``end`` is on the disk, else an awaitable that says whether it
+    def durable(self, end: int) -> asyncio.Future[Durability] | None:
+        """None when everything before ``end`` is on the disk, else a future that says whether it
         came there in time. Without a started loop it flushes at once.
 
         Raises:

@@ -21,6 +21,7 @@ from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.flush import Flush
 from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.queue_table import QueueTable
+from eruca.remoting.tasks import Tasks, end
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Scheduler:
         flush: Flush,
         appender: Appender,
         drain: Callable[[], int],
+        tasks: Tasks,
     ) -> None:
         self.fault: OSError | None = None
         """Why files could not be written out or deleted last time; it is tried again."""
@@ -51,6 +53,7 @@ class Scheduler:
         self._flush = flush
         self._appender = appender
         self._drain = drain
+        self._start = tasks.start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._housekeeping_thread: ThreadPoolExecutor | None = None
         self._cleaning = asyncio.Lock()
@@ -64,18 +67,16 @@ class Scheduler:
         self._flush.start(self._loop)
         self._appender.wake = self._woken
         self._tasks = [
-            self._loop.create_task(self._every(self._config.flush_interval_commit_log, self._flush_log)),
-            self._loop.create_task(self._keep_written()),
-            self._loop.create_task(self._keep_clean()),
+            self._start("flush", self._every(self._config.flush_interval_commit_log, self._flush_log)),
+            self._start("write-out", self._keep_written()),
+            self._start("retention", self._keep_clean()),
         ]
         self._woken()
 
     async def stop(self) -> None:
         """End all of it."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
         self._appender.wake = bool
         await self._flush.stop()
         thread, self._housekeeping_thread = self._housekeeping_thread, None

@@ -9,9 +9,10 @@ SYNC_FLUSH only what is durable is dispatched.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
 from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
+from eruca.remoting.tasks import Tasks
 
 log = structlog.get_logger("eruca.broker")
 T = TypeVar("T")
@@ -59,6 +61,7 @@ class Store:
         monotonic: Callable[[], int] = monotonic_ms,
         follows: bool = False,
         file_system: FileSystem | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         self.config = config
         self._file_system = file_system = file_system or FileSystem()
@@ -105,7 +108,9 @@ class Store:
             monotonic,
             file_system,
         )
-        self._scheduler = Scheduler(config, self.housekeeping, self._queues, self._flush, self.appender, self.drain)
+        self._scheduler = Scheduler(
+            config, self.housekeeping, self._queues, self._flush, self.appender, self.drain, tasks or Tasks()
+        )
         self._lock: Lock | None = None
         self._cold: ThreadPoolExecutor | None = None
         self.visible_limit: int | None = None
@@ -240,7 +245,7 @@ class Store:
     def on_arrival(self, arrival: Arrival | None) -> None:
         self._dispatch.on_arrival = arrival
 
-    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
+    def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """None when nobody need wait: ASYNC_FLUSH, or the log is on the disk up to ``end_offset``.
 
         Else an awaitable: DURABLE once it is, FLUSH_DISK_TIMEOUT after ``syncFlushTimeout`` or a failed flush.
@@ -250,7 +255,7 @@ class Store:
         """
         return self._flush.durable(end_offset) if self.config.sync_flush else None
 
-    def on_disk(self, end_offset: int) -> Awaitable[Durability] | None:
+    def on_disk(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """As ``durable``, whether sends wait for the disk or not."""
         return self._flush.durable(end_offset)
 

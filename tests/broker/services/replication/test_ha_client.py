@@ -75,6 +75,7 @@ async def test_a_slave_that_is_given_a_wrong_address_goes_on_with_the_next(
         slave.broker.ha_client.follow(master.broker.ha_address, master.app.address)
         await caught_up(master, slave)
         await until(lambda: slave.broker.offsets.query("G", "T", 0) == 6)
+        assert slave.broker.readiness.ready
 
 
 async def test_a_slave_follows_an_ipv6_address_in_brackets(tmp_path: Path) -> None:

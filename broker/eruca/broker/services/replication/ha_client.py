@@ -24,6 +24,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
 from eruca.remoting.descriptors import reason
 from eruca.remoting.listener import keep_alive
+from eruca.remoting.tasks import Tasks, end
 
 RETRY_AFTER = (0.5, 5.0)
 """Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
@@ -43,10 +44,11 @@ class HAClient:
     registered.
     """
 
-    def __init__(self, store: Store, settings: StoreSettings) -> None:
+    def __init__(self, store: Store, settings: StoreSettings, tasks: Tasks) -> None:
         self.on_following: Callable[[str | None], None] = lambda master: None
         self._store = store
         self._settings = settings
+        self._tasks = tasks
         self._address = settings.ha_master_address or None
         self._fixed = self._address is not None
         self._master: str | None = None
@@ -98,13 +100,12 @@ class HAClient:
     def start(self) -> None:
         """Start to replicate; the store is open and started."""
         self._store.on_written = self._written
-        self._task = asyncio.create_task(self._run())
+        self._task = self._tasks.start("replication", self._run())
 
     async def stop(self) -> None:
         """Stop to replicate."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end([self._task])
             self._task = None
         self._store.on_written = None
 

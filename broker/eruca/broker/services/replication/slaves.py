@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable
 from contextlib import suppress
 
 import structlog
@@ -157,8 +156,8 @@ class Slaves:
 
     # ------------------------------------------------------------------ waiting for them
 
-    def durable(self, end_offset: int) -> Awaitable[Durability] | None:
-        """None if a message that ends there is already durable; else an awaitable of the outcome.
+    def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
+        """None if a message that ends there is already durable; else a future of the outcome.
 
         Under SYNC_FLUSH it must be on the disk, on a SYNC_MASTER also on a slave: SLAVE_NOT_AVAILABLE if none is in
         reach, FLUSH_SLAVE_TIMEOUT if none confirmed it within slaveTimeout.
@@ -169,7 +168,7 @@ class Slaves:
         if end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]:
             return disk
         copy = self._copied(end_offset)
-        return copy if disk is None else asyncio.ensure_future(_both(disk, copy))
+        return copy if disk is None else _both(disk, copy)
 
     def _copied(self, end_offset: int) -> asyncio.Future[Durability]:
         if end_offset <= self._gap[1] or not self.in_reach:
@@ -180,7 +179,14 @@ class Slaves:
         return self._waiters.add(end_offset, self._settings.slave_timeout / 1000)
 
 
-async def _both(disk: Awaitable[Durability], copy: Awaitable[Durability]) -> Durability:
-    flushed = await disk
-    copied = await copy
-    return copied if flushed is Durability.DURABLE else flushed
+def _both(disk: asyncio.Future[Durability], copy: asyncio.Future[Durability]) -> asyncio.Future[Durability]:
+    """Ends when both have: with the outcome of the disk where that failed, else with the copy's."""
+    both: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+
+    def ended(_: asyncio.Future[Durability]) -> None:
+        if disk.done() and copy.done() and not both.done():
+            both.set_result(copy.result() if disk.result() is Durability.DURABLE else disk.result())
+
+    disk.add_done_callback(ended)
+    copy.add_done_callback(ended)
+    return both

@@ -23,6 +23,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.remoting import Channels, RemotingError
 from eruca.remoting.addresses import vip_address
+from eruca.remoting.tasks import Tasks, end
 
 EVERY = 10.0
 """Seconds between two fetches of the tables."""
@@ -37,11 +38,12 @@ log = structlog.get_logger("eruca.broker")
 class TableSync:
     """Keeps a slave's tables equal to its master's."""
 
-    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays) -> None:
+    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays, tasks: Tasks) -> None:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._delays = delays
+        self._tasks = tasks
         self._master: str | None = None
         self._missed: set[str] = set()
         """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
@@ -65,13 +67,12 @@ class TableSync:
 
     def start(self) -> None:
         """Start to fetch."""
-        self._task = asyncio.create_task(self._run())
+        self._task = self._tasks.start("tables of the master", self._run())
 
     async def stop(self) -> None:
         """Stop to fetch."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end([self._task])
             self._task = None
         if self._channels is not None:
             await self._channels.close()
