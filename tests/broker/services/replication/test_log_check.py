@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,19 @@ async def test_the_masters_frames_may_come_in_any_pieces(tmp_path: Path, chunk: 
     async with slave, asyncio.timeout(5):
         await compared.wait()
     server.close()
+
+
+async def test_a_master_that_says_nothing_is_out_of_reach_and_not_refused(tmp_path: Path) -> None:
+    """Its kernel accepts connections, and the process stands still."""
+    async with master_of(tmp_path / "master") as master:
+        filled(master, 5)
+        async with slave_of(tmp_path / "slave", master.broker.ha_address) as slave:
+            await caught_up(master, slave)
+    with socket.create_server(("127.0.0.1", 0)) as standing:
+        slave.config.store.ha_master_address = f"127.0.0.1:{standing.getsockname()[1]}"
+        slave.config.store.ha_housekeeping_interval = 300
+        with capture_logs() as said:
+            async with slave:
+                await until(lambda: any(line["event"] == "master_unreachable" for line in said))
+        (fault,) = [line["fault"] for line in said if line["event"] == "master_unreachable"]
+        assert fault == "it was silent for longer than haHousekeepingInterval" and reasons(said) == []

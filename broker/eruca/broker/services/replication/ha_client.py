@@ -16,7 +16,7 @@ from typing import cast
 import structlog
 
 from eruca.broker.config import StoreSettings
-from eruca.broker.services.replication.log_check import check_log
+from eruca.broker.services.replication.log_check import CONNECT_TIMEOUT, check_log
 from eruca.broker.services.replication.transfer import Frame, FrameReader, TransferRate, report
 from eruca.broker.store import CopyRefused, Store, Tail
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
@@ -29,8 +29,6 @@ from eruca.remoting.tasks import Tasks, end
 RETRY_AFTER = (0.5, 5.0)
 """Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
 other connection the next try follows at once."""
-CONNECT_TIMEOUT = 3.0
-"""Seconds."""
 REPORT_EVERY = 60.0
 """A master that is refused again and again leaves a line in the log every this many seconds."""
 
@@ -174,7 +172,7 @@ class HAClient:
             await waiter
         try:
             if end:
-                await check_log(address, await self._tail(end))
+                await check_log(address, await self._tail(end), self._settings.ha_housekeeping_interval / 1000)
         except (CopyRefused, ProtocolError) as fault:
             self._refuse(address, str(fault))
             return False

@@ -13,40 +13,42 @@ from eruca.broker.services.replication.transfer import FrameReader, report
 from eruca.broker.store import CopyRefused, Tail
 from eruca.remoting.addresses import split_address
 
-TIMEOUT = 3.0
-"""Seconds for the connection, and for each piece of the log: it is old, so the master has nothing to wait for."""
+CONNECT_TIMEOUT = 3.0
+"""Seconds."""
+NO_MORE_AFTER = 3.0
+"""A master that sends no log for this many seconds, and then a heartbeat, has none there: that log would be old."""
 _READ = 1 << 16
 _STORES = "check both with 'eruca store verify' before one of them is emptied"
 
 
-async def check_log(address: str, tail: Tail) -> None:
+async def check_log(address: str, tail: Tail, silence: float) -> None:
     """Return if the master at ``address`` has all bytes of ``tail``.
 
     Raises:
         CopyRefused: it has others, or not all of them.
-        OSError: it cannot be reached, or the connection was lost.
+        OSError: it cannot be reached, was silent for ``silence`` seconds, or the connection was lost.
         ValueError: this is no address.
         ProtocolError: it sent something else than frames.
     """
     host, port = split_address(address)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(CONNECT_TIMEOUT):
         reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(report(tail.start))
-        await _compare(address, reader, tail)
+        await _compare(address, reader, tail, silence)
     finally:
         writer.transport.abort()
 
 
-async def _compare(address: str, reader: asyncio.StreamReader, tail: Tail) -> None:
-    frames = FrameReader()
-    at, deadline = tail.start, asyncio.get_running_loop().time() + TIMEOUT
+async def _compare(address: str, reader: asyncio.StreamReader, tail: Tail, silence: float) -> None:
+    loop, frames = asyncio.get_running_loop(), FrameReader()
+    at, came = tail.start, loop.time()
     while at < tail.end:
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(silence):
                 data = await reader.read(_READ)
         except TimeoutError:
-            raise _missing(address, f"sends no log from {at} on", tail) from None
+            raise TimeoutError("it was silent for longer than haHousekeepingInterval") from None
         if not data and at > tail.start:
             raise ConnectionError("the connection ended while the logs were compared")
         if not data:
@@ -54,11 +56,13 @@ async def _compare(address: str, reader: asyncio.StreamReader, tail: Tail) -> No
         for frame in frames.feed(data):
             if frame.offset != at:
                 raise CopyRefused(f"the master at {address} was asked for its log at {at}, but sent {frame.offset}")
+            if frame.data:
+                came = loop.time()
+            elif loop.time() - came >= NO_MORE_AFTER:
+                raise _missing(address, f"sends no log from {at} on", tail)
             known = tail.data[at - tail.start : at - tail.start + len(frame.data)]
             if frame.data[: len(known)] != known:
                 raise _other(address, tail)
-            if frame.data:
-                deadline = asyncio.get_running_loop().time() + TIMEOUT
             at += len(frame.data)
             if at >= tail.end:
                 return
