@@ -58,7 +58,7 @@ def _compile(root: Path, headers: Path, module: Path) -> str | None:
     if sys.platform == "darwin":
         flags += ["-undefined", "dynamic_lookup"]
     made = root / f"{module}.{os.getpid()}"
-    sources = [str(root / STORE / "c" / name) for name in ("store.c", "sends.c", "reads.c")]
+    sources = [str(root / STORE / "c" / name) for name in ("store.c", "sends.c", "commits.c", "reads.c")]
     try:
         ran = subprocess.run([*compiler, *flags, *sources, "-o", str(made)], capture_output=True, text=True)
         if ran.returncode:

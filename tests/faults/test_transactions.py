@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.broker.services.commits import Commits
 from eruca.broker.services.halves import Halves
 from eruca.broker.store.results import Put
 from eruca.protocol.record import Record, decode_record
@@ -228,6 +229,7 @@ async def test_a_kill_in_the_middle_of_an_end_or_a_question(
     written = Halves._write_op
     with monkeypatch.context() as patch:
         patch.setattr(Halves, "_write_op", write_op)
+        patch.setattr(Commits, "commit", lambda self, ends: 0)  # the fast path writes both at once
         try:
             while len(game.deals) < TRANSACTIONS or left >= 0:
                 await game.play(1)

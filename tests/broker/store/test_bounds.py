@@ -13,12 +13,12 @@ import pytest
 
 from eruca.broker.store import native
 from eruca.broker.store.consume_queue import UNIT_FORM
-from eruca.broker.store.layout import SendForm, SendHosts, Tip
+from eruca.broker.store.layout import CommitForm, SendForm, SendHosts, Tip
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendMessageV2, SendReply
-from eruca.protocol.record import BatchEntry, encode_batch
+from eruca.protocol.record import BatchEntry, encode_batch, encode_record
 from eruca.protocol.templates import binary_send_key, json_send_key, reply_template, template_of
-from tests.support.native import Step
+from tests.support.native import STEPS, Step
 from tests.support.stores import HOST
 
 step_in_c: Any = native
@@ -32,8 +32,9 @@ EXTREMES = [0, 1, 21, 22, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
 class Queue:
     """What the native step looks at of a queue."""
 
-    def __init__(self) -> None:
-        self.topic, self.queue_id, self.next_offset, self.topic_tail = "T", 0, 9, b"\x01T"
+    def __init__(self, topic: str = "T") -> None:
+        self.topic, self.queue_id, self.next_offset = topic, 0, 9
+        self.topic_tail = bytes((len(topic.encode()),)) + topic.encode()
         self.tail, self.tail_start, self.arrived, self.index_prefix = bytearray(), 9, list[int](), 84 * 31 + 35
 
 
@@ -171,6 +172,122 @@ def test_batches(step: Step, seed: int) -> None:
         assert room.is_guarded and (found is None or 0 <= at <= at + size <= 900)
         written += found is not None
     assert written > 20
+
+
+def half_record(chance: random.Random, queue_offset: int, position: int) -> bytes:
+    """A half message, now and then an odd or a damaged one."""
+    real = chance.choice(["T"] * 30 + ["标", "U", "T\x01", ""])
+    number = chance.choice(["0"] * 40 + ["00", "7", "", "٠", "-1", "1234567890"])
+    between = chance.choice([""] * 30 + ["TIMER_DELAY_MS\x015\x02", "REAL_TOPIC\x01x\x02"])
+    properties = f"{odd_text(chance)}\x02{between}REAL_TOPIC\x01{real}\x02REAL_QID\x01{number}".encode()
+    born, store = chance.choice([8, 8, 20]), chance.choice([8, 8, 20])
+    record = encode_record(
+        topic=chance.choice(["HALF"] * 40 + ["HALT", "标"]),
+        queue_id=0,
+        queue_offset=queue_offset,
+        physical_offset=position,
+        body=chance.randbytes(chance.choice([0, 9, 300])),
+        properties=properties + chance.choice([b""] * 40 + [b"\xff", b"\x02"]),
+        flag=chance.choice([0, -7]),
+        sys_flag=chance.choice([0, 4, 0x705]) | (0x10 if born > 8 else 0) | (0x20 if store > 8 else 0),
+        born_timestamp=1,
+        born_host=bytes(born),
+        store_timestamp=2,
+        store_host=bytes(store),
+        reconsume_times=chance.choice([0, -1]),
+    )
+    return damaged(chance, record) if chance.random() < 0.05 else record
+
+
+def commits(step: Step, seed: int) -> tuple[object, int]:
+    """What an implementation makes of commits, and how many those are."""
+    chance = random.Random(seed)
+    base, size = 10**6, chance.choice([700, 4000, 9000])
+    room, pending = Room(size), list[Any]()
+    half_queue, op_queue, real = Queue("HALF"), Queue("OP"), [Queue(), Queue("标"), Queue("U")]
+    places, at = [], 0
+    for queue_offset in range(chance.randrange(1, 9)):
+        record = half_record(chance, queue_offset, base + at)
+        if at + len(record) > size:
+            break
+        room.inside[at : at + len(record)] = record
+        places.append((queue_offset, base + at, len(record)))
+        at += len(record)
+    if chance.random() < 0.2:
+        wrong = [
+            (0, base, 2**62),
+            (0, base, -1),
+            (0, base + at, 91),
+            (-1, base - 1, 91),
+            (0, 2**62, 2**62),
+            (1, base, 91),
+        ]
+        places.insert(chance.randrange(len(places) + 1), chance.choice(wrong))
+    limit = chance.choice([base + size] * 5 + [base + at, base + (at + size) // 2])
+    host = chance.choice([bytes(8), bytes(8), bytes(20)])
+    tip = Tip(
+        {(queue.topic, 0): queue for queue in real},  # type: ignore[misc]
+        pending,
+        room.inside,  # type: ignore[arg-type]
+        at,
+        base + at,
+        limit,
+        5,
+        chance.choice([4000, 100]),
+        chance.choice([4000, 400]),
+    )
+    flags = 0x30 if len(host) > 8 else 0
+    form = CommitForm(half_queue, op_queue, b"TAGS\x01d", flags, 4, host, host)  # type: ignore[arg-type]
+    low = chance.choice([0] * 9 + [base + 1, base + at])
+    found = step.commits(places, low, tip, form)
+    assert room.is_guarded and not any(room.inside[found[1] - base :])
+    requests = [(queue.topic, *rest) for queue, *rest in pending]
+    nexts = [queue.next_offset for queue in (*real, op_queue, half_queue)]
+    return (found, bytes(room.whole), requests, nexts), found[0]
+
+
+def test_commits() -> None:
+    committed = 0
+    for seed in range(3000):
+        outcomes = [commits(step, seed) for step in STEPS]
+        assert outcomes[0] == outcomes[-1], seed
+        committed += outcomes[0][1]
+    assert committed > 1000
+
+
+@compiled
+def test_commits_into_no_room() -> None:
+    half = half_record(random.Random(8), 0, 0)
+    for at, position, limit in (
+        (-1, 500, 600),
+        (901, 2000, 2001),
+        (500, 499, 600),
+        (800, 800, 2**62),
+        (2**62, 2**62, 0),
+    ):
+        room, queue = Room(900), Queue()
+        room.inside[: len(half)] = half
+        queues: dict[Any, Any] = {("T", 0): queue}
+        tip = Tip(queues, [], room.inside, at, position, limit, 5, 4000, 4000)  # type: ignore[arg-type]
+        form = CommitForm(Queue("HALF"), Queue("OP"), b"TAGS\x01d", 0, 4, HOST, HOST)  # type: ignore[arg-type]
+        assert step_in_c.commits([(0, 0, len(half))], 0, tip, form) == (0, position)
+        assert room.is_guarded and queue.next_offset == 9
+
+
+@compiled
+def test_a_commit_that_fails_leaves_nothing() -> None:
+    """What was written before it in the same call is taken back."""
+    half, room, queue, op_queue, pending = half_record(random.Random(8), 0, 0), Room(9000), Queue(), Queue("OP"), [7]
+    room.inside[: len(half)] = half
+    tip = Tip({("T", 0): queue}, pending, room.inside, 900, 900, 9000, 5, 4000, 4000)  # type: ignore[arg-type,dict-item]
+    form = CommitForm(Queue("HALF"), op_queue, b"TAGS\x01d", 0, 4, HOST, HOST)  # type: ignore[arg-type]
+    place = 0, 0, len(half)
+    assert step_in_c.commits([place], 0, tip, form)[0] == 1
+    pending[1:], queue.next_offset, op_queue.next_offset = [], 9, 9
+    for odd in ("x", (1, 2), ("a", "b", "c"), (2**70, 0, 0)):
+        with pytest.raises((TypeError, OverflowError)):
+            step_in_c.commits([place, odd], 0, tip, form)
+        assert (pending, queue.next_offset, op_queue.next_offset) == ([7], 9, 9)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,9 +1,10 @@
 """The fast path of sends: the native step at once takes many plain sends (310), batches (320) and half messages.
 
-Owns what is around ``native.sends``: when it may be called, and the replies that wait for the disk or a slave. The
-native step takes requests of known forms only (``send_forms``); it stops at every other frame, which then goes to the
-plain handler, ``send``. Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and
-answered, and where durability is promised, not before it is there.
+Owns which fast path gets a frame (``fast_commits`` has that of commits), and what is around ``native.sends``: when it
+may be called, and the replies that wait for the disk or a slave. The native step takes requests of known forms only
+(``send_forms``); it stops at every other frame, which then goes to the plain handler, ``send``. Invariant: what is
+stored and answered is, byte for byte, what ``send`` would have stored and answered, and where durability is promised,
+not before it is there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from time import monotonic
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.fast_commits import FastCommits, is_end
 from eruca.broker.handlers.send import judge
 from eruca.broker.store import native
 from eruca.broker.store.layout import SendHosts
@@ -26,9 +28,27 @@ _JSON_CODES = frozenset((b"310", b"320"))
 _BINARY_CODES = frozenset((b"\1\x36", b"\1\x40"))
 
 
-def fast_path(broker: Broker) -> FastPath | None:
-    """What the routers of this broker try first; None without the native step."""
-    return NativeSends(broker).take if native.on else None
+def fast_path(broker: Broker) -> FastPath:
+    """What the routers of this broker try first."""
+    sends = NativeSends(broker).take if native.on else None
+    commits = None if broker.waits else FastCommits(broker).take
+
+    def take(connection: Connection, data: bytes, at: int) -> int:
+        begin = -1
+        while begin < at < len(data):
+            begin = at
+            if sends is not None and is_send(data, at):
+                at = sends(connection, data, at)
+            elif commits is not None and is_end(data, at):
+                at = commits(connection, data, at)
+        return at
+
+    return take
+
+
+def is_send(data: bytes, at: int) -> bool:
+    """Whether a frame begins at ``at`` that looks like a send."""
+    return data[at + 8 : at + 10] in _BINARY_CODES or data[at + 16 : at + 19] in _JSON_CODES
 
 
 class NativeSends:
@@ -41,8 +61,6 @@ class NativeSends:
 
     def take(self, connection: Connection, data: bytes, at: int) -> int:
         """Store and answer the sends in ``data`` from ``at`` on; returns where it stopped (a ``FastPath``)."""
-        if data[at + 8 : at + 10] not in _BINARY_CODES and data[at + 16 : at + 19] not in _JSON_CODES:
-            return at
         broker, waiting = self._broker, self._waiting
         host = broker.hosts.get(connection)
         if host is None or monotonic() > broker.loop_monitor.overdue:

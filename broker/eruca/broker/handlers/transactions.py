@@ -1,13 +1,12 @@
 """Ends of transactions (37), and checking one again that was given up (323).
 
 Owns the checks of an end and the texts of its refusals (EndTransactionProcessor in 4.9.7). ``services.halves`` writes
-what an end stores, ``services.commits`` the commits that come together.
+what an end stores, ``services.commits`` most commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from functools import partial
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit
@@ -43,9 +42,9 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
         )
     commit = ask.commit_or_rollback == TRANSACTION_COMMIT
     if commit and not broker.waits:
-        done = None if call.oneway else partial(call.connection.reply, call, Reply())
-        if broker.commits.commit(ask.tran_state_table_offset, ask.commit_log_offset, ask.producer_group, done):
-            return None
+        place = ask.tran_state_table_offset, ask.commit_log_offset, ask.producer_group
+        if broker.commits.commit([place]):
+            return Reply()
     half = _half(broker, ask)
     put = broker.halves.decide(half, commit=commit)
     if put.status:

@@ -22,7 +22,7 @@ from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.undecided import Half, Identity, Undecided
 from eruca.broker.store import Store
-from eruca.broker.store.layout import HalfSent
+from eruca.broker.store.layout import HalfSent, Request
 from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError, Refused
@@ -77,8 +77,6 @@ class Halves:
         self._monotonic = monotonic
         self._postponed = postponed
         self._given_up: set[Identity] | None = None
-        self.settle: Callable[[], object] = bool
-        """Called before a half message is read: it writes the op messages of this turn's commits."""
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ sent
@@ -114,7 +112,6 @@ class Halves:
         return self._of(physical_offset, HALF) or self._of(physical_offset, GIVEN_UP)
 
     def _of(self, physical_offset: int, topic: str) -> Record | None:
-        self.settle()
         record = record_at(self._store, physical_offset)
         return record if record is not None and record.topic == topic and record.queue_id == 0 else None
 
@@ -133,17 +130,26 @@ class Halves:
         delivered = self._deliver(half) if commit else _DONE
         if delivered.status:
             return delivered
-        self.decided(identity)
+        self._decided(identity)
         if commit:
-            return self.close(offset) or delivered
+            return self._close(offset) or delivered
         return self._write_op(offset)
 
-    def decided(self, identity: Identity | None) -> None:
+    def committed(self, offset: int, real: Request, op: Request) -> None:
+        """The real message of an undecided half message was stored, and its op message."""
+        (queue, _, size, *_), (_, _, _, _, op_offset, _, _) = real, op
+        self._statistics.put(queue.topic, queue.queue_id, 1, size)
+        half = None if self._given_up is None else self.undecided.get(offset)
+        if half is not None:
+            self._decided(half.identity)
+        self.undecided.op(op_offset, offset)
+
+    def _decided(self, identity: Identity | None) -> None:
         """A transaction is decided; it may have been given up before."""
         if self._given_up is not None and identity is not None:
             self._given_up.discard(identity)
 
-    def close(self, offset: int) -> Put | None:
+    def _close(self, offset: int) -> Put | None:
         """Store the op message of what was committed; without one it stays undecided, and its producer is asked."""
         done = self._write_op(offset)
         if done.status:
@@ -156,20 +162,16 @@ class Halves:
         if names.topic_fault(topic) is not None or not queue_id.isdecimal() or len(queue_id) > 9:
             return Put(PutStatus.MESSAGE_ILLEGAL)
         to, text = self._later(half, Destination(topic, int(queue_id), 0))
-        return self.deliver(half, to.topic, to.queue_id, text)
-
-    def deliver(self, half: Record, topic: str, queue_id: int, text: bytes) -> Put:
-        """Store the real message of a half message, with this text of properties."""
         put = self._copy(
             half,
-            topic,
-            queue_id,
+            to.topic,
+            to.queue_id,
             text,
             sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
             prepared_transaction_offset=half.physical_offset,
         )
         if not put.status:
-            self._statistics.put(topic, queue_id, 1, put.size)
+            self._statistics.put(to.topic, to.queue_id, 1, put.size)
         return put
 
     def _later(self, half: Record, to: Destination) -> tuple[Destination, bytes]:
@@ -204,7 +206,6 @@ class Halves:
 
     def read(self, offset: int) -> Record | None:
         """An undecided half message; one that is not in the log any more is forgotten."""
-        self.settle()
         half = self.undecided.get(offset)
         record = None if half is None else self.find(half.physical_offset)
         if half is not None and record is None:

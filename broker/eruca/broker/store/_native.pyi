@@ -3,7 +3,17 @@
 import mmap
 
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.layout import HalfSent, IndexEntry, Request, SendForm, SendHosts, Taken, Tip
+from eruca.broker.store.layout import (
+    CommitForm,
+    HalfPlace,
+    HalfSent,
+    IndexEntry,
+    Request,
+    SendForm,
+    SendHosts,
+    Taken,
+    Tip,
+)
 
 LAYOUTS: dict[str, tuple[str, ...]]
 
@@ -27,6 +37,15 @@ def batch(
     """Write the messages of a batch body into the log's memory; their offsets, and what dispatch has to do.
 
     None, with nothing written, for a batch that has a fault or no room. As ``Appender._write_batch``.
+    """
+
+def commits(halves: list[HalfPlace], low: int, tip: Tip, form: CommitForm, /) -> tuple[int, int]:
+    """Store the real messages of half messages, and behind each one the op message that closes it.
+
+    Stops at the first half message that needs more: one that does not lie whole and unchanged in ``tip``'s memory, from
+    the commit log offset ``low`` on, that may have to wait (TIMER_D), or whose real queue is not known yet; or where
+    there is no room in the log. As ``Halves.decide``. Returns how many were committed, and the new end of the log; the
+    pending requests of each are that of its real message and that of its op message.
     """
 
 def sends(

@@ -16,7 +16,7 @@ import structlog
 from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.consume_queue import ConsumeQueue
-from eruca.broker.store.layout import Request, Tip
+from eruca.broker.store.layout import CommitForm, HalfPlace, Request, Tip
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Put, PutBatch, PutStatus
 from eruca.protocol.errors import ProtocolError
@@ -254,6 +254,40 @@ class Appender:
         if stored is None:
             raise ValueError("a host of a batch does not have the length that sysFlag says")
         return stored
+
+    def put_commits(
+        self,
+        halves: list[HalfPlace],
+        half_queue: tuple[str, int],
+        op_queue: tuple[str, int],
+        op_properties: bytes,
+        *,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+    ) -> list[tuple[Request, Request]]:
+        """Append the real messages of half messages, and behind each one the op message that closes it.
+
+        Stops at the first half message for which ``put`` has to be called, or that cannot be stored. Returns the
+        requests of each real message and its op message.
+
+        Args:
+            halves: no half message twice.
+            half_queue: topic and queue id of the half messages.
+            op_queue: the same of the op messages.
+            op_properties: the properties text of the op messages; the other arguments are theirs, too, as with ``put``.
+        """
+        tip, half, ops = self.tip(), self._known.get(half_queue), self._known.get(op_queue)
+        if tip is None or half is None or ops is None:
+            return []
+        begin = len(tip.pending)
+        form = CommitForm(half, ops, op_properties, sys_flag, born_timestamp, born_host, store_host)
+        count, end = native.commits(halves, self._log.hot_from, tip, form)
+        if not count:
+            return []
+        self.wrote(tip, end, 2 * count)
+        return list(zip(tip.pending[begin::2], tip.pending[begin + 1 :: 2], strict=True))
 
     def _has_made_room(self, size: int) -> bool:
         """Whether there is more room now in the file that is written to, enough for ``size`` bytes."""

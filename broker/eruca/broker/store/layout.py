@@ -87,6 +87,29 @@ HalfSent = tuple[int, int, int, int, int, int, str | None, str | None, str | Non
 """A half message that ``native.sends`` has stored: queue offset, commit log offset, store time, size, born timestamp,
 CRC of the body, and its properties UNIQ_KEY, PGROUP and CHECK_IMMUNITY_TIME_IN_SECONDS."""
 
+HalfPlace = tuple[int, int, int]
+"""A half message: queue offset, commit log offset, size."""
+
+
+class CommitForm(NamedTuple):
+    """What the records that commits store have in common."""
+
+    half_queue: ConsumeQueue
+    """The queue of the half messages."""
+    op_queue: ConsumeQueue
+    """The queue of the op messages."""
+    op_properties: bytes
+    """The properties text of op messages."""
+    sys_flag: int
+    """Of op messages."""
+    born_timestamp: int
+    """Of op messages, in ms."""
+    born_host: bytes
+    """Of op messages."""
+    store_host: bytes
+    """Address and port of this broker; whether they are IPv6, the ``sys_flag`` of op messages says."""
+
+
 Taken = tuple[list[memoryview | bytes], int, int, int]
 """The records that units point at: their bytes in order, copied into one piece or as views; how many records; how many
 units were looked at; and the size of the records together."""
@@ -94,7 +117,8 @@ units were looked at; and the size of the records together."""
 LAYOUTS: Final[dict[str, tuple[str, ...]]] = {
     "Request": ("queue", "position", "size", "properties", "queue_offset", "store_time", "sys_flag"),
     "IndexEntry": ("hash", "position", "store_time"),
-    **{kind.__name__: kind._fields for kind in (JsonTemplate, BinaryTemplate, SendForm, Tip, SendHosts)},
+    "HalfPlace": ("queue_offset", "position", "size"),
+    **{kind.__name__: kind._fields for kind in (JsonTemplate, BinaryTemplate, SendForm, Tip, SendHosts, CommitForm)},
 }
 
 

@@ -25,6 +25,7 @@ on = compiled
 """Whether the functions in C are used."""
 
 batch = pure.batch
+commits = pure.commits
 fetch = pure.fetch
 follow = pure.follow
 keys = pure.keys
@@ -34,10 +35,10 @@ take = pure.take
 
 def use(*, c: bool) -> None:
     """Take the functions in C, or those in Python. Called once at the start; tests compare both."""
-    global on, batch, fetch, follow, keys, put_entries, take
+    global on, batch, commits, fetch, follow, keys, put_entries, take
     step = _native if c else pure
     on = c
-    batch, fetch, take = step.batch, step.fetch, step.take
+    batch, commits, fetch, take = step.batch, step.commits, step.fetch, step.take
     follow, keys, put_entries = step.follow, step.keys, step.put_entries
 
 

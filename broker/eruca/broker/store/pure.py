@@ -7,6 +7,7 @@ Tests compare both, byte for byte.
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Sequence
 from errno import EAGAIN
@@ -17,13 +18,14 @@ from typing import Final, NamedTuple
 
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
 from eruca.broker.store.file_system import NotInMemory, read_at
-from eruca.broker.store.layout import IndexEntry, Request, Taken, index_hash
+from eruca.broker.store.layout import CommitForm, HalfPlace, IndexEntry, Request, Taken, Tip, index_hash
 from eruca.broker.store.results import FILTER_REACH
 from eruca.broker.store.scan import sound_record
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import (
     BORN_HOST_V6,
     STORE_HOST_V6,
+    TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -31,7 +33,7 @@ from eruca.protocol.message import (
     units_hash,
 )
 from eruca.protocol.properties_text import get
-from eruca.protocol.record import HEADS, PROPERTIES_MAX, decode_batch, pack_into
+from eruca.protocol.record import HEADS, MAGIC_V1, PROPERTIES_MAX, Record, decode_batch, pack_into
 
 _UNIT: Final = UNIT_FORM.size
 _INDEX_HEADER: Final = 40
@@ -114,6 +116,110 @@ def batch(
         position += size
         at += size
     return (tuple(offsets), requests) if offsets else None
+
+
+# ---- commits of transactions
+
+
+def commits(halves: list[HalfPlace], low: int, tip: Tip, form: CommitForm, /) -> tuple[int, int]:
+    """Store the real messages of half messages, and the op messages that close them; how many, and the log's end."""
+    position = tip.position
+    for number, place in enumerate(halves):
+        half = _half_at(place, low, tip, form.half_queue)
+        queue = None if half is None else _real_queue(half.properties_text, tip.queues)
+        end = None if half is None or queue is None else _commit(half, queue, position, tip, form)
+        if end is None:
+            return number, position
+        position = end
+    return len(halves), position
+
+
+def _half_at(place: HalfPlace, low: int, tip: Tip, queue: ConsumeQueue) -> Record | None:
+    """The half message at a place of the log that is in memory."""
+    queue_offset, position, size = place
+    base = tip.position - tip.at
+    if position < max(low, base) or position + size > tip.position:
+        return None
+    half = sound_record(bytes(tip.memory[position - base : position - base + size]), 0, position)
+    if half is None or half.magic != MAGIC_V1 or half.size != size or half.queue_offset != queue_offset:
+        return None
+    return half if (half.topic, half.queue_id) == (queue.topic, queue.queue_id) else None
+
+
+_REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
+_real_place = re.compile(_REAL_TOPIC + rb"([^\x01\x02]+)\x02REAL_QID\x01([0-9]{1,9})").fullmatch
+
+
+def _real_queue(text: bytes, queues: dict[tuple[str, int], ConsumeQueue]) -> ConsumeQueue | None:
+    """The queue that a half message names at the end of its properties, where this broker writes it."""
+    if b"TIMER_D" in text or len(text) > PROPERTIES_MAX:
+        return None
+    key = _key_of(text[max(text.rfind(_REAL_TOPIC), 0) :])
+    return None if key is None else queues.get(key)
+
+
+@lru_cache(maxsize=4096)
+def _key_of(end: bytes) -> tuple[str, int] | None:
+    found = _real_place(end)
+    try:
+        return (found[1].decode(), int(found[2])) if found is not None else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _commit(half: Record, queue: ConsumeQueue, position: int, tip: Tip, form: CommitForm) -> int | None:
+    """Write the two records of a commit; the new end of the log, or None, with nothing written, without room."""
+    now, ops, op_flags = tip.now, form.op_queue, form.sys_flag
+    flags = half.sys_flag & ~(STORE_HOST_V6 | TRANSACTION_MASK) | TRANSACTION_COMMIT | op_flags & STORE_HOST_V6
+    body, properties, op_body = half.body, half.properties_text, b"%d" % half.queue_offset
+    size = HEADS[(flags >> 4) & 3].size + len(body) + len(queue.topic_tail) + 2 + len(properties)
+    op_size = HEADS[(op_flags >> 4) & 3].size + len(op_body) + len(ops.topic_tail) + 2 + len(form.op_properties)
+    if len(body) > tip.max_body or size > tip.max_record or size + op_size > tip.limit - position:
+        return None
+    at = tip.at + position - tip.position
+    queue_offset, op_position = queue.next_offset, position + size
+    pack_into(
+        tip.memory,
+        at,
+        queue.queue_id,
+        half.flag,
+        queue_offset,
+        position,
+        flags,
+        half.born_timestamp,
+        half.born_host,
+        now,
+        form.store_host,
+        half.reconsume_times,
+        half.physical_offset,
+        body,
+        queue.topic_tail,
+        properties,
+    )
+    queue.next_offset += 1
+    op_offset = ops.next_offset
+    pack_into(
+        tip.memory,
+        at + size,
+        ops.queue_id,
+        0,
+        op_offset,
+        op_position,
+        op_flags,
+        form.born_timestamp,
+        form.born_host,
+        now,
+        form.store_host,
+        0,
+        0,
+        op_body,
+        ops.topic_tail,
+        form.op_properties,
+    )
+    ops.next_offset += 1
+    tip.pending.append((queue, position, size, properties, queue_offset, now, flags))
+    tip.pending.append((ops, op_position, op_size, form.op_properties, op_offset, now, op_flags))
+    return op_position + op_size
 
 
 # ---- reads

@@ -9,7 +9,7 @@ typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
 _Static_assert(sizeof(Size) == 8, "lengths of 32 bits out of frames and files are non-negative sizes");
 
-enum { UNIT = 20, BORN = 13, PROPERTIES_MAX = 32767 };
+enum { UNIT = 20, BORN = 13, PROPERTIES_MAX = 32767, RECORD_MIN = 91, TRANSACTION = 12, STORE_HOST_V6 = 0x20 };
 enum { FRAME_MAX = 16 * 1024 * 1024, BATCH_MAX = FRAME_MAX / 8 };
 
 /* The fields of the tuples that are read by position. The module offers their names as LAYOUTS, and native.py compares
@@ -54,6 +54,17 @@ enum {
     TIP_FIELDS
 };
 enum { HOSTS_BORN, HOSTS_BITS, HOSTS_STORE, HOSTS_CLUSTER, HOSTS_FIELDS };
+enum { HALF_QUEUE_OFFSET, HALF_POSITION, HALF_SIZE, HALF_FIELDS };
+enum {
+    COMMIT_HALF_QUEUE,
+    COMMIT_OP_QUEUE,
+    COMMIT_OP_PROPERTIES,
+    COMMIT_SYS_FLAG,
+    COMMIT_BORN,
+    COMMIT_BORN_HOST,
+    COMMIT_STORE_HOST,
+    COMMIT_FIELDS
+};
 
 typedef struct {
     Bytes at;
@@ -65,15 +76,18 @@ extern PyObject *TAIL, *TAIL_START, *NEXT_OFFSET, *TOPIC, *QUEUE_ID, *TOPIC_TAIL
 extern uint32_t CRC[8][256];
 
 PyObject *sends(PyObject *self, PyObject *args);
+PyObject *commits(PyObject *self, PyObject *args);
 PyObject *take(PyObject *self, PyObject *args);
 PyObject *fetch(PyObject *self, PyObject *args);
-extern const char sends_doc[], take_doc[], fetch_doc[];
+extern const char sends_doc[], commits_doc[], take_doc[], fetch_doc[];
 
 /* ---- numbers and texts */
 
 static inline uint32_t get32(Bytes p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
+
+static inline int64_t get64(Bytes p) { return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4)); }
 
 static inline uint8_t *put16(uint8_t *p, uint32_t v) { p[0] = v >> 8; p[1] = v; return p + 2; }
 
@@ -147,7 +161,7 @@ static inline long long number_at(PyObject *tuple, Size place) {
 
 typedef struct {
     Text born_host, store_host, tail; /* tail: length and name of the topic */
-    int64_t born, now, queue_id, sys_flag, reconsume;
+    int64_t born, now, queue_id, sys_flag, reconsume, prepared;
 } Common;
 
 static inline Size head_size(const Common *common) { return 72 + common->born_host.size + common->store_host.size; }
@@ -168,7 +182,7 @@ static inline void put_record(uint8_t *p, Size size, const Common *c, uint32_t f
     p = put64(p, c->now);
     p = put(p, c->store_host.at, c->store_host.size);
     p = put32(p, c->reconsume);
-    p = put64(p, 0);
+    p = put64(p, c->prepared);
     p = put32(p, body.size);
     p = put(p, body.at, body.size);
     p = put(p, c->tail.at, c->tail.size);
@@ -189,6 +203,9 @@ static inline int add_request(PyObject *pending, PyObject *queue, int64_t positi
 static inline int host_sizes_fit(const Common *c) {
     return c->born_host.size == (c->sys_flag & 0x10 ? 20 : 8) && c->store_host.size == (c->sys_flag & 0x20 ? 20 : 8);
 }
+
+/* Whether these bytes are the whole and unchanged record of a place of the log and of a queue: `sound_record`. */
+int is_own(Bytes p, Size size, int64_t position, Text topic, long long queue_id, int64_t index);
 
 /* Write the records of a batch body at `to`, note their requests and move on `position`. How many they are; 0, with
  * nothing written, for a batch that has a fault or needs more than `room`; -1 for an error. */

@@ -7,7 +7,7 @@
 /* Records are copied together, for few buffers are cheap to send, but not more than TAKEN_MAX bytes, nor from LARGE_FROM
  * bytes on those of more than LARGE bytes on average. */
 enum { TAKEN_MAX = 256 * 1024, LARGE_FROM = 64 * 1024, LARGE = 2048 };
-enum { PARTS_MAX = 512, TOGETHER_MAX = 1024 * 1024, GAP = 4096, RECORD_MIN = 91 };
+enum { PARTS_MAX = 512, TOGETHER_MAX = 1024 * 1024, GAP = 4096 };
 
 /* What is asked for, and what was found: how many units were looked at, records among them, their bytes. */
 typedef struct {
@@ -16,8 +16,6 @@ typedef struct {
     long long from, to;
     Size scanned, count, size;
 } Choice;
-
-static int64_t get64(Bytes p) { return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4)); }
 
 static int is_wanted(Bytes code, Text codes) {
     for (Size n = 0; n < codes.size; n += 8)
@@ -133,8 +131,7 @@ static int read_chosen(const Choice *c, int fd, int64_t start, uint8_t *to, int 
     return done == 1 && count ? fill(fd, parts, count, end - first, first - start, wait) : done;
 }
 
-/* Whether these bytes are the whole and unchanged record of a place of the log and of a queue: `sound_record`. */
-static int is_own(Bytes p, Size size, int64_t position, Text topic, long long queue_id, int64_t index) {
+int is_own(Bytes p, Size size, int64_t position, Text topic, long long queue_id, int64_t index) {
     if (size < RECORD_MIN || get32(p) != size || get64(p + 28) != position || get64(p + 20) != index ||
         (int32_t)get32(p + 12) != queue_id)
         return 0;

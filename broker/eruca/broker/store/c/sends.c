@@ -8,7 +8,7 @@
  */
 #include "text.h"
 
-enum { FORMS = 64, QUEUES = FORMS + 1, PAIRS = 32, TRANSACTION = 12 };
+enum { FORMS = 64, QUEUES = FORMS + 1, PAIRS = 32 };
 
 /* ---- the values of a header */
 

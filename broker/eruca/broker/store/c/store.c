@@ -73,7 +73,7 @@ static PyObject *batch(PyObject *self, PyObject *args) {
                           &position, &room, &max_record, &sys_flag, &born, &c.born_host.at, &c.born_host.size,
                           &c.store_host.at, &c.store_host.size, &reconsume, &now))
         return NULL;
-    c.sys_flag = sys_flag; c.born = born; c.reconsume = reconsume; c.now = now;
+    c.sys_flag = sys_flag; c.born = born; c.reconsume = reconsume; c.now = now; c.prepared = 0;
     if (!long_of(queue, QUEUE_ID, &c.queue_id) || !long_of(queue, NEXT_OFFSET, &next)) goto end;
     if (!(tail = PyObject_GetAttr(queue, TOPIC_TAIL)) || !PyBytes_Check(tail)) goto end;
     if (!(requests = PyList_New(0))) goto end;
@@ -268,6 +268,7 @@ end:
 
 static PyMethodDef methods[] = {
     {"batch", batch, METH_VARARGS, batch_doc},
+    {"commits", commits, METH_VARARGS, commits_doc},
     {"fetch", fetch, METH_VARARGS, fetch_doc},
     {"follow", follow, METH_VARARGS, follow_doc},
     {"keys", keys, METH_O, keys_doc},
@@ -343,6 +344,18 @@ static const struct {
       [HOSTS_STORE] = "store",
       [HOSTS_CLUSTER] = "cluster"},
      HOSTS_FIELDS},
+    {"HalfPlace",
+     {[HALF_QUEUE_OFFSET] = "queue_offset", [HALF_POSITION] = "position", [HALF_SIZE] = "size"},
+     HALF_FIELDS},
+    {"CommitForm",
+     {[COMMIT_HALF_QUEUE] = "half_queue",
+      [COMMIT_OP_QUEUE] = "op_queue",
+      [COMMIT_OP_PROPERTIES] = "op_properties",
+      [COMMIT_SYS_FLAG] = "sys_flag",
+      [COMMIT_BORN] = "born_timestamp",
+      [COMMIT_BORN_HOST] = "born_host",
+      [COMMIT_STORE_HOST] = "store_host"},
+     COMMIT_FIELDS},
 };
 
 static int add_layouts(PyObject *made) {
