@@ -26,7 +26,8 @@ class LoopMonitor:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the timer."""
+        """Start the timer; the time before, in which the store was opened, is no iteration of the loop."""
+        self.last = monotonic() - EVERY
         self._tick()
 
     def stop(self) -> None:
