@@ -16,7 +16,6 @@ import itertools
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -215,8 +214,6 @@ async def run(row: str) -> float:
         desk.topic("T", queues=4)
         desk.topic(HALF)
         await desk.broker.topics.saved()
-        desk.broker.loop_monitor.stop()
-        desk.broker.loop_monitor.overdue = inf
         load = Load(desk, script, KINDS[kind])
         for _ in range(3):  # the forms are learned, and there is something to pull
             await load.feed(load.sends())

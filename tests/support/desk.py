@@ -1,8 +1,13 @@
-"""One broker in this process, its clock in the test's hand, and an operator who is connected to it."""
+"""One broker in this process, its clock in the test's hand, and an operator who is connected to it.
+
+How late its event loop is, for which a broker refuses requests, is in the test's hand as well (``lag``): a machine that
+is busy with something else changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -53,6 +58,8 @@ class Desk:
             self.config, clock=lambda: self.now, monotonic=self.passed, file=self.file, file_system=self.disk
         )
         await self.app.start()
+        self.broker.loop_monitor.stop()
+        self.broker.loop_monitor.overdue = inf
         self.operator = await self.peer()
         self.ask = self.operator.ask
 
@@ -159,7 +166,6 @@ class Desk:
     def lag(self, rounds: int) -> None:
         """Let the event loop look as if the last ``rounds`` (1 or 2) iterations had taken ten seconds each."""
         monitor = self.broker.loop_monitor
-        monitor.stop()
         monitor.last = monotonic() - 10
         monitor.overdue = monitor.last
         monitor.former = 10.0 if rounds > 1 else 0.0
