@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.order import Event, Fates, judge, seen
+from pathlib import Path
+
+import pytest
+
+from tests.support.order import Event, Fates, events_in, judge, seen
 
 
 def story(*lines: str) -> list[Event]:
@@ -15,6 +19,14 @@ def story(*lines: str) -> list[Event]:
         if end:
             events.append(Event(float(end), False, member, 0, int(offset), offset))
     return events
+
+
+@pytest.mark.parametrize("torn", ["12.5 end A 0 1", "12.5 end A 0 11 1/2", ""])
+def test_a_line_that_is_not_written_whole_yet_is_not_read(tmp_path: Path, torn: str) -> None:
+    """A reader sees what lies before the end of a page of the file, and then the rest."""
+    book = tmp_path / "book"
+    book.write_text("10.5 begin A 0 11 1/23\n" + torn)
+    assert events_in(book) == [Event(10.5, True, "A", 0, 11, "1/23")]
 
 
 def test_queues_that_are_handed_on_in_order_are_well() -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.processes import whole_lines
+
 NEVER = float("inf")
 
 
@@ -52,7 +54,7 @@ class Piece(NamedTuple):
 def events_in(book: Path) -> list[Event]:
     """All that listeners wrote down so far: a line each, of moment, begin or end, member, queue, offset, body."""
     events = []
-    for line in book.read_text().splitlines():
+    for line in whole_lines(book.read_text()).splitlines():
         moment, kind, member, queue, offset, body = line.split()
         events.append(Event(float(moment), kind == "begin", member, int(queue), int(offset), body))
     return events

@@ -18,6 +18,14 @@ from typing import IO, Self
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+def whole_lines(text: str) -> str:
+    """The lines of a file that another process writes, without the last one as long as a part of it is missing.
+
+    One write need not be seen at once: Linux shows what lies before the end of a page of the file, and then the rest.
+    """
+    return text[: text.rfind("\n") + 1]
+
+
 class NotReady(Exception):
     """A process ended, or kept silent, before it was ready; the message holds its last output."""
 
@@ -91,8 +99,10 @@ class Process:
 
     @property
     def output(self) -> str:
-        """What it has printed so far, without what a former process left in the same file."""
-        return self.log.read_bytes()[self._begin :].decode(errors="replace")
+        """What it has printed so far, without what a former process left there; whole lines while it runs."""
+        ended = not self.running
+        printed = self.log.read_bytes()[self._begin :].decode(errors="replace")
+        return printed if ended else whole_lines(printed)
 
     def close_pipes(self) -> None:
         """Of a process that talks: no more input, and no more output is read."""
