@@ -79,14 +79,13 @@ def bodies(store: Store, topic: str, queue: int, match: Matcher | None = None) -
 
 def queue_units(root: Path) -> dict[str, bytes]:
     """The units in the consume queue files, by ``topic/queue``, trailing zeros left out."""
-    units: dict[str, bytes] = {}
+    units: dict[str, bytearray] = {}
     for path in sorted((root / "consumequeue").glob("*/*/*")):
-        name = f"{path.parent.parent.name}/{path.parent.name}"
         data = path.read_bytes()
-        while data.endswith(bytes(20)):
-            data = data[:-20]
-        units[name] = units.get(name, b"") + data
-    return {name: data for name, data in units.items() if data}
+        end = len(data.rstrip(b"\0"))
+        end += (len(data) - end) % 20  # the last unit may end with zeros
+        units.setdefault(f"{path.parent.parent.name}/{path.parent.name}", bytearray()).extend(data[:end])
+    return {name: bytes(data) for name, data in units.items() if data}
 
 
 def index_contents(root: Path) -> list[bytes]:
