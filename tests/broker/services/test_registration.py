@@ -41,6 +41,7 @@ async def test_a_second_master_of_a_name_is_refused_and_says_so_once_a_period(tm
                 [reason] = second.broker.registration.name_taken.values()
                 assert first.app.address in reason and second.app.address in reason
                 assert not second.broker.registration.registered
+                assert second.broker.readiness.reasons == {"name": reason}
         assert [(line["log_level"], line["reason"]) for line in said if line["event"] == "name_taken"] == [
             ("error", reason)
         ]
@@ -72,7 +73,7 @@ async def test_the_name_is_the_second_ones_when_the_first_has_stopped(tmp_path: 
         begin = time.monotonic()
         await eventually(lambda: bool(second.broker.registration.registered))
         assert time.monotonic() - begin < 4
-        assert second.broker.registration.name_taken == {}
+        assert second.broker.registration.name_taken == {} and second.broker.readiness.ready
         assert await names.brokers() == {"broker-a": {0: second.app.address}}
 
 

@@ -1,9 +1,9 @@
 """Registration of the broker with every nameserver: at the start, periodically, and on each change.
 
 Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
-unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name.
-A large table goes compressed, without ``topicSysFlag`` and ``order``, since a frame is bounded. Must not know clients.
-Invariant: only a caller that asks for it waits for a nameserver that does not answer.
+unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name;
+then this one is not ready. A large table goes compressed, without ``topicSysFlag`` and ``order``, since a frame is
+bounded. Must not know clients. Invariant: only a caller that asks for it waits for a nameserver that does not answer.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Registration:
             await self._channels.close()
             self._channels = None
         self._registered.clear()
-        self._name_taken.clear()
+        for nameserver in tuple(self._name_taken):
+            self._is_not_taken(nameserver)
 
     async def _keep(self, nameserver: str, ready: asyncio.Future[None]) -> None:
         forced = True
@@ -212,7 +213,7 @@ class Registration:
         except (RemotingError, Refused, ProtocolError) as error:
             self._failed(nameserver, error)
             return False
-        self._name_taken.pop(nameserver, None)
+        self._is_not_taken(nameserver)
         if nameserver not in self._registered:
             log.info("registered", nameserver=nameserver, address=self._address)
             self._registered.add(nameserver)
@@ -223,19 +224,25 @@ class Registration:
             self._is_taken(nameserver, error.remark)
         else:
             if not isinstance(error, RemotingError):
-                self._name_taken.pop(nameserver, None)
+                self._is_not_taken(nameserver)
             if nameserver in self._registered or not self._registered:
                 log.warning("registration_failed", nameserver=nameserver, error=str(error))
         self._registered.discard(nameserver)
 
     def _is_taken(self, nameserver: str, remark: str) -> None:
-        """Report it when it begins or changes, and then every registration period."""
+        """The broker is not ready; report it when it begins or changes, and then every registration period."""
         now = asyncio.get_running_loop().time()
         is_new = self._name_taken.get(nameserver) != remark
         self._name_taken[nameserver] = remark
+        self._tasks.readiness.withdraw("name", remark)
         if is_new or now - self._name_taken_logged[nameserver] >= self._period:
             self._name_taken_logged[nameserver] = now
             log.error("name_taken", nameserver=nameserver, reason=remark)
+
+    def _is_not_taken(self, nameserver: str) -> None:
+        self._name_taken.pop(nameserver, None)
+        if not self._name_taken:
+            self._tasks.readiness.restore("name")
 
     def _hear_of_master(self, found: RegisterBrokerReply) -> None:
         if self.on_master is not None:
