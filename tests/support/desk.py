@@ -189,8 +189,12 @@ class Desk:
     def deliver(self, after: int) -> int:
         """Let the time be ``after`` ms after the start, and deliver what is due; when delivery goes on."""
         self.now = START + after
+        return self.turn()
+
+    def turn(self) -> int:
+        """Deliver what is due; when delivery goes on."""
         self.broker.store.drain()
-        again = self.broker.delays.deliver(self.now)
+        again = self.broker.delays.deliver(self.now, self.passed())
         self.broker.store.drain()
         return again
 

@@ -114,6 +114,7 @@ class Broker:
             parse_delay_levels(config.store.message_delay_level),
             Rules(
                 clock,
+                monotonic,
                 lambda: config.store.timer_max_delay_sec * 1000,
                 lambda: max(config.store.file_reserved_time * 3_600_000 * 3 // 4, SHORTEST_STAY),
                 lambda topic: self.topics.create_if_absent(topic, 1),

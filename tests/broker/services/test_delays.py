@@ -133,11 +133,73 @@ async def test_without_levels_everything_comes_at_once(prepared: Prepared) -> No
     assert [record.body for record in desk.records()] == [b"now"]
 
 
-async def test_a_clock_that_went_back_does_not_keep_messages_longer_than_their_delay(desk: Desk) -> None:
+async def test_a_clock_that_goes_back_a_day_makes_messages_wait_neither_longer_nor_shorter(desk: Desk) -> None:
+    desk.topic("T")
+    await desk.ask(SEND_V2, message(1), b"before")
+    desk.turn()
+    desk.now += 400
+    desk.jump(-86_400_000)
+    desk.turn()
+    await desk.ask(SEND_V2, message(1), b"after")
+    desk.turn()
+    desk.now += 599
+    desk.turn()
+    assert desk.records() == []
+    desk.now += 1
+    assert desk.turn() == desk.now + 400
+    assert [record.body for record in desk.records()] == [b"before"]
+    desk.now += 399
+    desk.turn()
+    assert len(desk.records()) == 1
+    desk.now += 1
+    desk.turn()
+    assert [record.body for record in desk.records()] == [b"before", b"after"]
+
+
+async def test_nor_does_a_message_come_at_once_when_the_clock_goes_back_a_little(desk: Desk) -> None:
     desk.topic("T")
     await desk.ask(SEND_V2, message(1), b"x")
-    desk.deliver(-1)
+    desk.jump(-5)
+    desk.turn()
+    desk.now += 999
+    desk.turn()
+    assert desk.records() == []
+    desk.now += 6
+    desk.turn()
     assert [record.body for record in desk.records()] == [b"x"]
+
+
+async def test_nobody_knows_how_long_messages_of_an_earlier_run_have_waited_when_the_clock_went_back(
+    desk: Desk,
+) -> None:
+    """They come at once, and no later message is kept behind them."""
+    desk.topic("T")
+    await desk.ask(SEND_V2, message(1), b"before")
+    await desk.stop()
+    desk.jump(-86_400_000)
+    await desk.start()
+    await desk.ask(SEND_V2, message(1), b"after")
+    desk.turn()
+    assert [record.body for record in desk.records()] == [b"before"]
+    desk.now += 1000
+    desk.turn()
+    assert [record.body for record in desk.records()] == [b"before", b"after"]
+
+
+async def test_many_messages_wait_for_their_time_after_the_clock_went_back(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 1, 0)
+    desk.jump(-86_400_000)
+    for number in range(40):
+        await desk.ask(SEND_V2, message(1), b"%d" % number)
+        desk.turn()
+        desk.now += 10
+    assert desk.records() == []
+    desk.now += 1000 - 400
+    for number in range(40):
+        desk.turn()
+        assert len(desk.records()) == number + 1
+        desk.now += 10
 
 
 async def test_a_turn_delivers_a_part_and_says_that_there_is_more(desk: Desk) -> None:

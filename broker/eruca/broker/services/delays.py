@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     """The settings of delayed messages as functions, since they may change at run time. All times are in ms."""
 
     clock: Callable[[], int]
+    monotonic: Callable[[], int]
     longest: Callable[[], int]
     """The longest allowed delay of a message's own."""
     keep_for: Callable[[], int]
@@ -119,16 +120,19 @@ class Delays:
         """Track what the master delivers, and deliver nothing, as a slave. Raises OSError."""
         self.copied.begin()
 
-    def deliver(self, now: int) -> int:
-        """Deliver what is due at ``now`` in one turn; returns when to continue (ms)."""
-        return min(self.levels.deliver(now), self.timers.deliver(now))
+    def deliver(self, now: int, passed: int) -> int:
+        """Deliver what is due at ``now`` in one turn; returns when to continue (ms).
+
+        ``passed`` is the same moment by the monotonic clock.
+        """
+        return min(self.levels.deliver(now, passed), self.timers.deliver(now))
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         while True:
             now = self._rules.clock()
             try:
-                again = self.deliver(now)
+                again = self.deliver(now, self._rules.monotonic())
             except Exception:
                 log.exception("delay_delivery_failed")
                 await asyncio.sleep(AFTER_A_FAULT)

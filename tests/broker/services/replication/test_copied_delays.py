@@ -53,7 +53,7 @@ def each_once(*names: bytes) -> Counter[bytes]:
 async def passes(desk: Desk, millis: int) -> None:
     """Let time pass, and what is due be delivered."""
     desk.now += millis
-    desk.broker.delays.deliver(desk.now)
+    desk.broker.delays.deliver(desk.now, desk.passed())
     desk.broker.store.drain()
 
 
