@@ -159,6 +159,34 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
         writer.close()
 
 
+def test_lines_for_another_file_come_after_the_former_ones() -> None:
+    with pipe() as (reading, writing):
+        log = LogWriter(writing, notice)
+        output = LogWriter(writing, notice, former=log)
+        for number in range(50):
+            log.put(f"event {number}\n")
+            output.put(f"said {number}\n")
+        output.flush()
+        log.close()
+        output.close()
+        lines = os.read(reading, 1 << 16).decode().splitlines()
+    assert len(lines) == 100
+    assert all(lines.index(f"event {number}") < lines.index(f"said {number}") for number in range(50))
+
+
+def test_a_former_file_that_stalls_delays_the_others_for_a_while_only() -> None:
+    with pipe() as (late, stalled), pipe() as (reading, writing):
+        fill_pipe(stalled)
+        log = LogWriter(stalled, notice)
+        output = LogWriter(writing, notice, former=log)
+        log.put("event\n")
+        output.put("said\n")
+        assert read_until(reading, b"\n") == b"said\n"
+        output.close()
+        read_until(late, b"event\n")
+        log.close()
+
+
 def test_what_cannot_be_encoded_is_escaped() -> None:
     with pipe() as (reading, writing):
         writer = LogWriter(writing, notice)

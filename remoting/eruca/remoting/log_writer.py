@@ -27,7 +27,8 @@ TICK = 1.0
 GRACE = 1.0
 """Seconds that ``close`` waits for the file."""
 
-Queue = SimpleQueue[bytes | None]
+Queue = SimpleQueue[bytes | threading.Event]
+"""Lines, and marks that are set when what came before them is written."""
 
 
 def _none_late(closing: bool) -> Sequence[str]:
@@ -38,7 +39,8 @@ class LogWriter:
     """Writes lines to a descriptor, in a thread.
 
     ``notice`` is the line that says how many lines were lost. ``late`` returns lines that nobody puts, and is called
-    about each second; with true for the last time.
+    about each second; with true for the last time. What is put here comes after what was put into ``former`` before,
+    unless that has to wait for longer than ``GRACE``.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class LogWriter:
         notice: Callable[[int], str],
         late: Callable[[bool], Sequence[str]] = _none_late,
         *,
+        former: LogWriter | None = None,
         capacity: int = CAPACITY,
     ) -> None:
         self.lost = 0
@@ -54,6 +57,7 @@ class LogWriter:
         self._descriptor = descriptor
         self._notice = notice
         self._late = late
+        self._former = former
         self._capacity = capacity
         self._begin()
 
@@ -89,12 +93,19 @@ class LogWriter:
         except RuntimeError:  # no more threads: the next line tries again
             self._thread = None
 
+    def flush(self, grace: float = GRACE) -> None:
+        """Wait until what was put is written or lost, for ``grace`` seconds at most. Not for the event loop."""
+        written = threading.Event()
+        if self._thread is not None and self._forks == fork_count():
+            self._queue.put(written)
+            written.wait(grace)
+
     def close(self, grace: float = GRACE) -> None:
         """Write what waits, for ``grace`` seconds at most; later lines are lost. Calling it twice does no harm."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
-            self._queue.put(None)
+            self._queue.put(threading.Event())
         if thread is not None and self._forks == fork_count():
             thread.join(grace)
 
@@ -103,13 +114,18 @@ class LogWriter:
     def _work(self, queue: Queue) -> None:
         closing = False
         while not closing:
-            lines, closing = _batch(queue)
+            lines, mark = _batch(queue)
+            if self._former is not None and lines:
+                self._former.flush()
             written = self._write(lines)
             with self._lock:
                 self._size -= sum(map(len, lines))
                 self.lost += len(lines) - written
+            closing = self._closed and queue.empty()
             if queue.empty():
                 self._say_more(closing)
+            if mark is not None:
+                mark.set()
 
     def _say_more(self, closing: bool) -> None:
         lost = self.lost
@@ -147,17 +163,17 @@ class LogWriter:
             return 0
 
 
-def _batch(queue: Queue) -> tuple[list[bytes], bool]:
-    """The lines that wait, and whether they are the last ones; waits for one, for a tick at most."""
+def _batch(queue: Queue) -> tuple[list[bytes], threading.Event | None]:
+    """The lines that wait, up to a mark if one comes, and that mark; waits for one, for a tick at most."""
     lines: list[bytes] = []
     size = 0
     with suppress(Empty):
         line = queue.get(timeout=TICK)
-        while line is not None:
+        while not isinstance(line, threading.Event):
             lines.append(line)
             size += len(line)
             if size >= AT_ONCE:
-                return lines, False
+                return lines, None
             line = queue.get_nowait()
-        return lines, True
-    return lines, False
+        return lines, line
+    return lines, None

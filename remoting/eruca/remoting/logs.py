@@ -35,13 +35,15 @@ Say = Callable[[str], None]
 def log_to_stderr() -> Iterator[Say]:
     """While the block runs, log everything from INFO on, with time and level; in color only on a terminal.
 
-    Yields a function that prints a line on standard output in the same way: it neither raises nor waits. The end of
-    the block writes what waits, for a second at most. The sentence of a ``sys.exit`` becomes the last line; an error
-    that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
+    Yields a function that prints a line on standard output, after the events before it; it neither raises nor waits
+    either. The end of the block writes what waits, for a second at most. The sentence of a ``sys.exit`` becomes the
+    last line; an error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     log = _Log(_descriptor(STANDARD_ERROR, sys.stderr), colors=terminal)
-    output = LogWriter(_descriptor(STANDARD_OUTPUT, sys.stdout), lambda lost: f"{lost} lines are lost\n")
+    output = LogWriter(
+        _descriptor(STANDARD_OUTPUT, sys.stdout), lambda lost: f"{lost} lines are lost\n", former=log.writer
+    )
     log.begin()
     try:
         yield lambda line: output.put(f"{line}\n")
