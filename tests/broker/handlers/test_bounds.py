@@ -269,8 +269,7 @@ async def test_a_heartbeat_names_at_most_two_hundred_groups(desk: Desk) -> None:
     answer = await beat(desk, *groups, producers=many)
     assert (answer.code, answer.remark) == (
         1,
-        "the heartbeat names 201 groups, at most 200 are allowed; divide them among clients with different instance "
-        "names",
+        "the heartbeat names 201 groups, at most 200 are allowed; send several heartbeats",
     )
     assert not desk.broker.clients.producers and desk.broker.groups.get("g0") is None
     assert (await beat(desk, *groups, producers=few)).code == 0
@@ -292,6 +291,26 @@ async def test_a_heartbeat_with_a_name_that_no_topic_may_have_is_refused(desk: D
     answer = await peer.ask(34, {}, body.encode())
     assert answer.code == 1 and (answer.remark or "").startswith("The specified topic")
     assert desk.broker.clients.consumer("g") is None
+
+
+async def test_a_heartbeat_with_a_word_that_nobody_knows_for_its_length_is_refused(desk: Desk) -> None:
+    peer = await desk.peer()
+    for data in (
+        ConsumerData(group_name="g", consume_type=LONG),
+        ConsumerData(group_name="g", message_model="x" * 65),
+        ConsumerData(group_name="g", consume_from_where="x" * 65),
+        ConsumerData(group_name="g", subscription_data_set=[SubscriptionData(topic="T", expression_type="x" * 65)]),
+    ):
+        answer = await peer.ask(34, {}, HeartbeatData(client_id="c", consumer_data_set=[data]).encode())
+        assert answer.code == 1 and "with more than 64 characters, which nobody knows" in (answer.remark or "")
+    data = ConsumerData(group_name="g", consume_type="x" * 64)
+    assert (await peer.ask(34, {}, HeartbeatData(client_id="c", consumer_data_set=[data]).encode())).code == 0
+
+
+async def test_of_a_client_with_one_illegal_group_the_others_are_online(desk: Desk) -> None:
+    answer = await beat(desk, "g", "../x", "h", producers=("a b", "p"))
+    assert answer.code == 1 and (answer.remark or "").startswith("the specified group[../x] contains illegal")
+    assert set(desk.broker.clients.consumers) == {"g", "h"} and set(desk.broker.clients.producers) == {"p"}
 
 
 async def test_a_group_whose_retry_topic_has_too_long_a_name_is_online(desk: Desk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.state.groups import Groups
@@ -16,6 +17,7 @@ from eruca.protocol.bodies import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from eruca.protocol.errors import Refused
 
 NOW = 1_700_000_000_000
 TOPICS_OF_ROCKETMQ = """{
@@ -126,6 +128,31 @@ def test_a_topic_of_a_master_with_too_many_queues_stays_as_it_was(tmp_path: Path
     ]
     table.save()
     assert set(topics(tmp_path)) == {"T", "V"}
+
+
+def test_a_master_may_have_more_topics_and_groups_than_are_made_here(tmp_path: Path) -> None:
+    """And so may a file: only new ones are refused."""
+    version = DataVersion(counter=9, timestamp=NOW)
+    every = {f"T{number}": TopicConfig(topic_name=f"T{number}") for number in range(30)}
+    topics_of_it = TopicConfigSerializeWrapper(data_version=version, topic_config_table=every)
+    named = {f"g{number}": SubscriptionGroupConfig(group_name=f"g{number}") for number in range(30)}
+    groups_of_it = SubscriptionGroupWrapper(data_version=version, subscription_group_table=named)
+    for _ in range(2):  # taken over, then from the file
+        table = Topics(tmp_path / "topics.json", lambda: NOW, lambda: 20)
+        members = Groups(tmp_path / "subscriptionGroup.json", lambda: NOW, lambda: True, lambda: 20)
+        table.load()
+        members.load()
+        table.take_over(topics_of_it)
+        members.take_over(groups_of_it)
+        assert len(table) == len(members.table) == 30
+        table.need_room("T7")
+        members.need_room("g7")
+        with pytest.raises(Refused, match="this broker has 30 topics, and maxTopicNum allows 20"):
+            table.need_room("New")
+        with pytest.raises(Refused, match="this broker has 30 groups, and maxSubscriptionGroupNum allows 20"):
+            members.find("new")
+        table.save()
+        members.save()
 
 
 # ---------------------------------------------------------------------- groups

@@ -15,6 +15,7 @@ from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, bodies, names
 from eruca.protocol.bodies import (
+    MOST_GROUPS,
     CheckClientRequestBody,
     ConsumerConnection,
     ConsumerData,
@@ -36,8 +37,8 @@ from eruca.remoting import Call, Connection, Reply, Routes
 
 routes: Routes[Broker] = Routes()
 
-MOST_GROUPS = 200
-"""The most groups of one client, of consumers and producers together; Apache has no limit."""
+LONGEST_WORD = 64
+"""Characters of a consume type, message model, start or expression type, which are kept as they come."""
 
 
 @routes.on(api.HEART_BEAT)
@@ -47,7 +48,13 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         beat = HeartbeatData.decode(call.body)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
-    _sensible(beat)
+    legal_client_id(beat.client_id)
+    count = len(beat.consumer_data_set) + len(beat.producer_data_set)
+    if count > MOST_GROUPS:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the heartbeat names {count} groups, at most {MOST_GROUPS} are allowed; send several heartbeats",
+        )
     now = broker.monotonic()
     refused: Refused | None = None
 
@@ -56,6 +63,7 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
 
     for data in beat.consumer_data_set:
         try:
+            _legal(data)
             notify = _create_group(broker, data)
         except Refused as refusal:  # the client's other groups stay online
             refused = refused or refusal
@@ -64,29 +72,31 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
             _notify_members(broker, [data.group_name])
         broker.filters.register(data.group_name, data.subscription_data_set)
     for producer in beat.producer_data_set:
-        broker.clients.register_producer(producer.group_name, member())
+        try:
+            legal_group(producer.group_name)
+        except Refused as refusal:
+            refused = refused or refusal
+        else:
+            broker.clients.register_producer(producer.group_name, member())
     if refused is not None:
         raise refused
     return Reply()
 
 
-def _sensible(beat: HeartbeatData) -> None:
-    """Refuse names that no client, group or topic may have, and more groups than a client has."""
-    legal_client_id(beat.client_id)
-    groups = [each.group_name for each in beat.consumer_data_set]
-    groups += [each.group_name for each in beat.producer_data_set]
-    if len(groups) > MOST_GROUPS:
+def _legal(data: ConsumerData) -> None:
+    """Refuse a consumer group with names that no group or topic may have, or with words too long to be any."""
+    legal_group(data.group_name)
+    words = [data.consume_type, data.message_model, data.consume_from_where]
+    for subscription in data.subscription_data_set:
+        if subscription.topic != names.retry_topic(data.group_name):
+            legal_topic(subscription.topic)
+        words.append(subscription.expression_type)
+    if any(len(word) > LONGEST_WORD for word in words if word is not None):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
-            f"the heartbeat names {len(groups)} groups, at most {MOST_GROUPS} are allowed; "
-            "divide them among clients with different instance names",
+            f"the group {data.group_name} names a kind of consumer or expression with more than {LONGEST_WORD} "
+            "characters, which nobody knows",
         )
-    for group in groups:
-        legal_group(group)
-    for consumer in beat.consumer_data_set:
-        for subscription in consumer.subscription_data_set:
-            if subscription.topic != names.retry_topic(consumer.group_name):
-                legal_topic(subscription.topic)
 
 
 def _create_group(broker: Broker, data: ConsumerData) -> bool:

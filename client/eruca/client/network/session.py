@@ -255,19 +255,23 @@ class Session:
             self.greeted.add(connection)
             connection.on_close(self.greeted.discard)
         asked = self.loop.time()
+        refused: Refused | None = None
         try:
-            await connection.call(
-                api.HEART_BEAT, body=self._heartbeat().encode(), timeout=self.settings.request_timeout
-            )
-        except Refused as error:
-            # What is wrong with one group must not keep the others from their work; each request reports for itself.
-            self._warnings.warn(address, f"the heartbeat was refused by {address}: {translate(error)}")
+            for part in self._heartbeat().parts():
+                try:
+                    await connection.call(api.HEART_BEAT, body=part.encode(), timeout=self.settings.request_timeout)
+                except Refused as error:
+                    # What is wrong with one group must not keep the others from their work; each request reports for
+                    # itself.
+                    refused = error
         except (RemotingError, ProtocolError) as error:
             self.greeted.discard(connection)
             self._warnings.warn(address, f"the heartbeat to {address} failed: {error}")
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
                 connection.abort()  # its other end may be gone; the next call opens another one
             raise
+        if refused is not None:
+            self._warnings.warn(address, f"the heartbeat was refused by {address}: {translate(refused)}")
         else:
             self._warnings.forget(address)
 

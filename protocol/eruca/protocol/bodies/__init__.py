@@ -16,6 +16,7 @@ from eruca.protocol.bodies.broker import (
     QueryConsumeQueueResponseBody,
 )
 from eruca.protocol.bodies.clients import (
+    MOST_GROUPS,
     CheckClientRequestBody,
     Connection,
     ConsumeFromWhere,
@@ -77,6 +78,7 @@ from eruca.protocol.bodies.topics import (
 )
 
 __all__ = [
+    "MOST_GROUPS",
     "PERM_INHERIT",
     "PERM_READ",
     "PERM_WRITE",

@@ -8,6 +8,7 @@ classes hold the known names.
 """
 
 import enum
+from typing import Final, Self
 
 import msgspec
 
@@ -70,12 +71,26 @@ class ConsumerData(Body):
     unit_mode: bool = False
 
 
+MOST_GROUPS: Final = 200
+"""The most groups of one heartbeat, of consumers and producers together; Apache has no limit."""
+
+
 class HeartbeatData(Body):
-    """All groups of a client, the body of 34; null or absent lists are empty."""
+    """Groups of a client, the body of 34; null or absent lists are empty."""
 
     client_id: str = msgspec.field(default="", name="clientID")
     consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
+
+    def parts(self) -> list[Self]:
+        """This heartbeat as one or more that have at most MOST_GROUPS groups each; the groups of one do not end those
+        of another."""
+        found = []
+        for begin in range(0, max(len(self.consumer_data_set), len(self.producer_data_set), 1), MOST_GROUPS // 2):
+            end = begin + MOST_GROUPS // 2
+            consumers, producers = self.consumer_data_set[begin:end], self.producer_data_set[begin:end]
+            found.append(type(self)(client_id=self.client_id, consumer_data_set=consumers, producer_data_set=producers))
+        return found
 
 
 class ConsumerIdList(Body):
