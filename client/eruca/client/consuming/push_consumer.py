@@ -20,22 +20,23 @@ from typing import Any, Literal, Self
 from eruca.client import callbacks
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
-from eruca.client.checks import check_flags, check_least, check_seconds
+from eruca.client.checks import check_least, check_seconds
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consistency import Comparison
 from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.executors import ListenerInExecutor
+from eruca.client.consuming.listener_options import ListenerOptions
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_factory
-from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES, Orderly
+from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, Gate, MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance import MemberOptions, Rebalance
 from eruca.client.consuming.runners import called_by
-from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack
-from eruca.client.errors import BadConfig, StateError, TopicNotFound, UsageError
+from eruca.client.consuming.send_back import SendBack
+from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -139,19 +140,19 @@ class PushConsumer(Client):
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
-        check_positive(
-            offset_interval=offset_interval,
+        check_positive(offset_interval=offset_interval, pull_time_delay_when_exception=pull_time_delay_when_exception)
+        check_seconds(0, pull_interval=pull_interval)
+        check_least(1, pull_batch_size=pull_batch_size)
+        self._options = ListenerOptions(
+            concurrency=concurrency,
+            consume_message_batch_max_size=consume_message_batch_max_size,
+            max_reconsume_times=max_reconsume_times,
+            orderly=orderly,
             suspend_time=suspend_time,
+            auto_commit=auto_commit,
+            stop_timeout=stop_timeout,
             consume_timeout=consume_timeout,
-            pull_time_delay_when_exception=pull_time_delay_when_exception,
         )
-        check_seconds(0, pull_interval=pull_interval, stop_timeout=stop_timeout)
-        check_least(1, concurrency=concurrency, pull_batch_size=pull_batch_size)
-        if consume_message_batch_max_size is not None:
-            check_least(1, consume_message_batch_max_size=consume_message_batch_max_size)
-        check_flags(orderly=orderly, auto_commit=auto_commit)
-        if not auto_commit and not orderly:
-            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         self.group = group
         self.orderly = orderly
         self.broadcast = broadcast
@@ -186,13 +187,7 @@ class PushConsumer(Client):
             commit=not broadcast,
         )
         """How it pulls."""
-        self._batch_max_size = consume_message_batch_max_size
-        self._max_reconsume_times = _retries(max_reconsume_times, orderly)
-        self._suspend_time = suspend_time
-        self._auto_commit = auto_commit
         self._offset_interval = offset_interval
-        self._stop_timeout = stop_timeout
-        self._consume_timeout = consume_timeout
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._gate = Gate()
@@ -280,14 +275,14 @@ class PushConsumer(Client):
 
     def _make_processing(self, session: Session) -> Concurrent | Orderly:
         """What passes messages to the listener."""
-        send_back = None if self.broadcast else SendBack(session, self.group, self._max_reconsume_times)
+        send_back = None if self.broadcast else SendBack(session, self.group, self._options.retries)
         options = ConsumeOptions(
             group=self.group,
-            batch_max_size=self._batch_max_size,
+            batch_max_size=self._options.consume_message_batch_max_size,
             limits=self._thresholds.of_queue(0),
             stats=self.stats,
             send_back=send_back,
-            timeout=self._consume_timeout,
+            timeout=self._options.consume_timeout,
         )
         make_runner: RunnerFactory = runner_factory(
             self._listener, concurrency=self.concurrency, hooks=self._consume_hooks(session)
@@ -299,9 +294,9 @@ class PushConsumer(Client):
             options,
             make_runner,
             locks=None if self.broadcast else QueueLocks(session, self.group),
-            suspend_time=self._suspend_time,
-            max_reconsume_times=self._max_reconsume_times,
-            auto_commit=self._auto_commit,
+            suspend_time=self._options.suspend_time,
+            max_reconsume_times=self._options.retries,
+            auto_commit=self._options.auto_commit,
         )
 
     def _consume_hooks(self, session: Session) -> ConsumeHooks | None:
@@ -313,7 +308,7 @@ class PushConsumer(Client):
             session.client_id,
             orderly=self.orderly,
             broadcast=self.broadcast,
-            timeout=self._consume_timeout,
+            timeout=self._options.consume_timeout,
         )
 
     def _make_rebalance(
@@ -406,7 +401,7 @@ class PushConsumer(Client):
     async def _expire(self, processing: Concurrent) -> None:
         """Send back the messages of calls that take too long."""
         while True:
-            await asyncio.sleep(min(EXPIRY_CHECK_INTERVAL, self._consume_timeout / 10))
+            await asyncio.sleep(min(EXPIRY_CHECK_INTERVAL, self._options.consume_timeout / 10))
             processing.expire()
 
     async def stop(self) -> None:
@@ -434,7 +429,7 @@ class PushConsumer(Client):
 
     async def _shut_down(self) -> None:
         processing = self.membership.processing
-        if processing is not None and not await processing.shutdown(self._stop_timeout):
+        if processing is not None and not await processing.shutdown(self._options.stop_timeout):
             log.warning("calls of the listener of %s still run; their messages are retried elsewhere", self.group)
 
     async def _close(self) -> None:
@@ -520,16 +515,3 @@ def _in_executor(
         return None, listener
     in_executor = ListenerInExecutor(executor, listener)
     return in_executor, in_executor.run
-
-
-def _retries(max_reconsume_times: int | None, orderly: bool) -> int:
-    """``max_reconsume_times`` or its default. Raises BadConfig."""
-    if max_reconsume_times is None:
-        return MAX_RECONSUME_TIMES if orderly else DEFAULT_MAX_RECONSUME_TIMES
-    if max_reconsume_times == -1:
-        raise BadConfig(
-            f"max_reconsume_times={max_reconsume_times!r} is not allowed: 0 or more is expected; leave it out for "
-            "RocketMQ's default, which is -1 there"
-        )
-    check_least(0, max_reconsume_times=max_reconsume_times)
-    return max_reconsume_times

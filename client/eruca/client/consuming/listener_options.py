@@ -1,0 +1,52 @@
+"""How a push consumer calls its listener: those of its options that are about the calls, with their bounds.
+
+What they mean stands at ``PushConsumer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eruca.client.checks import check_flags, check_least, check_seconds
+from eruca.client.config import check_positive
+from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES
+from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
+from eruca.client.errors import BadConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerOptions:
+    """Options of ``PushConsumer`` by their names there. Raises BadConfig."""
+
+    concurrency: int
+    consume_message_batch_max_size: int | None
+    max_reconsume_times: int | None
+    orderly: bool
+    suspend_time: float
+    auto_commit: bool
+    stop_timeout: float
+    consume_timeout: float
+
+    def __post_init__(self) -> None:
+        check_positive(suspend_time=self.suspend_time, consume_timeout=self.consume_timeout)
+        check_seconds(0, stop_timeout=self.stop_timeout)
+        check_least(1, concurrency=self.concurrency)
+        if self.consume_message_batch_max_size is not None:
+            check_least(1, consume_message_batch_max_size=self.consume_message_batch_max_size)
+        check_flags(orderly=self.orderly, auto_commit=self.auto_commit)
+        if not self.auto_commit and not self.orderly:
+            raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
+        if self.max_reconsume_times == -1:
+            raise BadConfig(
+                f"max_reconsume_times={self.max_reconsume_times!r} is not allowed: 0 or more is expected; leave it out "
+                "for RocketMQ's default, which is -1 there"
+            )
+        if self.max_reconsume_times is not None:
+            check_least(0, max_reconsume_times=self.max_reconsume_times)
+
+    @property
+    def retries(self) -> int:
+        """``max_reconsume_times`` or its default."""
+        if self.max_reconsume_times is not None:
+            return self.max_reconsume_times
+        return MAX_RECONSUME_TIMES if self.orderly else DEFAULT_MAX_RECONSUME_TIMES
