@@ -14,7 +14,7 @@ SHORT = {
     "eruca.remoting.channels.Channels.get": "an attempt to connect: callers wait for it",
     "eruca.remoting.listener.Listener._accept": "an accepted connection, until its protocol has it",
     "eruca.remoting.loop_thread.LoopThread.submit": "what a program or a test wants done, and waits for",
-    "eruca.remoting.router.Router.dispatch": "a request that waits: it ends with its reply, also after an error",
+    "eruca.remoting.router.Router._start": "requests that wait: it ends with their replies, also after an error",
 }
 """The functions that start a task which ends by itself, and is not watched."""
 

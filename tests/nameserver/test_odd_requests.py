@@ -23,7 +23,7 @@ async def test_odd_values_are_refused_or_served_but_never_crash(nameserver: Name
     register = {**BROKER, "haServerAddr": "10.1.1.1:10912", "compressed": "false"}
     assert (await peer.ask(103, register, TOPICS)).code == 0
     try:
-        for code, (endpoint, _) in routes.handlers.items():
+        for code, (endpoint, *_) in routes.handlers.items():
             for _ in range(100):
                 fields, body = odd_fields(endpoint.ask, seed), odd_body(seed)
                 answer = await peer.ask(code, fields, body, within=15)
@@ -44,7 +44,7 @@ async def test_what_odd_requests_left_behind_can_be_read_again(tmp_path: Path, c
         await server.start()
         peer = await Peer().connect(server.address)
         for code in (100, 102, 318):
-            endpoint, _ = routes.handlers[code]
+            endpoint = routes.handlers[code].endpoint
             for _ in range(50):
                 await peer.ask(code, odd_fields(endpoint.ask, seed), odd_body(seed), within=15)
         assert (await peer.ask(100, {"namespace": "N", "key": "k", "value": "v"})).code == 0

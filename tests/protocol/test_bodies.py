@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.protocol import fastjson
 from eruca.protocol.bodies import (
     AclConfig,
     BloomFilterData,
@@ -331,6 +332,11 @@ def test_a_body_has_the_bytes_of_the_java_class(name: str, body: Body, style: St
     golden = (GOLDEN / name).read_bytes()
     assert body.encode(style) == golden
     assert type(body).decode(golden) == body
+
+
+@pytest.mark.parametrize("body", [each[1] for each in BODIES], ids=[each[0] for each in BODIES])
+def test_a_body_made_little_by_little_has_the_same_bytes(body: Body) -> None:
+    assert "".join(fastjson.pieces(body)).encode() == body.encode()
 
 
 @pytest.mark.parametrize("style", list(Style))

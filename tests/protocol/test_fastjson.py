@@ -241,3 +241,18 @@ def test_a_misfit_says_where_it_is() -> None:
         read_sample('{"longs":{"x":"y"}}')
     with pytest.raises(ProtocolError, match=r"^the text: an object expected"):
         read_sample("[]")
+
+
+long_tables = st.dictionaries(texts, st.one_of(st.none(), st.integers(0, 9), values), min_size=60, max_size=140)
+
+
+@given(st.one_of(values, long_tables, st.dictionaries(queues, st.integers(0, 9)), st.lists(values, min_size=130)))
+def test_pieces_are_the_text_little_by_little(value: Any) -> None:
+    assert "".join(fastjson.pieces(value)).encode() == fastjson.dumps(value)
+
+
+def test_a_long_table_comes_in_short_pieces() -> None:
+    value = {"texts": ["x" * 5000] * 100, "numbers": dict.fromkeys(range(100_000), 1)}
+    pieces = list(fastjson.pieces(value))
+    assert "".join(pieces).encode() == fastjson.dumps(value)
+    assert max(map(len, pieces)) < 5100 and len(pieces) > 1600

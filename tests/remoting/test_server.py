@@ -14,7 +14,7 @@ import pytest
 from eruca.protocol import api, frame
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
-from eruca.remoting import Call, Channels, ConnectionLimits, Reply, Router, Routes, Server
+from eruca.remoting import Call, Channels, Connection, ConnectionLimits, Reply, Router, Routes, Server
 from tests.support.pairs import eventually
 
 LARGE = 8 << 20
@@ -83,16 +83,16 @@ def both_ends(port: int) -> list[socket.socket]:
 
 @pytest.mark.parametrize("endpoint", [api.GET_ALL_CONSUMER_OFFSET, api.GET_ALL_DELAY_OFFSET], ids=["idle", "at work"])
 async def test_peers_that_never_read_are_cut_off_soon_after_the_idle_limit(endpoint: api.Endpoint[Any, Any]) -> None:
-    async with serving(limits=QUICK) as server:
+    made: list[Connection] = []
+    async with serving(limits=QUICK, on_made=made.append) as server:
         with ExitStack() as peers:
             for _ in range(50):
                 peers.enter_context(ask(server, endpoint))
-            await eventually(lambda: len(server.connections) == 50)
-            await eventually(lambda: not server.connections)
+            await eventually(lambda: len(made) == 50 and not server.connections)
 
 
 async def test_a_peer_that_reads_slowly_is_not_cut_off() -> None:
-    async with serving(limits=ConnectionLimits(idle=0.5, sweep_every=0.05)) as server:
+    async with serving(limits=ConnectionLimits(idle=2.0, sweep_every=0.1)) as server:
         with socket.socket() as peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
             peer.connect(("127.0.0.1", server.port))
@@ -101,7 +101,7 @@ async def test_a_peer_that_reads_slowly_is_not_cut_off() -> None:
             loop = asyncio.get_running_loop()
             size = 0
             while size < LARGE:
-                data = await loop.sock_recv(peer, 64 << 10)
+                data = await loop.sock_recv(peer, 32 << 10)
                 assert data, f"the connection ended after {size} bytes"
                 size += len(data)
                 await asyncio.sleep(0.01)  # its pace: longer in all than the limit

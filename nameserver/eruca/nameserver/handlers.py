@@ -6,7 +6,10 @@ answer it at all.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -15,6 +18,8 @@ from eruca.nameserver.kv import LONGEST_CONTENT, ORDER_TOPIC_CONFIG, KVStore, To
 from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import (
+    DIALECT_AT_ONCE,
+    MAX_DIALECT,
     DataVersion,
     KVTable,
     RegisterBrokerBody,
@@ -23,7 +28,7 @@ from eruca.protocol.bodies import (
     body_crc32,
 )
 from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.errors import LongDialect, ProtocolError, Refused
 from eruca.protocol.fastjson import Style
 from eruca.protocol.header import Empty
 from eruca.protocol.headers import routes as headers
@@ -33,7 +38,9 @@ from eruca.protocol.queues import faults_of_queues
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
+from eruca.remoting.router import Result
 from eruca.remoting.settings import BadSetting, change, settings_of, values
+from eruca.remoting.slices import encoded, in_thread
 
 STANDARD_JSON_VERSION = 401
 """Clients from this version on (V4_9_4) get routes as standard JSON."""
@@ -63,14 +70,31 @@ routes: Routes[NameserverTables] = Routes()
 
 
 @routes.on(api.REGISTER_BROKER)
-def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Reply:
+def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Result:
     """103: register a broker; the answer holds the order configuration and, for a slave, its master."""
     ask = call.header
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
         log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    try:
+        return _registered(server, call, _registered_topics(call, DIALECT_AT_ONCE))
+    except LongDialect:
+        return _register_long(server, call)
+
+
+async def _register_long(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Reply:
+    try:
+        topics = await in_thread(partial(_registered_topics, call, MAX_DIALECT))
+    except LongDialect as fault:
+        raise _unreadable(fault) from None
+    return _registered(server, call, topics)
+
+
+def _registered(
+    server: NameserverTables, call: Call[headers.RegisterBroker], topics: TopicConfigSerializeWrapper
+) -> Reply:
+    ask = call.header
     is_new = server.table.known(ask) is None
-    topics = _registered_topics(call)
     fault = _leave_out_of_bounds(ask, topics)
     takeover = server.config.allow_broker_takeover
     try:
@@ -126,17 +150,23 @@ def _name_taken(server: NameserverTables, ask: headers.RegisterBroker, holder: L
     return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def _registered_topics(call: Call[headers.RegisterBroker]) -> TopicConfigSerializeWrapper:
+def _registered_topics(call: Call[headers.RegisterBroker], dialect: int) -> TopicConfigSerializeWrapper:
     if not call.body:
         return TopicConfigSerializeWrapper()
     try:
         if call.version < _BODY_VERSION:
-            return TopicConfigSerializeWrapper.decode(call.body)
+            return TopicConfigSerializeWrapper.decode_request(call.body, dialect)
         if call.header.compressed:
             return RegisterBrokerBody.decompress(call.body).topic_config_serialize_wrapper
-        return RegisterBrokerBody.decode(call.body).topic_config_serialize_wrapper
+        return RegisterBrokerBody.decode_request(call.body, dialect).topic_config_serialize_wrapper
+    except LongDialect:
+        raise
     except ProtocolError as fault:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"the body of this registration cannot be read: {fault}") from None
+        raise _unreadable(fault) from None
+
+
+def _unreadable(fault: ProtocolError) -> Refused:
+    return Refused(ResponseCode.SYSTEM_ERROR, f"the body of this registration cannot be read: {fault}")
 
 
 @routes.on(api.UNREGISTER_BROKER)
@@ -153,7 +183,7 @@ def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroke
     """322: whether the broker must register again. If not, the request counts as a sign of life."""
     table, ask = server.table, call.header
     try:
-        version = DataVersion.decode(call.body)
+        version = DataVersion.decode_request(call.body, DIALECT_AT_ONCE)
     except ProtocolError as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the data version cannot be read: {fault}") from None
     changed = table.is_changed(ask, version)
@@ -166,7 +196,7 @@ def compare_version(server: NameserverTables, call: Call[headers.UnregisterBroke
 # ------------------------------------------------------------------ routes and overviews
 
 
-@routes.on(api.GET_ROUTEINFO_BY_TOPIC)
+@routes.on(api.GET_ROUTEINFO_BY_TOPIC, reads=True)
 def route(server: NameserverTables, call: Call[headers.RouteOf]) -> Reply:
     """105: the route of a topic, as standard JSON or in fastjson's format by the client's version."""
     topic = call.header.topic
@@ -179,50 +209,50 @@ def route(server: NameserverTables, call: Call[headers.RouteOf]) -> Reply:
     return Reply(body=found.encode(Style.STANDARD if standard else Style.COMPACT))
 
 
-@routes.on(api.GET_BROKER_CLUSTER_INFO)
-def clusters(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_BROKER_CLUSTER_INFO, reads=True, costly=True)
+async def clusters(server: NameserverTables, call: Call[Empty]) -> Reply:
     """106: all brokers and clusters."""
-    return Reply(body=server.table.clusters().encode())
+    return Reply(body=await encoded(server.table.clusters()))
 
 
-@routes.on(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-def all_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, reads=True, costly=True)
+async def all_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """206: the names of all topics."""
-    return _listed(server.table.topics())
+    return await _listed(server.table.topics())
 
 
-@routes.on(api.GET_TOPICS_BY_CLUSTER)
-def topics_of_cluster(server: NameserverTables, call: Call[headers.OfCluster]) -> Reply:
+@routes.on(api.GET_TOPICS_BY_CLUSTER, reads=True, costly=True)
+async def topics_of_cluster(server: NameserverTables, call: Call[headers.OfCluster]) -> Reply:
     """224: the topics of a cluster; none for an unknown one."""
-    return _listed(server.table.topics(call.header.cluster))
+    return await _listed(server.table.topics(call.header.cluster))
 
 
-@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-def system_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_NS, reads=True, costly=True)
+async def system_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """304: clusters and brokers, whose names are topics."""
-    return _listed(server.table.system_topics())
+    return await _listed(server.table.system_topics())
 
 
-@routes.on(api.GET_UNIT_TOPIC_LIST)
-def unit_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_UNIT_TOPIC_LIST, reads=True, costly=True)
+async def unit_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """311: the topics of units."""
-    return _listed(server.table.topics_by_flag(has=UNIT))
+    return await _listed(server.table.topics_by_flag(has=UNIT))
 
 
-@routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST)
-def unit_sub_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST, reads=True, costly=True)
+async def unit_sub_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """312: the topics that units subscribe to."""
-    return _listed(server.table.topics_by_flag(has=UNIT_SUB))
+    return await _listed(server.table.topics_by_flag(has=UNIT_SUB))
 
 
-@routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST)
-def unit_sub_of_no_unit(server: NameserverTables, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, reads=True, costly=True)
+async def unit_sub_of_no_unit(server: NameserverTables, call: Call[Empty]) -> Reply:
     """313: the topics that units subscribe to and that belong to no unit."""
-    return _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
+    return await _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
 
 
-def _listed(topics: TopicList) -> Reply:
-    return Reply(body=topics.encode())
+async def _listed(topics: TopicList) -> Reply:
+    return Reply(body=await encoded(topics))
 
 
 # ------------------------------------------------------------------ changes by admins
@@ -235,36 +265,42 @@ def delete_topic(server: NameserverTables, call: Call[topic_headers.DeleteTopicI
     return Reply()
 
 
-@routes.on(api.WIPE_WRITE_PERM_OF_BROKER)
+@routes.on(api.WIPE_WRITE_PERM_OF_BROKER, costly=True)
 def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """205: remove the write permission of a broker's topics."""
     count = server.table.wipe_write_permission(call.header.broker_name)
     return Reply(header=headers.WipeReply(wipe_topic_count=count))
 
 
-@routes.on(api.ADD_WRITE_PERM_OF_BROKER)
+@routes.on(api.ADD_WRITE_PERM_OF_BROKER, costly=True)
 def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """327: restore the write permission of a broker's topics."""
     count = server.table.add_write_permission(call.header.broker_name)
     return Reply(header=headers.AddReply(add_topic_count=count))
 
 
-@routes.on(api.PUT_KV_CONFIG)
-def put_value(server: NameserverTables, call: Call[headers.PutKVConfig]) -> Reply:
+@routes.on(api.PUT_KV_CONFIG, costly=True)
+async def put_value(server: NameserverTables, call: Call[headers.PutKVConfig]) -> Reply:
     """100: store a value."""
     ask = call.header
-    return _persist(server.kv.put, ask.namespace, ask.key, ask.value)
+    with _persisting():
+        await server.kv.put(ask.namespace, ask.key, ask.value)
+    return Reply()
 
 
-@routes.on(api.DELETE_KV_CONFIG)
-def delete_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
+@routes.on(api.DELETE_KV_CONFIG, costly=True)
+async def delete_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
     """102: remove a value."""
-    return _persist(server.kv.delete, call.header.namespace, call.header.key)
+    with _persisting():
+        await server.kv.delete(call.header.namespace, call.header.key)
+    return Reply()
 
 
-def _persist(change_file: Any, *arguments: Any) -> Reply:
+@contextmanager
+def _persisting() -> Iterator[None]:
+    """Context of a write: refuses the request if the file cannot be written."""
     try:
-        change_file(*arguments)
+        yield
     except TooLarge as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault}") from None
     except OSError as fault:
@@ -272,10 +308,9 @@ def _persist(change_file: Any, *arguments: Any) -> Reply:
         raise Refused(
             ResponseCode.SYSTEM_ERROR, f"nothing was changed: {fault.filename} cannot be written ({reason(fault)})"
         ) from None
-    return Reply()
 
 
-@routes.on(api.GET_KV_CONFIG)
+@routes.on(api.GET_KV_CONFIG, reads=True)
 def get_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
     """101: one value."""
     namespace, key = call.header.namespace, call.header.key
@@ -285,16 +320,16 @@ def get_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Repl
     return Reply(header=headers.KVConfigReply(value=value))
 
 
-@routes.on(api.GET_KVLIST_BY_NAMESPACE)
-def list_values(server: NameserverTables, call: Call[headers.OfNamespace]) -> Reply:
+@routes.on(api.GET_KVLIST_BY_NAMESPACE, reads=True, costly=True)
+async def list_values(server: NameserverTables, call: Call[headers.OfNamespace]) -> Reply:
     """219: all values of a namespace."""
     table = server.kv.list(call.header.namespace)
     if table is None:
         raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {call.header.namespace}")
-    return Reply(body=KVTable(table=table).encode())
+    return Reply(body=await encoded(KVTable(table=table)))
 
 
-@routes.on(api.GET_NAMESRV_CONFIG)
+@routes.on(api.GET_NAMESRV_CONFIG, reads=True)
 def show_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     """319: all settings as properties."""
     return Reply(body="".join(f"{key}={text}\n" for key, text in values(server.config).items()).encode())
@@ -314,10 +349,12 @@ def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     except BadSetting as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None
     try:
-        return _persist(_amend_file, server.config, changed)
+        with _persisting():
+            _amend_file(server.config, changed)
     except Refused:
         change(server.config, {key: before[key] for key in changed})
         raise
+    return Reply()
 
 
 def _refuse_fixed(asked: dict[str, str]) -> None:

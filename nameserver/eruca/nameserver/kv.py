@@ -7,6 +7,10 @@ apply.
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from eruca.protocol.bodies import KVConfig
@@ -21,6 +25,9 @@ LONGEST_VALUE = 1 << 20
 """Bytes of one value, at most."""
 LONGEST_CONTENT = 8 << 20
 """Bytes of the file, at most: each namespace is an answer, and a registration is answered with one."""
+
+
+_Table = dict[str, dict[str, str]]
 
 
 class TooLarge(Exception):
@@ -42,6 +49,8 @@ class KVStore:
         self.from_backup = False
         self._table = self._load()
         self._size = len(self._encode(self._table))
+        self._in_order = asyncio.Lock()
+        self._writing = threading.Lock()  # a change may be cancelled while its thread still writes
 
     def _load(self) -> dict[str, dict[str, str]]:
         backup = backup_of(self._path)
@@ -69,7 +78,7 @@ class KVStore:
         table = self._table.get(namespace)
         return dict(table) if table is not None else None
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    async def put(self, namespace: str, key: str, value: str) -> None:
         """Store a value. Raises TooLarge, or OSError if it cannot be written.
 
         A file that is larger than it may be, from before there was a bound, may become smaller.
@@ -77,29 +86,45 @@ class KVStore:
         size = len(value.encode())
         if size > LONGEST_VALUE:
             raise TooLarge(f"the value has {size} bytes, at most {LONGEST_VALUE} are allowed")
-        self._change(namespace, {**self._table.get(namespace, {}), key: value})
+        await self._change(partial(_with, namespace=namespace, key=key, value=value))
 
-    def delete(self, namespace: str, key: str) -> None:
+    async def delete(self, namespace: str, key: str) -> None:
         """Remove a value, if there is one; its namespace stays. Raises OSError."""
-        table = self._table.get(namespace)
-        if table is not None and key in table:
-            self._change(namespace, {k: v for k, v in table.items() if k != key})
+        await self._change(partial(_without, namespace=namespace, key=key))
 
-    def _change(self, namespace: str, table: dict[str, str]) -> None:
-        changed = {**self._table, namespace: table}
-        content = self._encode(changed)
-        if len(content) > max(LONGEST_CONTENT, self._size):
-            raise TooLarge(
-                f"all values together would have {len(content)} bytes, at most {LONGEST_CONTENT} are allowed; "
-                "delete some"
-            )
-        replace_file(self._path, content)
-        self._table = changed
-        self._size = len(content)
+    async def _change(self, edit: Callable[[_Table], _Table]) -> None:
+        """Change the table and the file, in a thread. Changes are made in the order in which they are asked for."""
+        async with self._in_order:
+            await asyncio.to_thread(self._write, edit)
+
+    def _write(self, edit: Callable[[_Table], _Table]) -> None:
+        with self._writing:
+            changed = edit(self._table)
+            if changed is self._table:
+                return
+            content = self._encode(changed)
+            if len(content) > max(LONGEST_CONTENT, self._size):
+                raise TooLarge(
+                    f"all values together would have {len(content)} bytes, at most {LONGEST_CONTENT} are allowed; "
+                    "delete some"
+                )
+            replace_file(self._path, content)
+            self._table = changed
+            self._size = len(content)
 
     @staticmethod
-    def _encode(table: dict[str, dict[str, str]]) -> bytes:
+    def _encode(table: _Table) -> bytes:
         return KVConfig(config_table=table).encode()
+
+
+def _with(table: _Table, namespace: str, key: str, value: str) -> _Table:
+    return {**table, namespace: {**table.get(namespace, {}), key: value}}
+
+
+def _without(table: _Table, namespace: str, key: str) -> _Table:
+    if key not in table.get(namespace, {}):
+        return table
+    return {**table, namespace: {name: value for name, value in table[namespace].items() if name != key}}
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:

@@ -25,6 +25,10 @@ class ProtocolError(Exception):
     """
 
 
+class LongDialect(ProtocolError):
+    """A JSON text beyond plain JSON that is longer than its reader allows: such texts take fifty times as long."""
+
+
 class Refused(Exception):
     """A sound request that is answered with an error; the connection stays open.
 

@@ -59,7 +59,7 @@ class Listener:
 
     async def listen(self, host: str, port: int) -> None:
         """Listen on ``host:port``; an empty host means all addresses, port 0 a free port. Raises OSError."""
-        found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = await self._addresses(host or None, port)
         bound: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(found):
@@ -77,6 +77,14 @@ class Listener:
             for sock in bound:
                 sock.close()
             raise
+
+    async def _addresses(self, host: str | None, port: int) -> list[Any]:
+        try:  # an address, which needs no resolver
+            return socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICHOST
+            )
+        except socket.gaierror:
+            return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
 
     def listen_on(self, *bound: socket.socket) -> None:
         """Listen on bound sockets, which belong to the listener from then on. Raises OSError."""

@@ -4,14 +4,17 @@
 server for one service object. A handler returns its ``Reply``, None for no answer at all, or an awaitable of either. It
 is a plain function if it need not wait: then no task or future is created for its request.
 
+A handler declares two more things of its requests. ``reads``: the answer is all there is to it; a one-way copy, which
+nobody reads, is dropped. ``costly``: see ``eruca.remoting.costly``; its work is done in slices (``remoting.slices``).
+
 ``Refused`` from a handler is the answer to its request. Any other exception is logged and answered with code 1.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
@@ -19,6 +22,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty, Header
 from eruca.remoting.connection import Connection, FastPath
+from eruca.remoting.costly import CostlyRequests
 from eruca.remoting.log import log
 from eruca.remoting.request import Call, Reply
 
@@ -32,14 +36,23 @@ Guard = Callable[[Call[Any]], None]
 """Called with each request before its handler; refuses it by raising Refused."""
 
 
+class Route(NamedTuple):
+    """The handler of one request, and what it declares."""
+
+    endpoint: Endpoint[Any, Any]
+    handler: Handler[Any, Any]
+    reads: bool
+    costly: bool
+
+
 class Routes(Generic[S]):
     """Handlers for a service of type S, declared one by one: ``@routes.on(api.PULL_MESSAGE)``."""
 
     def __init__(self) -> None:
-        self.handlers: dict[int, tuple[Endpoint[Any, Any], Handler[S, Any]]] = {}
+        self.handlers: dict[int, Route] = {}
 
     def on(
-        self, *endpoints: Endpoint[A, Any]
+        self, *endpoints: Endpoint[A, Any], reads: bool = False, costly: bool = False
     ) -> Callable[[Callable[[S, Call[A]], Result]], Callable[[S, Call[A]], Result]]:
         """Register a handler for one or more requests. Raises ValueError if one already has a handler."""
 
@@ -47,7 +60,7 @@ class Routes(Generic[S]):
             for endpoint in endpoints:
                 if endpoint.code in self.handlers:
                     raise ValueError(f"{endpoint.code.name} has a handler already")
-                self.handlers[endpoint.code] = (endpoint, handler)
+                self.handlers[endpoint.code] = Route(endpoint, handler, reads, costly)
             return handler
 
         return register
@@ -74,14 +87,16 @@ class Router(Generic[S]):
         self._service = service
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
+        self._costly = CostlyRequests(self._start)
         asks: dict[int, type[Header]] = {}
         readers: dict[int, frame.FieldsReader] = {}
         for table in routes:
-            for code, (endpoint, handler) in table.handlers.items():
+            for code, route in table.handlers.items():
+                endpoint = route.endpoint
                 if code in self._handlers:
                     raise ValueError(f"{endpoint.code.name} has a handler already")
                 if code not in without:
-                    self._handlers[code] = handler
+                    self._handlers[code] = self._as_declared(route)
                     asks[code] = endpoint.ask
                     if endpoint.read_binary is not None:
                         readers[code] = endpoint.read_binary
@@ -115,11 +130,38 @@ class Router(Generic[S]):
         if type(result) is Reply:
             connection.reply(call, result)
         elif result is not None:
-            task = asyncio.ensure_future(_finish(call, cast(Awaitable[Reply | None], result)))
-            connection.tasks.add(task)
-            self.tasks.add(task)
-            task.add_done_callback(connection.tasks.discard)
-            task.add_done_callback(self.tasks.discard)
+            self._start(connection, _finish(call, cast(Awaitable[Reply | None], result)))
+
+    def _start(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something for a connection, until it ends."""
+        task = asyncio.ensure_future(work)
+        connection.tasks.add(task)
+        self.tasks.add(task)
+        task.add_done_callback(connection.tasks.discard)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def _as_declared(self, route: Route) -> Handler[S, Any]:
+        """The handler of a route with what it declares: the requests of all others pay nothing for it."""
+        handler = route.handler
+        if not route.reads and not route.costly:
+            return handler
+
+        def declared(service: S, call: Call[Any]) -> Result:
+            if route.reads and call.oneway:
+                return None
+            if not route.costly:
+                return handler(service, call)
+            size = len(call.data) + len(call.body)
+            self._costly.add(call.connection, size, lambda: _finish(call, _result(handler, service, call)))
+            return None
+
+        return declared
+
+
+async def _result(handler: Handler[S, Any], service: S, call: Call[Any]) -> Reply | None:
+    result = handler(service, call)
+    return result if result is None or isinstance(result, Reply) else await result
 
 
 async def _finish(call: Call[Any], waiting: Awaitable[Reply | None]) -> None:

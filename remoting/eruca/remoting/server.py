@@ -66,18 +66,19 @@ class Server:
         """Listen on ``host:port``; port 0 takes a free one. Raises OSError if the port is taken."""
         listener = Listener(self._admit)
         await listener.listen(host, port)
-        self._begin(listener)
+        await self._begin(listener)
 
     async def start_on(self, bound: socket.socket) -> None:
         """Listen on a bound socket. Raises OSError if its port is taken after all."""
         listener = Listener(self._admit)
         listener.listen_on(bound)
-        self._begin(listener)
+        await self._begin(listener)
 
-    def _begin(self, listener: Listener) -> None:
+    async def _begin(self, listener: Listener) -> None:
         self._listener = listener
         self._port = listener.sockets[0].getsockname()[1]
         self._sweep = asyncio.get_running_loop().call_later(self._limits.sweep_every, self._sweep_idle)
+        await asyncio.sleep(0)  # as asyncio's own servers: the caller goes on after a turn of the loop
 
     @property
     def port(self) -> int:

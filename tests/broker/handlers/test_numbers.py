@@ -214,7 +214,7 @@ def served(tables: Any) -> list[tuple[Endpoint[Any, Any], str]]:
     return [
         (endpoint, field.wire)
         for table in tables
-        for endpoint, _ in table.handlers.values()
+        for endpoint, *_ in table.handlers.values()
         for field in plan_of(endpoint.ask)
         if field.base is int
     ]

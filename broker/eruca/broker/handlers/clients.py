@@ -8,6 +8,7 @@ ConsumerManager, ProducerManager and RebalanceLockManager in 4.9.7.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import legal_client_id, legal_group, legal_topic
@@ -15,6 +16,7 @@ from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, bodies, names
 from eruca.protocol.bodies import (
+    DIALECT_AT_ONCE,
     MOST_GROUPS,
     CheckClientRequestBody,
     ConsumerConnection,
@@ -28,26 +30,47 @@ from eruca.protocol.bodies import (
     ProducerTableInfo,
 )
 from eruca.protocol.codes import ResponseCode
-from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.errors import LongDialect, ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.clients import OfConsumerGroup, OfProducerGroup, UnregisterClient
+from eruca.protocol.queues import MessageQueue
 from eruca.protocol.sql92 import Sql92Error, compile_sql
 from eruca.protocol.subscription import SQL92, is_tag_type
 from eruca.remoting import Call, Connection, Reply, Routes
+from eruca.remoting.router import Result
+from eruca.remoting.slices import batches, encoded, in_thread, sliced
 
 routes: Routes[Broker] = Routes()
 
 LONGEST_WORD = 64
 """Characters of a consume type, message model, start or expression type, which are kept as they come."""
+MOST_LOCKS_AT_ONCE = 1024
+"""Queues that one request locks or releases at once; more take their time."""
 
 
 @routes.on(api.HEART_BEAT)
-def heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
+def heartbeat(broker: Broker, call: Call[Empty]) -> Result:
     """34: the groups and subscriptions of a client."""
     try:
-        beat = HeartbeatData.decode(call.body)
+        return _heard(broker, call, HeartbeatData.decode_request(call.body, DIALECT_AT_ONCE))
+    except LongDialect:
+        return _long_heartbeat(broker, call)
     except ProtocolError as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
+        raise _unreadable(error) from None
+
+
+async def _long_heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
+    try:
+        return _heard(broker, call, await in_thread(partial(HeartbeatData.decode_request, call.body)))
+    except ProtocolError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ProtocolError) -> Refused:
+    return Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}")
+
+
+def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
     legal_client_id(beat.client_id)
     count = len(beat.consumer_data_set) + len(beat.producer_data_set)
     if count > MOST_GROUPS:
@@ -163,7 +186,7 @@ def drop_silent(broker: Broker, now: int) -> None:
         connection.close()
 
 
-@routes.on(api.GET_CONSUMER_LIST_BY_GROUP)
+@routes.on(api.GET_CONSUMER_LIST_BY_GROUP, reads=True)
 def consumer_list(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
     """38: the client ids of a group."""
     group = broker.clients.consumer(call.header.consumer_group)
@@ -172,11 +195,11 @@ def consumer_list(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
     return Reply(body=ConsumerIdList(consumer_id_list=group.client_ids).encode())
 
 
-@routes.on(api.CHECK_CLIENT_CONFIG)
+@routes.on(api.CHECK_CLIENT_CONFIG, reads=True)
 def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
     """46: whether this broker can filter by a subscription."""
     try:
-        subscription = CheckClientRequestBody.decode(call.body).subscription_data
+        subscription = CheckClientRequestBody.decode_request(call.body, DIALECT_AT_ONCE).subscription_data
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the subscription cannot be read: {error}") from None
     if subscription.class_filter_mode:
@@ -213,33 +236,33 @@ def class_filter_refused() -> Refused:
 # ------------------------------------------------------------------ lists of clients, for operators
 
 
-@routes.on(api.GET_CONSUMER_CONNECTION_LIST)
-def consumers(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
+@routes.on(api.GET_CONSUMER_CONNECTION_LIST, reads=True, costly=True)
+async def consumers(broker: Broker, call: Call[OfConsumerGroup]) -> Reply:
     """The online members of a consumer group, and its subscriptions."""
     group = broker.clients.consumer(call.header.consumer_group)
     if group is None:
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{call.header.consumer_group}] not online")
     body = ConsumerConnection(
-        connection_set=_connections(group.members.values()),
+        connection_set=await _connections(group.members.values()),
         consume_from_where=group.consume_from_where,
         consume_type=group.consume_type,
         message_model=group.message_model,
         subscription_table=group.subscriptions,
     )
-    return Reply(body=body.encode())
+    return Reply(body=await encoded(body))
 
 
-@routes.on(api.GET_PRODUCER_CONNECTION_LIST)
-def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
+@routes.on(api.GET_PRODUCER_CONNECTION_LIST, reads=True, costly=True)
+async def producers(broker: Broker, call: Call[OfProducerGroup]) -> Reply:
     """The online members of a producer group."""
     members = broker.clients.producers.get(call.header.producer_group)
     if members is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the producer group[{call.header.producer_group}] not exist")
-    return Reply(body=ProducerConnection(connection_set=_connections(members.values())).encode())
+    return Reply(body=await encoded(ProducerConnection(connection_set=await _connections(members.values()))))
 
 
-@routes.on(api.GET_ALL_PRODUCER_INFO)
-def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_ALL_PRODUCER_INFO, reads=True, costly=True)
+async def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
     """All online producers by group."""
     now, passed = broker.clock(), broker.monotonic()
     table = {
@@ -253,12 +276,12 @@ def all_producers(broker: Broker, call: Call[Empty]) -> Reply:
             )
             for member in members.values()
         ]
-        for group, members in broker.clients.producers.items()
+        async for group, members in sliced(list(broker.clients.producers.items()))
     }
-    return Reply(body=ProducerTableInfo(data=table).encode())
+    return Reply(body=await encoded(ProducerTableInfo(data=table)))
 
 
-def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
+async def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
     return [
         bodies.Connection(
             client_addr=member.connection.remote,
@@ -266,7 +289,7 @@ def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
             language=member.language,
             version=member.version,
         )
-        for member in members
+        async for member in sliced(list(members))
     ]
 
 
@@ -274,24 +297,44 @@ def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
 
 
 @routes.on(api.LOCK_BATCH_MQ)
-def lock(broker: Broker, call: Call[Empty]) -> Reply:
+def lock(broker: Broker, call: Call[Empty]) -> Result:
     """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
+    if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
+        return _lock_many(broker, ask)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())
     return Reply(body=LockBatchAnswer(locked=held).encode())
 
 
+async def _lock_many(broker: Broker, ask: LockBatchRequest) -> Reply:
+    held: list[MessageQueue] = []
+    async for queues in sliced(batches(ask.mq_set)):
+        held += broker.locks.lock(ask.consumer_group, queues, ask.client_id, broker.monotonic())
+    return Reply(body=await encoded(LockBatchAnswer(locked=held)))
+
+
 @routes.on(api.UNLOCK_BATCH_MQ)
-def unlock(broker: Broker, call: Call[Empty]) -> Reply:
-    """Release the queues that the client holds."""
+def unlock(broker: Broker, call: Call[Empty]) -> Result:
+    """Release the queues that the client holds.
+
+    A client that stops sends this last: few are released at once, before the end of its connection is seen.
+    """
     ask = _asked(call)
+    if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
+        return _unlock_many(broker, ask)
     broker.locks.unlock(ask.consumer_group, ask.mq_set, ask.client_id)
+    return Reply()
+
+
+async def _unlock_many(broker: Broker, ask: LockBatchRequest) -> Reply:
+    async for queues in sliced(batches(ask.mq_set)):
+        broker.locks.unlock(ask.consumer_group, queues, ask.client_id)
     return Reply()
 
 
 def _asked(call: Call[Empty]) -> LockBatchRequest:
     try:
-        ask = LockBatchRequest.decode(call.body)
+        ask = LockBatchRequest.decode_request(call.body, DIALECT_AT_ONCE)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no LockBatchRequestBody: {error}") from None
     legal_client_id(ask.client_id)

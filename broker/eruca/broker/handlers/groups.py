@@ -8,12 +8,13 @@ from __future__ import annotations
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, changeable, legal_group, persisting, within_bounds
 from eruca.protocol import api
-from eruca.protocol.bodies import SubscriptionGroupConfig
+from eruca.protocol.bodies import DIALECT_AT_ONCE, SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import DeleteSubscriptionGroup, OfGroup
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import encoded
 
 routes: Routes[Broker] = Routes()
 
@@ -23,7 +24,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Create a group or replace its settings."""
     changeable(broker)
     try:
-        config = SubscriptionGroupConfig.decode(call.body)
+        config = SubscriptionGroupConfig.decode_request(call.body, DIALECT_AT_ONCE)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no SubscriptionGroupConfig: {error}") from None
     legal_group(config.group_name)
@@ -36,13 +37,13 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply()
 
 
-@routes.on(api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-def all_groups(broker: Broker, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, reads=True, costly=True)
+async def all_groups(broker: Broker, call: Call[Empty]) -> Reply:
     """All groups with their version."""
-    return Reply(body=broker.groups.wrapper().encode())
+    return Reply(body=await encoded(broker.groups.wrapper()))
 
 
-@routes.on(api.GET_SUBSCRIPTIONGROUP_CONFIG)
+@routes.on(api.GET_SUBSCRIPTIONGROUP_CONFIG, reads=True)
 def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
     """The settings of one group, for mqadmin of 5.x."""
     config = broker.groups.get(call.header.group)
@@ -51,7 +52,7 @@ def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
     return Reply(body=config.encode())
 
 
-@routes.on(api.DELETE_SUBSCRIPTIONGROUP)
+@routes.on(api.DELETE_SUBSCRIPTIONGROUP, costly=True)
 async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
     """Delete a group, and its offsets on request; an unknown group is no error."""
     changeable(broker)

@@ -23,11 +23,12 @@ from eruca.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import encoded, sliced
 
 routes: Routes[Broker] = Routes()
 
 
-@routes.on(api.QUERY_CONSUMER_OFFSET)
+@routes.on(api.QUERY_CONSUMER_OFFSET, reads=True)
 async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     """The committed offset of a group in a queue.
 
@@ -57,7 +58,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
     return Reply()
 
 
-@routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP)
+@routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP, reads=True)
 async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
     """The offset of the message nearest to a time."""
     ask = call.header
@@ -65,19 +66,19 @@ async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
     return Reply(header=OffsetReply(offset=offset))
 
 
-@routes.on(api.GET_MAX_OFFSET)
+@routes.on(api.GET_MAX_OFFSET, reads=True)
 def greatest(broker: Broker, call: Call[QueueOf]) -> Reply:
     """The offset of a queue's next message; 0 if there is no such queue."""
     return Reply(header=OffsetReply(offset=broker.store.max_offset(call.header.topic, call.header.queue_id)))
 
 
-@routes.on(api.GET_MIN_OFFSET)
+@routes.on(api.GET_MIN_OFFSET, reads=True)
 def least(broker: Broker, call: Call[QueueOf]) -> Reply:
     """The offset of a queue's oldest message; 0 if there is no such queue."""
     return Reply(header=OffsetReply(offset=broker.store.min_offset(call.header.topic, call.header.queue_id)))
 
 
-@routes.on(api.GET_EARLIEST_MSG_STORETIME)
+@routes.on(api.GET_EARLIEST_MSG_STORETIME, reads=True)
 async def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
     """The store time of a queue's oldest message; -1 if there is none."""
     ask = call.header
@@ -85,20 +86,20 @@ async def earliest(broker: Broker, call: Call[QueueOf]) -> Reply:
     return Reply(header=TimestampReply(timestamp=stored))
 
 
-@routes.on(api.GET_ALL_CONSUMER_OFFSET)
-def all_offsets(broker: Broker, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_ALL_CONSUMER_OFFSET, reads=True, costly=True)
+async def all_offsets(broker: Broker, call: Call[Empty]) -> Reply:
     """Every committed offset, for a slave."""
-    return Reply(body=broker.offsets.body())
+    return Reply(body=await encoded(broker.offsets.body()))
 
 
-@routes.on(api.GET_ALL_DELAY_OFFSET)
+@routes.on(api.GET_ALL_DELAY_OFFSET, reads=True)
 def delay_offsets(broker: Broker, call: Call[Empty]) -> Reply:
     """The delivered offset of each delay level, for a slave; levels that never had a message are omitted."""
     return Reply(body=broker.delays.offsets.body())
 
 
-@routes.on(api.QUERY_CORRECTION_OFFSET)
-def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
+@routes.on(api.QUERY_CORRECTION_OFFSET, reads=True, costly=True)
+async def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
     """The least offset of each queue over all groups but the filtered ones; offsets of deleted messages do not count.
 
     The group to compare with has no effect: 4.9.7 looks it up with group and topic swapped, and finds nothing.
@@ -107,13 +108,13 @@ def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
     filtered = {group for group in (ask.filter_groups or "").split(",") if group}
     found: dict[int, int] = {}
     for group in broker.offsets.groups_of(ask.topic) - filtered:
-        for queue_id, offset in broker.offsets.of(group, ask.topic).items():
+        async for queue_id, offset in sliced(broker.offsets.of(group, ask.topic).items()):
             if offset >= broker.store.min_offset(ask.topic, queue_id):
                 found[queue_id] = min(offset, found.get(queue_id, offset))
-    return Reply(body=CorrectionOffsets(correction_offsets=dict(sorted(found.items()))).encode())
+    return Reply(body=await encoded(CorrectionOffsets(correction_offsets=dict(sorted(found.items())))))
 
 
-@routes.on(api.CLONE_GROUP_OFFSET)
+@routes.on(api.CLONE_GROUP_OFFSET, costly=True)
 async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     """Copy the offsets of one group to another, in one topic or, if none is named, in all.
 
@@ -125,7 +126,7 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     topics = [ask.topic] if ask.topic and not ask.topic.isspace() else broker.offsets.topics_of(ask.src_group)
     online = broker.clients.consumer(ask.src_group)
     subscribed = online.subscriptions if online is not None and not ask.offline else None
-    for topic in topics:
+    async for topic in sliced(topics):
         if topic in broker.topics and (not subscribed or topic in subscribed):
             broker.offsets.clone(ask.src_group, ask.dest_group, topic)
     audit(call, "offsets_cloned", source=ask.src_group, target=ask.dest_group, topics=sorted(topics))

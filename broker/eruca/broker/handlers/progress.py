@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import known_topic
+from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     ConsumeStats,
@@ -19,11 +21,12 @@ from eruca.protocol.bodies import (
 from eruca.protocol.headers.topics import BrokerConsumeStatsOf, ConsumeStatsOf, ConsumeTimeSpanOf
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import batches, encoded, sliced
 
 routes: Routes[Broker] = Routes()
 
 
-@routes.on(api.GET_CONSUME_STATS)
+@routes.on(api.GET_CONSUME_STATS, reads=True, costly=True)
 async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
     """Offsets and lag of a group in each read queue of one topic, or of all topics in which it has offsets.
 
@@ -34,9 +37,9 @@ async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
     stats = ConsumeStats()
     for config in _consumed(broker, group, topics):
         await _add(stats, broker, group, config, config.read_queue_nums)
-    for queue, offset in stats.offset_table.items():
+    async for queue, offset in sliced(list(stats.offset_table.items())):
         offset.pull_offset = max(offset.consumer_offset, _reached(broker, group, queue))
-    return Reply(body=stats.encode())
+    return Reply(body=await encoded(stats))
 
 
 def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
@@ -46,20 +49,19 @@ def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
     return broker.statistics.reached(group, queue.topic, queue.queue_id)
 
 
-@routes.on(api.GET_BROKER_CONSUME_STATS)
+@routes.on(api.GET_BROKER_CONSUME_STATS, reads=True, costly=True)
 async def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
     """Offsets and lag of every configured group by topic and write queue; on request only of ordered topics."""
     body = ConsumeStatsList(broker_addr=broker.address)
-    for group in list(broker.groups.table):
+    async for group in sliced(list(broker.groups.table)):
         found = []
         for config in _consumed(broker, group, sorted(broker.offsets.topics_of(group))):
             if config.order or not call.header.is_order:
                 stats = ConsumeStats()
-                await _add(stats, broker, group, config, config.write_queue_nums)
-                body.total_diff += stats.lag()
+                body.total_diff += await _add(stats, broker, group, config, config.write_queue_nums)
                 found.append(stats)
         body.consume_stats_list.append({group: found})
-    return Reply(body=body.encode())
+    return Reply(body=await encoded(body))
 
 
 def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[TopicConfig]:
@@ -71,29 +73,34 @@ def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[Top
             yield config
 
 
-async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> None:
-    topic = config.topic_name
-    offsets = [max(broker.offsets.query(group, topic, queue_id), 0) for queue_id in range(queues)]
-    times = await broker.store.lookup(
-        lambda there: [there.store_time(topic, queue, end - 1) if end > 0 else 0 for queue, end in enumerate(offsets)]
-    )
-    for queue_id, (consumed, last) in enumerate(zip(offsets, times, strict=True)):
-        stats.offset_table[MessageQueue(topic, broker.name, queue_id)] = OffsetWrapper(
-            broker_offset=max(broker.store.max_offset(topic, queue_id), 0),
-            consumer_offset=consumed,
-            last_timestamp=max(last, 0),
-        )
+async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicConfig, queues: int) -> int:
+    """Add the progress of a group in a topic; returns the lag."""
+    topic, store = config.topic_name, broker.store
+    lag = 0
+    async for some in sliced(batches(range(queues))):
+        offsets = [max(broker.offsets.query(group, topic, queue_id), 0) for queue_id in some]
+        last = [(queue_id, end - 1) for queue_id, end in zip(some, offsets, strict=True)]
+        times = await store.lookup(partial(Lookup.store_times, topic=topic, places=last))
+        for queue_id, consumed, time in zip(some, offsets, times, strict=True):
+            progress = OffsetWrapper(
+                broker_offset=max(store.max_offset(topic, queue_id), 0),
+                consumer_offset=consumed,
+                last_timestamp=max(time, 0),
+            )
+            stats.offset_table[MessageQueue(topic, broker.name, queue_id)] = progress
+            lag += progress.lag()
     stats.consume_tps += broker.statistics.consume_tps(group, topic)
+    return lag
 
 
-@routes.on(api.QUERY_CONSUME_TIME_SPAN)
+@routes.on(api.QUERY_CONSUME_TIME_SPAN, reads=True, costly=True)
 async def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
     """The times of the oldest, the newest and the last consumed message of each write queue, and the delay of the
     group; -1 for an empty queue."""
     topic, group = call.header.topic, call.header.group
     config = known_topic(broker, topic)
-    spans = [await _span(broker, group, topic, queue_id) for queue_id in range(config.write_queue_nums)]
-    return Reply(body=ConsumeTimeSpans(consume_time_span_set=spans).encode())
+    spans = [await _span(broker, group, topic, queue_id) async for queue_id in sliced(range(config.write_queue_nums))]
+    return Reply(body=await encoded(ConsumeTimeSpans(consume_time_span_set=spans)))
 
 
 async def _span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTimeSpan:

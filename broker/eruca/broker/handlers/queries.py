@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from eruca.broker.broker import Broker
+from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from eruca.protocol.codes import ResponseCode
@@ -10,6 +13,7 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers.pull import QueryConsumeQueue, QueryMessage, QueryMessageReply, ViewMessage
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import batches, encoded, sliced
 
 routes: Routes[Broker] = Routes()
 
@@ -17,7 +21,7 @@ MOST_UNITS = 10_000
 """The units that one 321 shows; Apache stops at the end of the queue's file."""
 
 
-@routes.on(api.QUERY_MESSAGE)
+@routes.on(api.QUERY_MESSAGE, reads=True)
 async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     """The newest messages of a topic with a key, stored between two times."""
     ask = call.header
@@ -35,7 +39,7 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     return Reply(header=reach, body=found.records)
 
 
-@routes.on(api.VIEW_MESSAGE_BY_ID)
+@routes.on(api.VIEW_MESSAGE_BY_ID, reads=True)
 async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     """The record that begins at an offset of the commit log."""
     record = await broker.store.shown(call.header.offset)
@@ -44,7 +48,7 @@ async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     return Reply(body=record)
 
 
-@routes.on(api.QUERY_CONSUME_QUEUE)
+@routes.on(api.QUERY_CONSUME_QUEUE, reads=True, costly=True)
 async def units(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     """The units of a queue from an index on, and the subscription of the named group if it is online."""
     ask = call.header
@@ -55,7 +59,9 @@ async def units(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     if not 0 <= ask.index < end:
         return Reply(remark=f"Index {ask.index} of {queue} is not exist!")
     indexes = range(ask.index, min(end, ask.index + _bounded(ask.count)))
-    units = await broker.store.lookup(lambda there: there.units(ask.topic, ask.queue_id, indexes))
+    units: list[tuple[int, int, int]] = []
+    async for some in sliced(batches(indexes)):
+        units += await broker.store.lookup(partial(Lookup.units, topic=ask.topic, queue_id=ask.queue_id, indexes=some))
     body = QueryConsumeQueueResponseBody(
         min_queue_index=first,
         max_queue_index=end,
@@ -69,7 +75,7 @@ async def units(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
         if body.subscription_data is not None:
             known = broker.filters.get(ask.topic, ask.consumer_group)
             body.filter_data = "null" if known is None else known.encode(Style.PRETTY).decode()
-    return Reply(body=body.encode())
+    return Reply(body=await encoded(body))
 
 
 def _bounded(count: int) -> int:

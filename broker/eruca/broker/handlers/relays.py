@@ -32,7 +32,7 @@ _RUNNING_INFO = replace(api.GET_CONSUMER_RUNNING_INFO, accepts=_ANY_CODE)
 _CONSUME_DIRECTLY = replace(api.CONSUME_MESSAGE_DIRECTLY, accepts=_ANY_CODE)
 
 
-@routes.on(api.GET_CONSUMER_RUNNING_INFO)
+@routes.on(api.GET_CONSUMER_RUNNING_INFO, reads=True)
 async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Reply:
     """The running information of a consumer."""
     ask = call.header

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 import structlog
 
@@ -15,6 +16,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, legal_group, legal_topic
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
+from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api
 from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody, TopicConfig
 from eruca.protocol.codes import ResponseCode, version_name
@@ -22,6 +24,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.offsets import ConsumerStatus, ResetOffset
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, RemotingError, Reply, Routes
+from eruca.remoting.slices import batches, encoded, sliced
 
 routes: Routes[Broker] = Routes()
 
@@ -33,7 +36,7 @@ STATUS_WITHIN = 5.0
 log = structlog.get_logger("eruca.broker")
 
 
-@routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET)
+@routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET, costly=True)
 async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     """Reset the online members of a group to a time; the answer holds the new offset of each queue.
 
@@ -61,9 +64,10 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     members = list(group.members.values())
     _need_new_members(members)
     body = ResetOffsetBody(offset_table=table)
-    _push(ask, body, members)
+    text = b"".join(await encoded(body))
+    _push(ask, text, body, members)
     audit(call, "offsets_reset", group=ask.group, topic=ask.topic, timestamp=ask.timestamp, members=len(members))
-    return Reply(body=body.encode())
+    return Reply(body=text)
 
 
 def _known(broker: Broker, ask: ResetOffset) -> TopicConfig:
@@ -97,22 +101,24 @@ async def _new_offset(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, in
 
 
 async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
-    queues = range(_known(broker, ask).write_queue_nums)
-    if ask.timestamp == END:
-        found = [broker.store.max_offset(ask.topic, queue_id) for queue_id in queues]
-    else:
-        found = await broker.store.lookup(
-            lambda there: [there.offset_by_time(ask.topic, queue_id, ask.timestamp) for queue_id in queues]
-        )
-    offsets = [
-        QueueOffsets(broker.offsets.query(ask.group, ask.topic, queue_id), offset)
-        for queue_id, offset in enumerate(found)
-    ]
+    topic, store = ask.topic, broker.store
+    offsets: list[QueueOffsets] = []
+    async for queues in sliced(batches(range(_known(broker, ask).write_queue_nums))):
+        if ask.timestamp == END:
+            found = [store.max_offset(topic, queue_id) for queue_id in queues]
+        else:
+            found = await store.lookup(
+                partial(Lookup.offsets_by_time, topic=topic, queue_ids=queues, timestamp=ask.timestamp)
+            )
+        offsets += [
+            QueueOffsets(broker.offsets.query(ask.group, topic, queue_id), offset)
+            for queue_id, offset in zip(queues, found, strict=True)
+        ]
     fresh = [queue_id for queue_id, queue in enumerate(offsets) if queue.committed == -1]
     if fresh:
-        log.info("reset_refused", group=ask.group, topic=ask.topic, queues_without_offset=fresh)
+        log.info("reset_refused", group=ask.group, topic=topic, queues_without_offset=fresh)
     targets = plan(ask.group, offsets, ask.is_force)
-    return {MessageQueue(ask.topic, broker.name, queue_id): offset for queue_id, offset in enumerate(targets)}
+    return {MessageQueue(topic, broker.name, queue_id): offset async for queue_id, offset in sliced(enumerate(targets))}
 
 
 def _need_new_members(members: Iterable[Member]) -> None:
@@ -124,17 +130,19 @@ def _need_new_members(members: Iterable[Member]) -> None:
             )
 
 
-def _push(ask: ResetOffset, body: ResetOffsetBody, members: Iterable[Member]) -> None:
+def _push(ask: ResetOffset, table: bytes, body: ResetOffsetBody, members: Iterable[Member]) -> None:
     """Send a 220 to each member. As from Apache's broker, isForce is false and the body has no blanks (the Go client
     parses it by characters). Only C++ members get the list format, the only one that they read."""
     header = ResetOffset(topic=ask.topic, group=ask.group, timestamp=ask.timestamp, is_force=False)
-    table, entries = body.encode(), body.encode_list()
+    entries: bytes | None = None
     for member in members:
-        own = entries if member.language == "CPP" else table
+        own = table
+        if member.language == "CPP":
+            own = entries = entries or body.encode_list()
         member.connection.oneway(api.RESET_CONSUMER_CLIENT_OFFSET, header, own)
 
 
-@routes.on(api.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+@routes.on(api.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, reads=True, costly=True)
 async def status(broker: Broker, call: Call[ConsumerStatus]) -> Reply:
     """The offsets that the members of a group hold in memory, by client id; on request of one client.
 
@@ -149,7 +157,7 @@ async def status(broker: Broker, call: Call[ConsumerStatus]) -> Reply:
     _need_new_members(members)
     tables = await asyncio.gather(*(_held_by(member, ask) for member in members))
     found = {member.client_id: table for member, table in zip(members, tables, strict=True) if table is not None}
-    return Reply(body=GetConsumerStatusBody(consumer_table=found).encode())
+    return Reply(body=await encoded(GetConsumerStatusBody(consumer_table=found)))
 
 
 async def _held_by(member: Member, ask: ConsumerStatus) -> dict[MessageQueue, int] | None:

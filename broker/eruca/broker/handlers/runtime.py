@@ -24,7 +24,7 @@ MOST_ROUNDS = 20
 """The most rounds of deletion that one 329 starts (manual deletes of 4.9.7)."""
 
 
-@routes.on(api.GET_BROKER_RUNTIME_INFO)
+@routes.on(api.GET_BROKER_RUNTIME_INFO, reads=True)
 async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     """All figures as texts by name."""
     figures, now, paths = broker.store.figures(), broker.monotonic(), broker.store.config
@@ -39,14 +39,14 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
 
 
-@routes.on(api.GET_BROKER_HA_STATUS)
+@routes.on(api.GET_BROKER_HA_STATUS, reads=True)
 def replication(broker: Broker, call: Call[Empty]) -> Reply:
     """The state of replication, from a master or a slave (of RocketMQ 5)."""
     status = broker.ha_client.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
     return Reply(body=status.encode())
 
 
-@routes.on(api.VIEW_BROKER_STATS_DATA)
+@routes.on(api.VIEW_BROKER_STATS_DATA, reads=True)
 def stats(broker: Broker, call: Call[BrokerStatsOf]) -> Reply:
     """One counter over the last minute, hour and day."""
     ask = call.header
@@ -61,7 +61,7 @@ def _item(span: Span) -> BrokerStatsItem:
     return BrokerStatsItem(sum=span.sum, tps=span.tps, avgpt=span.average)
 
 
-@routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE)
+@routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE, costly=True)
 def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues whose newest message is no longer in the log."""
     with persisting("the deletion of expired queues"):
@@ -70,7 +70,7 @@ def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply()
 
 
-@routes.on(api.DELETE_EXPIRED_COMMITLOG)
+@routes.on(api.DELETE_EXPIRED_COMMITLOG, costly=True)
 async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the files of the log that are older than fileReservedTime, whatever the hour; code 1 within an hour after
     the clock jumped."""
@@ -87,7 +87,7 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply()
 
 
-@routes.on(api.GET_BROKER_CONFIG)
+@routes.on(api.GET_BROKER_CONFIG, reads=True)
 def show(broker: Broker, call: Call[Empty]) -> Reply:
     """Every setting as ``name=value``."""
     configuration = broker.configuration
@@ -95,7 +95,7 @@ def show(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply(header=version, body=configuration.text().encode())
 
 
-@routes.on(api.UPDATE_BROKER_CONFIG)
+@routes.on(api.UPDATE_BROKER_CONFIG, costly=True)
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Change all given settings or none; they are in the configuration file before the answer."""
     changed = broker.configuration.change(properties.decode(call.body))

@@ -7,9 +7,11 @@ answer. Facts: TopicConfigManager and AdminBrokerProcessor in 4.9.7.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import audit, changeable_topic, known_topic, persisting, within_bounds
+from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
 from eruca.protocol.codes import ResponseCode
@@ -18,6 +20,7 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import CreateTopic, OfTopic
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import batches, encoded, sliced
 
 routes: Routes[Broker] = Routes()
 
@@ -69,7 +72,7 @@ async def _register(broker: Broker, topic: str) -> None:
         broker.registration.announce()
 
 
-@routes.on(api.DELETE_TOPIC_IN_BROKER)
+@routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True)
 async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error."""
     topic = call.header.topic
@@ -85,13 +88,13 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     return Reply()
 
 
-@routes.on(api.GET_ALL_TOPIC_CONFIG)
-def all_topics(broker: Broker, call: Call[Empty]) -> Reply:
+@routes.on(api.GET_ALL_TOPIC_CONFIG, reads=True, costly=True)
+async def all_topics(broker: Broker, call: Call[Empty]) -> Reply:
     """All topics with their version."""
-    return Reply(body=broker.topics.wrapper().encode())
+    return Reply(body=await encoded(broker.topics.wrapper()))
 
 
-@routes.on(api.GET_TOPIC_CONFIG)
+@routes.on(api.GET_TOPIC_CONFIG, reads=True)
 def one_topic(broker: Broker, call: Call[OfTopic]) -> Reply:
     """The settings of one topic, for mqadmin of 5.x."""
     config = broker.topics.get(call.header.topic)
@@ -100,40 +103,38 @@ def one_topic(broker: Broker, call: Call[OfTopic]) -> Reply:
     return Reply(body=config.encode())
 
 
-@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+@routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, reads=True)
 def system_topics(broker: Broker, call: Call[Empty]) -> Reply:
     """The names that operators may neither create nor delete."""
     return Reply(body=TopicList(topic_list=sorted(broker.topics.system_names)).encode())
 
 
-@routes.on(api.GET_TOPIC_STATS_INFO)
+@routes.on(api.GET_TOPIC_STATS_INFO, reads=True, costly=True)
 async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Least and next offset of each write queue, and the time of its last write."""
     topic = call.header.topic
     config = known_topic(broker, topic)
-    table = TopicStatsTable()
-    ends = [broker.store.max_offset(topic, queue_id) for queue_id in range(config.write_queue_nums)]
-    times = await broker.store.lookup(
-        lambda there: [there.store_time(topic, number, end - 1) if end > 0 else 0 for number, end in enumerate(ends)]
-    )
-    for queue_id, (last, written) in enumerate(zip(ends, times, strict=True)):
-        table.offset_table[MessageQueue(topic, broker.name, queue_id)] = TopicOffset(
-            min_offset=max(broker.store.min_offset(topic, queue_id), 0),
-            max_offset=max(last, 0),
-            last_update_timestamp=written,
-        )
-    return Reply(body=table.encode())
+    store, table = broker.store, TopicStatsTable()
+    async for queues in sliced(batches(range(config.write_queue_nums))):
+        ends = [max(store.max_offset(topic, queue_id), 0) for queue_id in queues]
+        last = [(queue_id, end - 1) for queue_id, end in zip(queues, ends, strict=True)]
+        times = await store.lookup(partial(Lookup.store_times, topic=topic, places=last))
+        for queue_id, end, written in zip(queues, ends, times, strict=True):
+            table.offset_table[MessageQueue(topic, broker.name, queue_id)] = TopicOffset(
+                min_offset=max(store.min_offset(topic, queue_id), 0), max_offset=end, last_update_timestamp=written
+            )
+    return Reply(body=await encoded(table))
 
 
-@routes.on(api.QUERY_TOPIC_CONSUME_BY_WHO)
-def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
+@routes.on(api.QUERY_TOPIC_CONSUME_BY_WHO, reads=True, costly=True)
+async def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
     """The groups that subscribe to a topic or have offsets in it."""
     topic = call.header.topic
     groups = broker.clients.subscribers(topic) | broker.offsets.groups_of(topic)
-    return Reply(body=GroupList(group_list=sorted(groups)).encode())
+    return Reply(body=await encoded(GroupList(group_list=sorted(groups))))
 
 
-@routes.on(api.CLEAN_UNUSED_TOPIC)
+@routes.on(api.CLEAN_UNUSED_TOPIC, costly=True)
 def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues of topics that no longer exist."""
     with persisting("the deletion of unused queues"):

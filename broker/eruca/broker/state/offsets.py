@@ -22,6 +22,9 @@ class Offsets(SavedState):
 
     def __init__(self, path: Path) -> None:
         self._table: dict[str, dict[int, int]] = {}
+        self._topics: dict[str, set[str]] = {}
+        """The topics of each group, and the groups of each topic: a search of the table would take too long."""
+        self._groups: dict[str, set[str]] = {}
         self._saver = Saver(path, self.encode)
 
     # ------------------------------------------------------------------ reading
@@ -42,31 +45,27 @@ class Offsets(SavedState):
 
     def topics_of(self, group: str) -> set[str]:
         """The topics in which a group has committed offsets."""
-        return {topic for topic, other in map(_split, self._table) if other == group}
+        return set(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have committed offsets in a topic."""
-        return {group for other, group in map(_split, self._table) if other == topic}
+        return set(self._groups.get(topic, ()))
 
     def least(self, topic: str, without: Collection[str] = ()) -> dict[int, int]:
         """The least committed offset of each queue over all groups but those in ``without``."""
         least: dict[int, int] = {}
-        for key, queues in self._table.items():
-            other, group = _split(key)
-            if other == topic and group not in without:
-                for queue_id, offset in queues.items():
+        for group in self._groups.get(topic, ()):
+            if group not in without:
+                for queue_id, offset in self._table[f"{topic}@{group}"].items():
                     least[queue_id] = min(offset, least.get(queue_id, offset))
         return least
 
     def encode(self) -> bytes:
         """The whole table as ``consumerOffset.json`` holds it."""
-        return self._body().encode(Style.PRETTY)
+        return self.body().encode(Style.PRETTY)
 
-    def body(self) -> bytes:
-        """The whole table as the answer to 43."""
-        return self._body().encode()
-
-    def _body(self) -> ConsumerOffsets:
+    def body(self) -> ConsumerOffsets:
+        """The whole table, which changes with it: the answer to 43."""
         return ConsumerOffsets(offset_table=self._table)
 
     # ------------------------------------------------------------------ changing
@@ -75,14 +74,15 @@ class Offsets(SavedState):
         """Read ``consumerOffset.json``. Raises StateUnreadable."""
         stored = read_state(self._saver.path, ConsumerOffsets.decode, "offsetTable")
         if stored is not None:
-            self._table = stored.offset_table
+            for key, queues in stored.offset_table.items():
+                self._put(key, queues)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commit an offset, which may be lower than before."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None:
-            queues = self._table[key] = {}
+            queues = self._put(key, {})
         queues[queue_id] = offset
         self._saver.changed()
 
@@ -92,31 +92,41 @@ class Offsets(SavedState):
             topic, group = _split(key)
             legal = names.topic_fault(topic) is None and names.group_fault(group) is None
             if legal and self._table.get(key) != queues:
-                self._table[key] = queues
+                self._put(key, queues)
                 self._saver.changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of group ``source`` in a topic to group ``target``."""
         offsets = self._table.get(f"{topic}@{source}")
         if offsets is not None:
-            self._table[f"{topic}@{target}"] = dict(offsets)
+            self._put(f"{topic}@{target}", dict(offsets))
             self._saver.changed()
 
     def remove_group(self, group: str) -> None:
         """Delete all offsets of a group."""
-        self._remove([key for key in self._table if _split(key)[1] == group])
+        self._remove([f"{topic}@{group}" for topic in self.topics_of(group)])
 
     def remove_topic(self, topic: str) -> None:
         """Delete all offsets in a topic."""
-        self._remove([key for key in self._table if _split(key)[0] == topic])
+        self._remove([f"{topic}@{group}" for group in self.groups_of(topic)])
 
     def remove(self, group: str, topic: str) -> None:
         """Delete the offsets of a group in a topic."""
         self._remove([key for key in (f"{topic}@{group}",) if key in self._table])
 
+    def _put(self, key: str, queues: dict[int, int]) -> dict[int, int]:
+        self._table[key] = queues
+        topic, group = _split(key)
+        self._topics.setdefault(group, set()).add(topic)
+        self._groups.setdefault(topic, set()).add(group)
+        return queues
+
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             del self._table[key]
+            topic, group = _split(key)
+            _discard(self._topics, group, topic)
+            _discard(self._groups, topic, group)
         if keys:
             self._saver.changed()
 
@@ -124,3 +134,9 @@ class Offsets(SavedState):
 def _split(key: str) -> tuple[str, str]:
     topic, _, group = key.partition(_SEPARATOR)
     return topic, group
+
+
+def _discard(sets: dict[str, set[str]], key: str, member: str) -> None:
+    sets[key].discard(member)
+    if not sets[key]:
+        del sets[key]

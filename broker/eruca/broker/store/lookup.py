@@ -9,6 +9,7 @@ none of them. Any thread may use a ``Lookup`` that waits.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig
@@ -74,7 +75,7 @@ class Lookup:
 
     # ---- units of a queue
 
-    def units(self, topic: str, queue_id: int, indexes: range) -> list[tuple[int, int, int]]:
+    def units(self, topic: str, queue_id: int, indexes: Sequence[int]) -> list[tuple[int, int, int]]:
         """Commit log offset, size and tag code of units of a queue, those left out that are not there."""
         queue = self._queues.queues.get((topic, queue_id))
         if queue is None:
@@ -105,6 +106,10 @@ class Lookup:
         queue = self._queues.queues.get((topic, queue_id))
         unit = self._queues.unit(queue, offset, wait=self._wait) if queue is not None else None
         return self._log.store_time_at(unit[0], wait=self._wait) if unit is not None else -1
+
+    def store_times(self, topic: str, places: Iterable[tuple[int, int]]) -> list[int]:
+        """As ``store_time``, of several messages by queue id and offset; 0 for an offset below 0."""
+        return [self.store_time(topic, queue_id, offset) if offset >= 0 else 0 for queue_id, offset in places]
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time in ms of a queue's oldest message; -1 when it has none."""
@@ -147,6 +152,10 @@ class Lookup:
         if after_time == -1:
             return before
         return after if timestamp - before_time > after_time - timestamp else before
+
+    def offsets_by_time(self, topic: str, queue_ids: Iterable[int], timestamp: int) -> list[int]:
+        """As ``offset_by_time``, for several queues."""
+        return [self.offset_by_time(topic, queue_id, timestamp) for queue_id in queue_ids]
 
     def _range_by_time(self, queue: ConsumeQueue, timestamp: int) -> tuple[int, int]:
         """First and last index of the file to search: the first that ends at or after the time."""

@@ -5,7 +5,7 @@ who sends a body or what it is used for.
 """
 
 from eruca.protocol.bodies.access import AclConfig, PlainAccessConfig, decode_file_versions, encode_file_versions
-from eruca.protocol.bodies.body import Body
+from eruca.protocol.bodies.body import DIALECT_AT_ONCE, MAX_DIALECT, Body
 from eruca.protocol.bodies.broker import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -78,6 +78,8 @@ from eruca.protocol.bodies.topics import (
 )
 
 __all__ = [
+    "DIALECT_AT_ONCE",
+    "MAX_DIALECT",
     "MOST_GROUPS",
     "PERM_INHERIT",
     "PERM_READ",

@@ -13,6 +13,11 @@ import msgspec
 from eruca.protocol import fastjson
 from eruca.protocol.fastjson import Style
 
+MAX_DIALECT = 1 << 20
+"""Bytes of the longest body of a request that is no plain JSON. RocketMQ's clients and brokers send plain JSON."""
+DIALECT_AT_ONCE = 32 << 10
+"""Bytes of such a body that take no longer to read than 20 ms."""
+
 
 class Body(msgspec.Struct, kw_only=True, rename="camel"):
     """A value that is sent or stored as one JSON text."""
@@ -28,3 +33,11 @@ class Body(msgspec.Struct, kw_only=True, rename="camel"):
         Raises ProtocolError if it is malformed or a member has the wrong type.
         """
         return fastjson.reader(cls)(data)
+
+    @classmethod
+    def decode_request(cls, data: bytes | bytearray | memoryview, dialect: int = MAX_DIALECT) -> Self:
+        """As ``decode``, for the body of a request.
+
+        Raises LongDialect, a ProtocolError, for more than ``dialect`` bytes of anything but plain JSON.
+        """
+        return fastjson.reader(cls)(data, dialect)

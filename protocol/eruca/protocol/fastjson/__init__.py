@@ -7,12 +7,14 @@ writes it).  Must not know any particular body, files or sockets.
 * ``reader(type)`` -> a function text -> typed value, with fastjson's leniency.
 * ``fit(type, value)``  plain value -> typed value, by the same leniency.
 * ``dumps(value, style)``  values and structs -> text.
+* ``pieces(value)``  the same text, COMPACT, little by little.
 
 Invariant: for any bytes, reading either returns a value or raises ``ProtocolError``.
 """
 
 from eruca.protocol.fastjson.parser import loads
+from eruca.protocol.fastjson.pieces import pieces
 from eruca.protocol.fastjson.shape import fit, reader
 from eruca.protocol.fastjson.writer import Style, double_text, dumps
 
-__all__ = ["Style", "double_text", "dumps", "fit", "loads", "reader"]
+__all__ = ["Style", "double_text", "dumps", "fit", "loads", "pieces", "reader"]

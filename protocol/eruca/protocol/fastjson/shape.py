@@ -12,16 +12,17 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from eruca.protocol.errors import ProtocolError
-from eruca.protocol.fastjson.parser import loads, quote_integer_keys
+from eruca.protocol.errors import LongDialect, ProtocolError
+from eruca.protocol.fastjson.parser import MAX_SIZE, loads, quote_integer_keys
 from eruca.protocol.fastjson.writer import double_text
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Fit = Callable[[Any], Any]
 """Converts a plain value to a typed one; raises _Misfit."""
@@ -55,7 +56,12 @@ def _describe(value: Any) -> str:
     return repr(value[:60]) if isinstance(value, str) else repr(value)
 
 
-Read = Callable[[bytes | bytearray | memoryview | str], T]
+class Read(Protocol[T_co]):
+    """Reads a text. What is no plain JSON of the type may have ``dialect`` bytes; more raises LongDialect."""
+
+    def __call__(self, data: bytes | bytearray | memoryview | str, dialect: int = MAX_SIZE) -> T_co:
+        """The value; raises ProtocolError."""
+
 
 _READERS: dict[Any, Any] = {}
 _RULES: dict[Any, Fit] = {}
@@ -98,15 +104,22 @@ def _make_reader(kind: type[T]) -> Read[T]:
     try:
         decoder = msgspec.json.Decoder(kind)
     except TypeError:  # maps keyed by objects, which JSON does not have
-        return lambda data: fit(kind, loads(data))
+        return lambda data, dialect=MAX_SIZE: fit(kind, loads(data))
 
-    def read(data: bytes | bytearray | memoryview | str) -> T:
+    def read(data: bytes | bytearray | memoryview | str, dialect: int = MAX_SIZE) -> T:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-        if b'"$ref"' not in raw:
+        plain = b'"$ref"' not in raw
+        if plain:
             try:
                 return decoder.decode(raw)
             except _UNREADABLE:
                 pass
+        if dialect < len(raw) <= MAX_SIZE:
+            raise LongDialect(
+                f"it has {len(raw)} bytes and is no plain JSON with members of the right types; such a text may have "
+                f"{dialect} bytes"
+            )
+        if plain:
             try:
                 return decoder.decode(quote_integer_keys(raw))
             except _UNREADABLE:

@@ -47,9 +47,14 @@ def dumps(value: Any, style: Style = Style.COMPACT) -> bytes:
     booleans and None; infinite numbers and NaN become null.  Raises TypeError for
     anything else, which is a bug of the caller and never depends on a peer.
     """
+    return text(value, style).encode()
+
+
+def text(value: Any, style: Style = Style.COMPACT) -> str:
+    """As ``dumps``, not encoded yet."""
     parts: list[str] = []
     _Writer(style, parts.append).value(value, 0)
-    return "".join(parts).encode()
+    return "".join(parts)
 
 
 def double_text(value: float) -> str:
@@ -92,7 +97,7 @@ def _escape_beyond_ascii(found: re.Match[str]) -> str:
 
 
 @cache
-def _members(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+def members(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
     """Quoted member names with their attributes, in the order they are written."""
     fields = msgspec.structs.fields(cls)
     return tuple(sorted((f'"{field.encode_name}"', field.name) for field in fields))
@@ -147,13 +152,13 @@ class _Writer:
     def bean(self, value: msgspec.Struct, depth: int) -> None:
         put = self.put
         put("{")
-        members = _members(type(value))
+        named = members(type(value))
         between = "\n" + "\t" * (depth + 1) if self.pretty else ""
-        if members:
+        if named:
             put(between)
         between = "," + between
         first = True
-        for name, attribute in members:
+        for name, attribute in named:
             member = getattr(value, attribute)
             if member is None:
                 continue
@@ -168,7 +173,7 @@ class _Writer:
             else:
                 put(f"{name}:")
                 self.value(member, depth + 1)
-        if members:
+        if named:
             self.line(depth)
         put("}")
 

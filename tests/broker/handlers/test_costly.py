@@ -1,0 +1,138 @@
+"""What requests cost the event loop: which declare it, and how long the loop works on the costliest without a break."""
+
+from __future__ import annotations
+
+import asyncio
+from time import thread_time
+
+import pytest
+
+from eruca.broker.handlers import TABLES
+from eruca.protocol.bodies import MAX_DIALECT, HeartbeatData, LockBatchAnswer, LockBatchRequest
+from eruca.protocol.queues import MessageQueue
+from tests.support import raw
+from tests.support.desk import Desk
+from tests.support.turns import turns_of_the_loop
+
+READS = {12, 14, 21, 26, 28, 29, 30, 31, 32, 33, 38, 43, 45, 46, 201, 202, 203, 204, 208, 223, 300, 303, 305, 307, 308}
+READS |= {315, 317, 321, 328, 351, 352, 907}
+CHANGES = {10, 310, 320, 324, 325, 36, 37, 323, 15, 17, 25, 34, 35, 41, 42, 200, 207, 215, 222, 306, 309, 314, 316, 329}
+CHANGES |= {11, 361}  # a pull commits an offset on its way
+COSTLY = {21, 25, 43, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 306, 308, 314, 316, 317, 321, 328, 329}
+
+QUEUES = 65_536
+LONGEST = 0.05
+"""Seconds of CPU time, of a turn that has also the requests of others in it."""
+
+HEARTBEAT, STATISTICS, TIMES = 34, 202, 303
+
+
+def test_each_request_is_known_to_read_or_to_change_and_to_be_costly_or_not() -> None:
+    served = {code: route for table in TABLES for code, route in table.handlers.items()}
+    assert {code for code, route in served.items() if route.reads} == READS
+    assert {code for code, route in served.items() if not route.reads} == CHANGES
+    assert {code for code, route in served.items() if route.costly} == COSTLY
+
+
+@pytest.fixture
+async def wide(desk: Desk) -> Desk:
+    """A broker with a topic of many queues, in each of which a group has an offset."""
+    desk.topic("Wide", QUEUES)
+    desk.commit("g", "Wide", *range(QUEUES))
+    await desk.consumer("g", "Wide")
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (STATISTICS, {"topic": "Wide"}),
+        (208, {"consumerGroup": "g", "topic": "Wide"}),
+        (208, {"consumerGroup": "g"}),
+        (TIMES, {"group": "g", "topic": "Wide"}),
+        (317, {"isOrder": "false"}),
+        (222, {"group": "g", "topic": "Wide", "timestamp": -1, "isForce": "true"}),
+        (222, {"group": "g", "topic": "Wide", "timestamp": 5, "isForce": "true"}),
+        (308, {"filterGroups": "", "compareGroup": "x", "topic": "Wide"}),
+        (43, {}),
+    ],
+)
+async def test_the_loop_has_time_for_others_during_a_costly_request(
+    wide: Desk, code: int, fields: dict[str, object]
+) -> None:
+    texts = {name: str(value) for name, value in fields.items()}
+    async with turns_of_the_loop() as turns:
+        head, _ = await asyncio.to_thread(raw.ask, wide.app.address, code, texts, timeout=60)
+    assert head["code"] == (1 if code == TIMES else 0), "the times of so many queues are more than a frame holds"
+    assert turns.longest < LONGEST
+    assert turns.count > 20
+
+
+async def test_a_request_that_nobody_reads_the_answer_of_costs_nothing(wide: Desk) -> None:
+    begin = thread_time()
+    assert (await wide.ask(STATISTICS, {"topic": "Wide"}, within=60)).code == 0
+    one = thread_time() - begin
+    begin = thread_time()
+    for _ in range(60):
+        wide.operator.tell(STATISTICS, {"topic": "Wide"})
+    assert (await wide.ask(30, {"topic": "Wide", "queueId": 0})).code == 0
+    assert thread_time() - begin < one
+
+
+def heartbeat(size: int) -> bytes:
+    """Of a member of one group, in fastjson's dialect: names without quotes, texts in single ones."""
+    topic = b"{topic:'T%d',subString:'*',subVersion:5}"
+    count = size // (len(topic) + 6)
+    topics = b",".join(topic % number for number in range(count))
+    return b"{clientID:'c',consumerDataSet:[{groupName:'dialect',subscriptionDataSet:[" + topics + b"]}]}"
+
+
+async def test_a_long_heartbeat_that_is_no_plain_json_is_read_beside_others(desk: Desk) -> None:
+    body = heartbeat(900 << 10)
+    assert 800 << 10 < len(body) < MAX_DIALECT
+    async with turns_of_the_loop() as turns:
+        asking = asyncio.create_task((await desk.peer()).ask(HEARTBEAT, {}, body, within=60))
+        while not asking.done():
+            assert (await desk.ask(30, {"topic": "T", "queueId": 0})).code == 0
+    assert (await asking).code == 0
+    assert turns.count > 20 and turns.longest < 0.2, "what was read is applied at once"
+
+
+async def test_a_heartbeat_of_6_mb_that_is_no_plain_json_is_refused(desk: Desk) -> None:
+    body = heartbeat(6 << 20)
+    async with turns_of_the_loop() as turns:
+        head, _ = await asyncio.to_thread(raw.ask, desk.app.address, HEARTBEAT, {}, body, timeout=60)
+    assert turns.longest < LONGEST
+    assert head["code"] == 1
+    assert head["remark"] == (
+        f"the heartbeat cannot be read: it has {len(body)} bytes and is no plain JSON with members of the right types; "
+        "such a text may have 1048576 bytes"
+    )
+
+
+async def test_plain_json_may_be_longer(desk: Desk) -> None:
+    beat = HeartbeatData.decode(heartbeat(1200 << 10))
+    assert len(beat.encode()) > MAX_DIALECT
+    assert (await desk.ask(HEARTBEAT, {}, beat.encode(), within=60)).code == 0
+
+
+@pytest.mark.parametrize("code", [41, 42, 46, 200])
+async def test_other_bodies_that_are_no_plain_json_may_have_32_kib(desk: Desk, code: int) -> None:
+    short, long = (
+        b"{consumerGroup:'g',groupName:'g',clientId:'" + b"c" * size + b"'}" for size in (30 << 10, 33 << 10)
+    )
+    assert "such a text may have 32768 bytes" not in str((await desk.ask(code, {}, short)).remark)
+    assert "such a text may have 32768 bytes" in str((await desk.ask(code, {}, long)).remark)
+
+
+async def test_many_locks_are_taken_and_released_in_slices(desk: Desk) -> None:
+    queues = [MessageQueue("T", "broker-a", number) for number in range(20_000)]
+    body = LockBatchRequest(consumer_group="g", client_id="c", mq_set=queues).encode()
+    async with turns_of_the_loop() as turns:
+        _, answer = await asyncio.to_thread(raw.ask, desk.app.address, 41, {}, body, timeout=60)
+        assert turns.longest < LONGEST
+        assert LockBatchAnswer.decode(answer).locked == queues
+        other = LockBatchRequest(consumer_group="g", client_id="d", mq_set=queues[:5])
+        assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == []
+        await asyncio.to_thread(raw.ask, desk.app.address, 42, {}, body, timeout=60)
+        assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == queues[:5]

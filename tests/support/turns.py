@@ -1,0 +1,43 @@
+"""How long the event loop of a test works without a break, in CPU time of its thread: other programs do not count."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from time import thread_time
+
+
+class Turns:
+    """The longest turn so far, in seconds."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.count = 0
+
+    async def run(self) -> None:
+        last = thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = thread_time()
+            self.longest = max(self.longest, now - last)
+            self.count += 1
+            last = now
+
+
+@asynccontextmanager
+async def turns_of_the_loop() -> AsyncIterator[Turns]:
+    """Watches the loop meanwhile. What is there already is no matter of the garbage collector's, as in a daemon."""
+    gc.collect()
+    gc.freeze()
+    turns = Turns()
+    task = asyncio.create_task(turns.run())
+    try:
+        await asyncio.sleep(0)
+        yield turns
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        gc.unfreeze()
