@@ -382,6 +382,23 @@ async def test_after_fifteen_checks_it_is_given_up(desk: Desk) -> None:
     assert producer.pushed == []
 
 
+@pytest.mark.parametrize("place", ["REAL_TOPIC\x01" + "T" * 128, "REAL_QID\x012147483648", "REAL_QID\x01" + "9" * 5000])
+async def test_a_half_message_of_another_store_with_a_place_that_none_can_have_is_given_up(
+    desk: Desk, place: str
+) -> None:
+    """The other half messages are asked about."""
+    desk.topic("T")
+    desk.store(HALF, 0, 0, properties=f"TRAN_MSG\x01true\x02UNIQ_KEY\x01odd\x02PGROUP\x01PG\x02{place}".encode())
+    desk.now += 1000
+    await desk.restart()
+    producer = await desk.producer("PG")
+    await send(desk, "K1")
+    _, asked_about = await checked(desk, producer)
+    assert asked_about.unique_key == "K1"
+    assert [record.unique_key for record in desk.records(GIVEN_UP)] == ["odd"]
+    assert desk.broker.tasks.fault is None
+
+
 async def test_a_decision_for_what_was_given_up_still_counts(desk: Desk) -> None:
     producer = await desk.producer("PG")
     desk.config.transaction_check_max = 1

@@ -20,11 +20,12 @@ from eruca.broker.state.clients import Clients
 from eruca.broker.state.undecided import Half
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState
-from eruca.protocol.record import Record, encode_record
+from eruca.protocol.record import TOPIC_MAX, Record, encode_record
 from eruca.remoting import Connection
 
 AT_ONCE = 64
 """Half messages that are checked before other tasks get their turn."""
+QUEUE_MAX = 2**31 - 1
 _HOUR = 3_600_000
 
 log = structlog.get_logger("eruca.broker")
@@ -89,7 +90,8 @@ class CheckBacks:
         if record is None:
             return True
         checks = checks_of(record)
-        if producer is None or too_old or checks >= self._config.transaction_check_max:
+        place = _real_place(record)
+        if producer is None or place is None or too_old or checks >= self._config.transaction_check_max:
             log.warning("transaction_given_up", unique_key=record.unique_key, checks=checks)
             self.given_up += 1
             return not self._halves.give_up(offset, record).status
@@ -97,7 +99,7 @@ class CheckBacks:
         if copy is None:
             return False
         self.asked += 1
-        _ask(producer, copy)
+        _ask(producer, copy, place)
         return True
 
     def _producer(self, group: str) -> Connection | None:
@@ -110,13 +112,21 @@ class CheckBacks:
         return reachable[self._turn % len(reachable)]
 
 
-def _ask(producer: Connection, half: Record) -> None:
+def _real_place(half: Record) -> tuple[str, int] | None:
+    """The real topic and queue; None for a half message with a place that no message can have, of another's store."""
+    topic, queue = half.properties.get(names.REAL_TOPIC, ""), half.properties.get(names.REAL_QUEUE_ID, "0")
+    if len(topic.encode()) > TOPIC_MAX or len(queue) > len(str(QUEUE_MAX)):
+        return None
+    queue_id = int(queue) if queue.isdecimal() else 0
+    return (topic, queue_id) if queue_id <= QUEUE_MAX else None
+
+
+def _ask(producer: Connection, half: Record, place: tuple[str, int]) -> None:
     """Send 39: the message in it is at its real topic and queue."""
-    properties = half.properties
-    queue_id = properties.get(names.REAL_QUEUE_ID, "0")
+    topic, queue_id = place
     body = encode_record(
-        topic=properties.get(names.REAL_TOPIC, ""),
-        queue_id=int(queue_id) if queue_id.isdecimal() else 0,
+        topic=topic,
+        queue_id=queue_id,
         queue_offset=half.queue_offset,
         physical_offset=half.physical_offset,
         body=half.body,
