@@ -145,6 +145,13 @@ async def test_a_topic_too_many_is_refused_however_it_comes(desk: Desk) -> None:
     assert desk.broker.groups.get("h") is None and desk.broker.clients.consumer("h") is None
 
 
+async def test_a_topic_that_would_not_come_by_itself_is_unknown_as_ever(desk: Desk) -> None:
+    await desk.ask(CHANGE, body=b"autoCreateTopicEnable=false")
+    await full(desk, topics=True)
+    answer = await send(desk.operator, 0, b"x", topic="V")
+    assert (answer.code, (answer.remark or "")[:18]) == (17, "topic[V] not exist")
+
+
 async def test_what_is_there_stays_usable(desk: Desk) -> None:
     """Sends, changes, heartbeats, what the broker needs for itself, and the dead letters of a group that is there."""
     desk.topic("T", 4)

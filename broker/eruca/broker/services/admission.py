@@ -135,8 +135,6 @@ class Admission:
         retry = names.is_retry_topic(topic)
         if retry:
             self.group(topic.removeprefix(names.RETRY_PREFIX))
-        else:
-            self._topics.need_room(topic)
         flag = (UNIT_SUB if retry else UNIT) if ask.unit_mode else 0
         config = self._topics.create_for_send(topic, ask.default_topic, ask.default_topic_queue_nums, sys_flag=flag)
         if config is None and retry:

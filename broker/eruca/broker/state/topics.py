@@ -146,11 +146,14 @@ class Topics(SavedState):
     def create_for_send(self, name: str, template: str, queues: int, *, sys_flag: int = 0) -> TopicConfig | None:
         """Create the topic of a first message from the topic ``template``, which must have PERM_INHERIT.
 
-        ``queues`` is the sender's wish, limited by the template. Returns None if the template does not allow it.
+        ``queues`` is the sender's wish, limited by the template. Returns None if the template does not allow it. Raises
+        Refused as ``need_room``, but for a retry topic, whose group exists.
         """
         model = self._table.get(template)
         if model is None or not model.perm & PERM_INHERIT:
             return None
+        if not names.is_retry_topic(name):
+            self.need_room(name)
         count = max(0, min(queues, model.write_queue_nums))
         config = TopicConfig(
             topic_name=name,
