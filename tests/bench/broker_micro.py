@@ -174,7 +174,7 @@ class Load:
                 tran_state_table_offset=reply.queue_offset,
                 commit_log_offset=parse_offset_message_id(reply.msg_id)[1],
                 commit_or_rollback=8,
-                msg_id="",
+                msg_id="7F0000010A2B18B4AAC2000000000001",
             )
             made.append(self.request(api.END_TRANSACTION.code, header))
         return made
@@ -199,7 +199,9 @@ async def cost(load: Load, make: Callable[[], list[bytes]], messages: int) -> fl
     if make == load.halves:
         ends = load.ends(replies)
         assert len(ends) == messages
-        spent += (await timed(load.feed(ends)))[0]
+        took, replies = await timed(load.feed(ends))
+        assert [head.code for head in heads(b"".join(replies))] == [0] * messages
+        spent += took
     return spent / messages
 
 

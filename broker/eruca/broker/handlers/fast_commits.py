@@ -20,6 +20,8 @@ _TOGETHER = 256
 _JSON_CODE = b"37,"
 _BINARY_CODES = frozenset((b"\0\x25", b"\x97\x25"))
 """How headers in ROCKETMQ's serialization and in msgpack begin."""
+_ROLLBACKS = {frame.JSON: b'"commitOrRollback":"12"', frame.ROCKETMQ: b"commitOrRollback\0\0\0\x0212"}
+"""What is in a header that need not be read here."""
 
 
 def is_end(data: bytes, at: int) -> bool:
@@ -58,6 +60,9 @@ class FastCommits:
                 if found is None:
                     break
                 serialization, start, body_at, at = found
+                rollback = _ROLLBACKS.get(serialization)
+                if rollback is not None and data.find(rollback, start, body_at) >= 0:
+                    break
                 head = connection.reader.read(serialization, data[start:body_at])
             except ProtocolError:
                 break  # the slow path says what is wrong

@@ -33,7 +33,7 @@ from eruca.protocol.message import (
     units_hash,
 )
 from eruca.protocol.properties_text import get
-from eruca.protocol.record import HEADS, MAGIC_V1, PROPERTIES_MAX, Record, decode_batch, pack_into
+from eruca.protocol.record import HEADS, MAGIC_V1, PROPERTIES_MAX, Record, decode_batch, decode_record, pack_into
 
 _UNIT: Final = UNIT_FORM.size
 _INDEX_HEADER: Final = 40
@@ -140,10 +140,16 @@ def _half_at(place: HalfPlace, low: int, tip: Tip, queue: ConsumeQueue) -> Recor
     base = tip.position - tip.at
     if position < max(low, base) or position + size > tip.position:
         return None
-    half = sound_record(bytes(tip.memory[position - base : position - base + size]), 0, position)
-    if half is None or half.magic != MAGIC_V1 or half.size != size or half.queue_offset != queue_offset:
+    try:
+        half = decode_record(bytes(tip.memory[position - base : position - base + size]), check=True)
+    except ProtocolError:
         return None
-    return half if (half.topic, half.queue_id) == (queue.topic, queue.queue_id) else None
+    own = half.size == size and half.physical_offset == position and half.queue_offset == queue_offset
+    return (
+        half
+        if own and half.magic == MAGIC_V1 and half.topic == queue.topic and half.queue_id == queue.queue_id
+        else None
+    )
 
 
 _REAL_TOPIC: Final = b"\x02REAL_TOPIC\x01"
