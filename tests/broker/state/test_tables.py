@@ -202,6 +202,16 @@ def test_offsets_of_rocketmq_are_read_and_written_in_its_form(tmp_path: Path) ->
     assert (tmp_path / "consumerOffset.json").read_text() == OFFSETS_OF_ROCKETMQ
 
 
+def test_offsets_that_were_loaded_are_found_and_removed_by_group_and_topic(tmp_path: Path) -> None:
+    (tmp_path / "consumerOffset.json").write_text('{"offsetTable":{"T@g":{0:1},"U@g":{0:2},"T@h":{0:3},"odd":{0:4}}}')
+    table = offsets(tmp_path)
+    assert (table.topics_of("g"), table.groups_of("T"), table.least("T")) == ({"T", "U"}, {"g", "h"}, {0: 1})
+    table.remove_topic("T")
+    table.remove_topic("odd")
+    table.remove_group("g")
+    assert (dict(table.table), table.topics_of("g"), table.groups_of("T")) == ({}, set(), set())
+
+
 def test_what_is_asked_of_offsets(tmp_path: Path) -> None:
     table = offsets(tmp_path)
     for group, topic, queue_id, offset in (("g", "T", 0, 9), ("h", "T", 0, 4), ("h", "T", 1, 7), ("g", "U", 0, 1)):

@@ -75,7 +75,7 @@ class Offsets(SavedState):
         stored = read_state(self._saver.path, ConsumerOffsets.decode, "offsetTable")
         if stored is not None:
             for key, queues in stored.offset_table.items():
-                self._put(key, queues)
+                self._put(_SEPARATOR.join(_split(key)), queues)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Commit an offset, which may be lower than before."""
