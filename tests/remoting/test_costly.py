@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -163,11 +164,13 @@ async def test_in_each_turn_of_the_loop_one_work_has_a_slice() -> None:
 
 
 async def test_long_works_in_the_thread_come_one_after_the_other_and_few_wait() -> None:
+    usual = sys.getswitchinterval()
     at_work: list[int] = []
     most = 0
 
     def work() -> int:
         nonlocal most
+        assert sys.getswitchinterval() < 0.001, "the loop comes soon to its turn"
         at_work.append(1)
         most = max(most, len(at_work))
         at_work.pop()
@@ -182,3 +185,4 @@ async def test_long_works_in_the_thread_come_one_after_the_other_and_few_wait() 
     assert sorted(await asyncio.gather(*(asked() for _ in range(20)))) == [2] * 4 + [7] * 16
     assert most == 1
     assert await in_thread(work) == 7
+    assert sys.getswitchinterval() == usual

@@ -8,7 +8,6 @@ apply.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from eruca.protocol.bodies import KVConfig
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.files import backup_of, replace_file
+from eruca.remoting.slices import encoded
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace of the queues of ordered topics."""
@@ -50,7 +50,6 @@ class KVStore:
         self._table = self._load()
         self._size = len(self._encode(self._table))
         self._in_order = asyncio.Lock()
-        self._writing = threading.Lock()  # a change may be cancelled while its thread still writes
 
     def _load(self) -> dict[str, dict[str, str]]:
         backup = backup_of(self._path)
@@ -93,24 +92,29 @@ class KVStore:
         await self._change(partial(_without, namespace=namespace, key=key))
 
     async def _change(self, edit: Callable[[_Table], _Table]) -> None:
-        """Change the table and the file, in a thread. Changes are made in the order in which they are asked for."""
+        """Change the table and the file. Changes are made in the order in which they are asked for."""
         async with self._in_order:
-            await asyncio.to_thread(self._write, edit)
-
-    def _write(self, edit: Callable[[_Table], _Table]) -> None:
-        with self._writing:
             changed = edit(self._table)
             if changed is self._table:
                 return
-            content = self._encode(changed)
+            content = b"".join(await encoded(KVConfig(config_table=changed)))
             if len(content) > max(LONGEST_CONTENT, self._size):
                 raise TooLarge(
                     f"all values together would have {len(content)} bytes, at most {LONGEST_CONTENT} are allowed; "
                     "delete some"
                 )
-            replace_file(self._path, content)
+            await self._write(content)
             self._table = changed
             self._size = len(content)
+
+    async def _write(self, content: bytes) -> None:
+        """Replace the file, in a thread. Who is cancelled meanwhile waits for it all the same."""
+        writing = asyncio.get_running_loop().run_in_executor(None, replace_file, self._path, content)
+        try:
+            await asyncio.shield(writing)
+        finally:
+            if not writing.done():
+                await asyncio.wait([writing])
 
     @staticmethod
     def _encode(table: _Table) -> bytes:

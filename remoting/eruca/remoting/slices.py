@@ -2,7 +2,7 @@
 
 Owns whose slice comes next: in each turn of the loop at most one handler has one, however many work at the same time.
 So others wait for a millisecond, and not for the end of the work. What cannot be cut is done in a thread, one work at a
-time: Python's threads take turns of 5 ms. Must not know what the work is.
+time. Must not know what the work is.
 
     async for queue_id in sliced(range(queues)):
         ...
@@ -11,6 +11,7 @@ time: Python's threads take turns of 5 ms. Must not know what the work is.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -27,6 +28,8 @@ SLICE = 0.001
 """Seconds."""
 MOST_FOR_THREAD = 16
 """Works that wait for the thread, each with its request in memory."""
+_SWITCH = 0.0005
+"""Seconds until a thread must leave the interpreter to another one; usually 5 ms."""
 _PIECE = 64 << 10
 """Bytes of a piece of a body, at least."""
 
@@ -81,9 +84,19 @@ async def in_thread(work: Callable[[], T]) -> T:
     turns.for_thread += 1
     try:
         async with turns.in_thread:
-            return await asyncio.to_thread(work)
+            return await _with_short_turns(work)
     finally:
         turns.for_thread -= 1
+
+
+async def _with_short_turns(work: Callable[[], T]) -> T:
+    """Do it in a thread. The loop waits for the interpreter at each event, every time for as long as a switch takes."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
+    try:
+        return await asyncio.to_thread(work)
+    finally:
+        sys.setswitchinterval(usual)
 
 
 async def sliced(items: Iterable[T]) -> AsyncIterator[T]:
