@@ -12,6 +12,7 @@ from eruca.protocol.bodies import MAX_DIALECT, HeartbeatData, LockBatchAnswer, L
 from eruca.protocol.queues import MessageQueue
 from tests.support import raw
 from tests.support.desk import Desk
+from tests.support.pairs import eventually
 from tests.support.turns import turns_of_the_loop
 
 READS = {12, 14, 21, 26, 28, 29, 30, 31, 32, 33, 38, 43, 45, 46, 201, 202, 203, 204, 208, 223, 300, 303, 305, 307, 308}
@@ -136,3 +137,47 @@ async def test_many_locks_are_taken_and_released_in_slices(desk: Desk) -> None:
         assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == []
         await asyncio.to_thread(raw.ask, desk.app.address, 42, {}, body, timeout=60)
         assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == queues[:5]
+
+
+@pytest.mark.parametrize("code", [215, 316])
+async def test_the_files_of_many_queues_are_deleted_in_slices(desk: Desk, code: int) -> None:
+    for number in range(1500):
+        desk.store("Wide", number, 0)
+    desk.store("Other", 0, 0)
+    desk.topic("Other")
+    desk.broker.store.persist(sync=False)
+    if code == 215:
+        desk.topic("Wide", 1500)
+    async with turns_of_the_loop() as turns:
+        head, _ = await asyncio.to_thread(raw.ask, desk.app.address, code, {"topic": "Wide"}, timeout=60)
+    assert head["code"] == 0
+    assert turns.longest < LONGEST and turns.count > 20
+    assert desk.broker.store.topics() == {"Other"}
+    queues = desk.folder / "store" / "consumequeue"
+    assert [path.name for path in queues.iterdir()] == ["Other"]
+
+
+async def test_a_topic_that_is_made_again_while_it_is_deleted_keeps_what_has_come_since(desk: Desk) -> None:
+    desk.topic("Wide", 500)
+    for number in range(500):
+        desk.store("Wide", number, 0)
+    deleting = asyncio.create_task(desk.ask(215, {"topic": "Wide"}, within=60))
+    while len(desk.broker.store.queue_ids("Wide")) == 500:  # noqa: ASYNC110 (each turn of the loop is looked at)
+        await asyncio.sleep(0)
+    desk.topic("Wide", 500)
+    left = desk.broker.store.queue_ids("Wide")
+    desk.store("Wide", left[-1], 0, body=b"new")
+    assert (await deleting).code == 0
+    assert [record.body for record in desk.records("Wide", left[-1])][-1] == b"new"
+
+
+async def test_a_topic_whose_deleter_leaves_is_deleted_all_the_same(desk: Desk) -> None:
+    desk.topic("Wide", 500)
+    for number in range(500):
+        desk.store("Wide", number, 0)
+    leaving = await desk.peer()
+    leaving.tell(215, {"topic": "Wide"})
+    while len(desk.broker.store.queue_ids("Wide")) == 500:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await leaving.close()
+    await eventually(lambda: not desk.broker.store.queue_ids("Wide"))

@@ -127,10 +127,10 @@ def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     for _ in range(10):
         put(store, "T", 0, bytes(3000))
     store.drain()
-    assert store.drop_expired_queues() == 0
+    assert store.drop_expired_queues(store.queue_keys()) == 0
     store.commit_log.forget_oldest(1)
     store.housekeeping.move_min_offsets()
-    assert store.drop_expired_queues() == 1
+    assert store.drop_expired_queues(store.queue_keys()) == 1
     assert store.topics() == {"T"}
     store.close()
 

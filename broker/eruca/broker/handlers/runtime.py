@@ -17,6 +17,7 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import BrokerStatsOf, ConfigVersion
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.slices import batches, sliced
 
 routes: Routes[Broker] = Routes()
 
@@ -62,10 +63,12 @@ def _item(span: Span) -> BrokerStatsItem:
 
 
 @routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE, costly=True)
-def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
+async def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues whose newest message is no longer in the log."""
     with persisting("the deletion of expired queues"):
-        gone = broker.store.drop_expired_queues()
+        gone = 0
+        async for keys in sliced(batches(broker.store.queue_keys())):
+            gone += broker.store.drop_expired_queues(keys)
     audit(call, "expired_queues_dropped", queues=gone)
     return Reply()
 

@@ -20,10 +20,12 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import CreateTopic, OfTopic
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Reply, Routes
-from eruca.remoting.slices import batches, encoded, sliced
+from eruca.remoting.slices import batches, encoded, next_slice, sliced
 
 routes: Routes[Broker] = Routes()
 
+DROPPED_AT_ONCE = 8
+"""Queues whose files are deleted before others have their turn."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
@@ -82,10 +84,24 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     broker.statistics.forget_topic(topic)
     audit(call, "topic_deleted", topic=topic)
     with persisting(f"the deletion of the topic {topic}"):
-        broker.store.drop_topic(topic)
+        await _drop_queues(broker, topic)
         await broker.topics.saved()
         await broker.offsets.saved()
     return Reply()
+
+
+async def _drop_queues(broker: Broker, topic: str) -> None:
+    """Delete the queues of a topic in slices; all of them at once if its connection ends meanwhile.
+
+    If the topic is made again meanwhile, what has come since is not deleted.
+    """
+    try:
+        while topic not in broker.topics and broker.store.drop_topic(topic, DROPPED_AT_ONCE):
+            await next_slice()
+    except asyncio.CancelledError:
+        if topic not in broker.topics:
+            broker.store.drop_topic(topic)
+        raise
 
 
 @routes.on(api.GET_ALL_TOPIC_CONFIG, reads=True, costly=True)
@@ -135,9 +151,12 @@ async def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
 
 
 @routes.on(api.CLEAN_UNUSED_TOPIC, costly=True)
-def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
+async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues of topics that no longer exist."""
     with persisting("the deletion of unused queues"):
-        gone = broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS)
-    audit(call, "unused_topics_dropped", topics=gone)
+        gone: set[str] = set()
+        while some := broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS, DROPPED_AT_ONCE):
+            gone.update(some)
+            await next_slice()
+    audit(call, "unused_topics_dropped", topics=sorted(gone))
     return Reply()

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -262,29 +263,30 @@ class Housekeeping:
             for path, modified in self._queues.drop_files_below(queue, queue.min_offset):
                 self._note_deleted(path, modified)
 
-    def drop_topic(self, topic: str) -> int:
-        """Delete the queues of a topic (its records stay in the log); returns how many.
+    def drop_topic(self, topic: str, most: int | None = None) -> int:
+        """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
 
         Raises:
             OSError: the disk is full or fails.
         """
-        gone = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
+        gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name == topic), most))
         self._drop(gone)
         return len(gone)
 
-    def drop_unused(self, used: set[str]) -> list[str]:
-        """Delete the queues of topics that are not in ``used``; returns those topics."""
-        gone = sorted({topic for topic, _ in self._queues.queues} - used)
-        self._drop([queue for (topic, _), queue in self._queues.queues.items() if topic in gone])
-        return gone
+    def drop_unused(self, used: set[str], most: int | None = None) -> list[str]:
+        """Delete the queues of topics that are not in ``used``, at most ``most``; returns those topics."""
+        gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name not in used), most))
+        self._drop(gone)
+        return sorted({queue.topic for queue in gone})
 
-    def drop_expired_queues(self) -> int:
-        """Delete the queues whose newest message is older than the log; returns how many."""
+    def drop_expired_queues(self, keys: Iterable[tuple[str, int]]) -> int:
+        """Delete those of the queues whose newest message is older than the log; returns how many."""
         oldest = self._log.min_offset
         gone = []
-        for queue in self._queues.queues.values():
-            unit = self._queues.last_unit(queue)
-            if unit is not None and unit[0] < oldest:
+        for key in keys:
+            queue = self._queues.queues.get(key)
+            unit = self._queues.last_unit(queue) if queue is not None else None
+            if queue is not None and unit is not None and unit[0] < oldest:
                 gone.append(queue)
         self._drop(gone)
         return len(gone)

@@ -349,7 +349,7 @@ class QueueTable:
         for start in self.file_starts(queue):
             self._forget(file_of(queue, start))
         shutil.rmtree(queue.path, ignore_errors=True)
-        if queue.path.parent.is_dir() and not os.listdir(queue.path.parent):
+        with suppress(OSError):  # the topic has other queues
             queue.path.parent.rmdir()
 
     def drop_files_below(self, queue: ConsumeQueue, index: int) -> list[tuple[str, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -402,24 +402,28 @@ class Store:
         """As ``Scheduler.clean``."""
         return await self._scheduler.clean(by_hand=by_hand)
 
-    def drop_topic(self, topic: str) -> int:
-        """Delete the queues of a topic (its records stay in the log); returns how many.
+    def drop_topic(self, topic: str, most: int | None = None) -> int:
+        """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
 
         Raises:
             OSError: the disk is full or fails.
         """
         self.drain()
-        return self.housekeeping.drop_topic(topic)
+        return self.housekeeping.drop_topic(topic, most)
 
-    def drop_unused(self, used: set[str]) -> list[str]:
-        """Delete the queues of topics that are not in ``used``; returns those topics."""
+    def drop_unused(self, used: set[str], most: int | None = None) -> list[str]:
+        """Delete the queues of topics that are not in ``used``, at most ``most``; returns those topics."""
         self.drain()
-        return self.housekeeping.drop_unused(used)
+        return self.housekeeping.drop_unused(used, most)
 
-    def drop_expired_queues(self) -> int:
-        """Delete the queues whose newest message is older than the log; returns how many."""
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """Topic and id of each queue."""
+        return list(self._queues.queues)
+
+    def drop_expired_queues(self, keys: Iterable[tuple[str, int]]) -> int:
+        """Delete those of the queues whose newest message is older than the log; returns how many."""
         self.drain()
-        return self.housekeeping.drop_expired_queues()
+        return self.housekeeping.drop_expired_queues(keys)
 
     # ---- figures
 
