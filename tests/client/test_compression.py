@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pickle
 import sys
+import tracemalloc
 import zlib
 
 import lz4.frame
 import pytest
 import zstandard
 
-from eruca.client import ClientSettings, Message, Producer, PullConsumer
+from eruca.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
 from eruca.client.compression import compressor, decompress
 from eruca.client.errors import BadAnswer, BadConfig
 from eruca.protocol.compression import Kind
 from tests.client.conftest import Lab
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 5000
+MIB = 1 << 20
 BITS = {"zlib": 0x301, "lz4": 0x101, "zstd": 0x201}
 
 
@@ -66,6 +71,53 @@ def test_a_body_that_was_cut_off(kind: Kind) -> None:
     whole, bits = compressor(1, kind)(TEXT)
     with pytest.raises(BadAnswer, match="cannot be decompressed"):
         decompress(whole[:-9], bits)
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+def test_a_body_is_unpacked_up_to_a_bound_and_takes_no_memory_beyond_it(kind: Kind) -> None:
+    bomb, bits = compressor(1, kind)(bytes(128 * MIB))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadAnswer, match="more than 8388608 bytes when it is unpacked"):
+            decompress(bomb, bits, 8 * MIB)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 40 * MIB
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+@pytest.mark.parametrize("body", [b"", b"x", TEXT, os.urandom(300_000)], ids=["empty", "one", "text", "random"])
+def test_a_body_of_exactly_the_bound_is_unpacked(kind: Kind, body: bytes) -> None:
+    packed, bits = compressor(0, kind)(body)
+    assert decompress(packed, bits, len(body)) == body
+    if body:
+        with pytest.raises(BadAnswer, match="max_body"):
+            decompress(packed, bits, len(body) - 1)
+
+
+async def test_the_bound_of_a_client_holds_for_what_it_receives(lab: Lab) -> None:
+    small = ClientSettings(nameserver=lab.address, max_body=len(TEXT) - 1)
+    refused: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
+
+    async def read(message: ReceivedMessage) -> None:
+        with pytest.raises(BadAnswer, match="max_body"):
+            _ = message.body
+        refused.put_nowait(message)
+
+    await lab.send("Large", TEXT)
+    async with PushConsumer("g", read, settings=small, start_from="first").subscribe("Large"), asyncio.timeout(20):
+        message = await refused.get()
+
+    with pytest.raises(BadAnswer, match="max_body"):
+        _ = pickle.loads(pickle.dumps(message)).body
+    assert ReceivedMessage(message.record, message.queue).body == TEXT
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "64"])
+def test_a_bound_that_makes_no_sense(value: object) -> None:
+    with pytest.raises(BadConfig, match="max_body"):
+        ClientSettings(max_body=value)  # type: ignore[arg-type]
 
 
 def test_a_format_that_nobody_knows() -> None:

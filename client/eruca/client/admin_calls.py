@@ -213,7 +213,7 @@ class Client(Startable):
             if (record.unique_key == key if unique else record.topic == stored and key in record.keys)
         ]
         return [
-            ReceivedMessage(record, MessageQueue(topic, broker, record.queue_id))
+            ReceivedMessage(record, MessageQueue(topic, broker, record.queue_id), session.settings.max_body)
             for broker, record in sorted(wanted, key=lambda pair: (pair[1].store_timestamp, pair[1].physical_offset))
         ]
 
@@ -240,7 +240,8 @@ async def _view(session: Session, address: str, offset: int, message_id: str) ->
         raise MessageNotFound(message_id, f"{address} says: {error.remark}") from error
     except ProtocolError as error:
         raise translate(error) from error
-    return ReceivedMessage(record, MessageQueue(session.names.from_broker(record.topic), "", record.queue_id))
+    queue = MessageQueue(session.names.from_broker(record.topic), "", record.queue_id)
+    return ReceivedMessage(record, queue, session.settings.max_body)
 
 
 async def _query(session: Session, broker: str, ask: pull.QueryMessage) -> list[tuple[str, Record]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from eruca.client.errors import BadAnswer, BadConfig
 from eruca.protocol import compression
-from eruca.protocol.compression import BITS, KINDS, Kind
+from eruca.protocol.compression import BITS, KINDS, MAX_BODY, Kind
 from eruca.protocol.errors import ProtocolError
 
 COMPRESS_FROM = 4096
@@ -43,9 +43,9 @@ def compressor(threshold: int = COMPRESS_FROM, kind: Kind = "zlib", level: int |
     return compress
 
 
-def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The body as it was before it was compressed. Raises BadAnswer when it cannot be read."""
+def decompress(body: bytes, sys_flag: int, max_body: int = MAX_BODY) -> bytes:
+    """The body as it was before it was compressed. Raises BadAnswer when it cannot be read or exceeds ``max_body``."""
     try:
-        return compression.decompress(body, sys_flag)
+        return compression.decompress(body, sys_flag, max_body)
     except ProtocolError as error:
         raise BadAnswer(str(error)) from None

@@ -20,7 +20,7 @@ from eruca.client.compression import check_kind
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.client.namespaces import check_namespace, namespace_of
 from eruca.protocol import names
-from eruca.protocol.compression import Kind
+from eruca.protocol.compression import MAX_BODY, Kind
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
 
@@ -75,6 +75,7 @@ class ClientSettings:
         vip_channel: messages are sent to the brokers' second port, two below the first (vipChannelEnabled).
         compression: how large bodies travel: ``zlib``, which every client reads, or ``lz4`` or ``zstd``, which Java
             reads from 4.9.4 on.
+        max_body: bytes up to which a received body is unpacked; a larger one cannot be read.
         compression_level: of zlib and zstd; None takes their own (5 and 3).
         connect_timeout: for one connection.
         request_timeout: for what is asked of nameservers and brokers apart from messages (mqClientApiTimeout).
@@ -102,6 +103,7 @@ class ClientSettings:
     vip_channel: bool = False
     compression: Kind = "zlib"
     compression_level: int | None = None
+    max_body: int = MAX_BODY
     connect_timeout: float = 3.0
     request_timeout: float = 3.0
     route_interval: float = 30.0
@@ -156,6 +158,8 @@ class ClientSettings:
             raise BadConfig(f'nameserver_url="{self.nameserver_url}" is not allowed: an http:// address is expected')
         if self.namespace is not None:
             check_namespace(self.namespace)
+        if not isinstance(self.max_body, int) or self.max_body < 1:
+            raise BadConfig(f"max_body={self.max_body!r} is not allowed: a number of bytes above 0 is expected")
         check_kind(self.compression)
         _check_level(self.compression, self.compression_level)
         if self.lock_interval >= self.lock_lifetime:

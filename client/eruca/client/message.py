@@ -22,6 +22,7 @@ from eruca.client.errors import BadAnswer, BadMessage
 from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Reader, Serializer
 from eruca.protocol import names, properties_text
+from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import COMPRESSED, PROPERTIES_MAX_LENGTH
 from eruca.protocol.queues import MessageQueue
@@ -243,24 +244,26 @@ class ReceivedMessage:
     """A message that was received.
 
     ``record`` is what the broker stored, ``queue`` the queue it came from (of the group's retry topic when it came
-    again after a failure).
+    again after a failure). A compressed body is unpacked up to ``max_body`` bytes.
     """
 
-    __slots__ = ("_at", "_body", "_data", "_head", "_record", "queue", "queue_offset")
+    __slots__ = ("_at", "_body", "_data", "_head", "_max_body", "_record", "queue", "queue_offset")
     _at: int
     _body: bytes | None
     _data: bytes
     """The data with the message, until its record is read."""
     _head: Outline
+    _max_body: int
     _record: Record | None
     queue: MessageQueue
     queue_offset: int
     """The position in its queue."""
 
-    def __init__(self, record: Record, queue: MessageQueue) -> None:
+    def __init__(self, record: Record, queue: MessageQueue, max_body: int = MAX_BODY) -> None:
         self._record = record
         self._body = None
         self._data = b""
+        self._max_body = max_body
         self._head = (record.size, record.magic, record.queue_offset, record.sys_flag, record.body_length)
         self.queue = queue
         self.queue_offset = record.queue_offset
@@ -279,7 +282,7 @@ class ReceivedMessage:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles contain the record, not the whole reply."""
-        return type(self), (self.record, self.queue)
+        return type(self), (self.record, self.queue, self._max_body)
 
     @property
     def topic(self) -> str:
@@ -289,14 +292,14 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """The body as it was sent. Raises BadAnswer when it cannot be decompressed."""
+        """The body as it was sent. Raises BadAnswer when it cannot be decompressed, or exceeds ``max_body``."""
         body = self._body
         if body is None:
             data, record = self._data, self._record
             head = self._head
             body = record.body if record is not None else stored_body(data, self._at, head)
             if head[3] & COMPRESSED:
-                body = decompress(body, head[3])
+                body = decompress(body, head[3], self._max_body)
             self._body = body
         return body
 
@@ -377,6 +380,7 @@ def received(
     *,
     kind: type[ReceivedMessage] = ReceivedMessage,
     tags: Collection[bytes] | None = None,
+    max_body: int = MAX_BODY,
 ) -> list[ReceivedMessage]:
     """The messages of a pull reply, with one of ``tags`` if tags are given; their records are read on demand.
 
@@ -397,6 +401,7 @@ def received(
         message._data = data
         message._at = place
         message._head = head
+        message._max_body = max_body
         message.queue = queue
         message.queue_offset = head[2]
         messages.append(message)

@@ -3,13 +3,14 @@
 Owns the bits of sysFlag for each format. Facts: MessageSysFlag in 4.9.7 and 5.3.3: bit 0 alone means ZLIB, from
 clients before 4.9.4. An LZ4 or ZSTD body is one frame of that format; LZ4 blocks must be independent, since Java cannot
 read linked ones. LZ4 and ZSTD need packages of their own, which are imported on first use.
+Invariant: unpacking stops at a bound, so a small body cannot take the memory of the process that reads it.
 """
 
 from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, get_args
 
 from eruca.protocol import message
@@ -25,6 +26,11 @@ BITS: Final[dict[Kind, int]] = {
 """The bits of sysFlag for a body in each format."""
 ZLIB_LEVEL: Final = 5
 ZSTD_LEVEL: Final = 3
+MAX_BODY: Final = 64 * 1024 * 1024
+"""Bytes up to which a body is unpacked, unless another bound is given."""
+_FIRST_PIECE: Final = 64 * 1024
+_ZSTD_MOST_RATIO: Final = 32 * 1024
+"""A ZSTD block of 4 bytes becomes 128 KiB at most."""
 _BY_TYPE: Final = {bits & message.COMPRESSION_MASK: kind for kind, bits in BITS.items()}
 _PACKAGES: Final = {"lz4": "lz4.frame", "zstd": "zstandard"}
 _INSTALL: Final = 'run `pip install "eruca[compression]"`'
@@ -52,8 +58,8 @@ def packer(kind: Kind, level: int | None = None) -> Callable[[bytes], bytes]:
     return lambda body: package.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(body)
 
 
-def decompress(body: bytes, sys_flag: int) -> bytes:
-    """The decompressed body. Raises ProtocolError if it cannot be read."""
+def decompress(body: bytes, sys_flag: int, max_body: int = MAX_BODY) -> bytes:
+    """The decompressed body. Raises ProtocolError if it cannot be read, or has more than ``max_body`` bytes."""
     if not message.is_compressed(sys_flag):
         return body
     bits = message.compression_type(sys_flag)
@@ -62,19 +68,63 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
         raise ProtocolError(f"The body is compressed with an unknown format ({bits:#x}), which cannot be read here.")
     package = package_of(kind)
     try:
-        if kind == "zlib":
-            return zlib.decompress(body)
-        if kind == "lz4":
-            return bytes(package.decompress(body))
-        return _unpack_zstd(package, body)
+        return _joined(_PIECES[kind](package, body, max_body), max_body)
+    except _TooLarge:
+        raise ProtocolError(f"The body has more than {max_body} bytes when it is unpacked (max_body).") from None
     except Exception as error:  # each package has its own
         raise ProtocolError(f"The body is marked as compressed, but cannot be decompressed: {error}") from None
 
 
-def _unpack_zstd(package: Any, body: bytes) -> bytes:
-    """Java's frames do not contain their size, so they are read as a stream."""
-    reader = package.ZstdDecompressor().decompressobj()
-    found: bytes = reader.decompress(body)
+class _TooLarge(Exception):
+    """There is more than may be unpacked."""
+
+
+def _joined(pieces: Iterator[bytes], most: int) -> bytes:
+    found, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        if size > most:
+            raise _TooLarge
+        found.append(piece)
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _zlib_pieces(_: Any, body: bytes, most: int) -> Iterator[bytes]:
+    reader = zlib.decompressobj()
+    yield reader.decompress(body, most + 1)
     if not reader.eof:
-        raise ValueError("the frame is not complete")
-    return found
+        raise ValueError("the stream is not complete")
+
+
+def _lz4_pieces(package: Any, body: bytes, most: int) -> Iterator[bytes]:
+    """Each piece may be as large as all before it: the package makes room for the largest one allowed."""
+    reader, size = package.LZ4FrameDecompressor(), max(_FIRST_PIECE, 4 * len(body))
+    yield reader.decompress(body, max_length=min(size, most + 1))
+    while not reader.eof:
+        piece = reader.decompress(b"", max_length=min(size, most + 1))
+        if not piece and not reader.eof:
+            raise ValueError("the frame is not complete")
+        yield piece
+        size *= 2
+
+
+def _zstd_pieces(package: Any, body: bytes, most: int) -> Iterator[bytes]:
+    """Java's frames do not contain their size, so they are read as a stream, in steps that cannot exceed the bound."""
+    reader, step, view = (
+        package.ZstdDecompressor().decompressobj(),
+        max(512, most // _ZSTD_MOST_RATIO),
+        memoryview(body),
+    )
+    for at in range(0, len(body), step):
+        yield reader.decompress(view[at : at + step])
+        if reader.eof:
+            return
+    raise ValueError("the frame is not complete")
+
+
+_PIECES: Final[dict[Kind, Callable[[Any, bytes, int], Iterator[bytes]]]] = {
+    "zlib": _zlib_pieces,
+    "lz4": _lz4_pieces,
+    "zstd": _zstd_pieces,
+}
+"""How the package of a format unpacks a body, one piece after the other; no piece is far above the bound."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from eruca.protocol import names
+from eruca.protocol.compression import MAX_BODY
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
 from eruca.spark_connector.option_parsers import (
@@ -115,6 +116,7 @@ class Options(access.Access):
     pull_pipeline: int = option(_pipeline, 64)
     pull_timeout_ms: int = option(number, 20_000)
     arrow_batch_rows: int = option(number, 4096)
+    max_body: int = option(number, MAX_BODY)
     latest_offset_cache_ms: int = option(milliseconds, 200)
     pushdown: bool = option(flag, False)
 

@@ -150,6 +150,13 @@ def test_a_body_that_is_not_what_its_flag_says_is_named() -> None:
         decode(Chunk(ORDERS, stored(9, b"plain", sys_flag=ZLIB), FOREVER))
 
 
+def test_a_body_that_is_too_large_when_unpacked_is_named() -> None:
+    chunk = Chunk(ORDERS, stored(9, zlib.compress(bytes(5000)), sys_flag=ZLIB), FOREVER)
+    assert Decoder(EVERYTHING, max_body=5000).decode([chunk]).num_rows == 1
+    with pytest.raises(SourceError, match=r"The body at offset 9 of .* more than 4999 bytes when it is unpacked"):
+        Decoder(EVERYTHING, max_body=4999).decode([chunk])
+
+
 # ---------------------------------------------------------------------- properties
 
 

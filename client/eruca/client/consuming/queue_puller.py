@@ -235,7 +235,13 @@ class QueuePuller(Generic[Q]):
         same_broker = header.suggest_which_broker_id == self._broker_id
         self._broker_id = header.suggest_which_broker_id
         if answer.code == ResponseCode.SUCCESS:
-            messages = received(answer.body, process_queue.queue, kind=self._kind, tags=self._wanted_tags())
+            messages = received(
+                answer.body,
+                process_queue.queue,
+                kind=self._kind,
+                tags=self._wanted_tags(),
+                max_body=self._session.settings.max_body,
+            )
             if self._filter_messages is not None:
                 messages = self._filter_messages(process_queue.queue, messages)
             if self._stats is not None:

@@ -15,6 +15,7 @@ from eruca.client.errors import BadMessage
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
+from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import PushReplyMessage
 from eruca.protocol.message import decode_properties
@@ -27,9 +28,10 @@ _HOST_BITS = 0x30
 
 
 class Requests:
-    """The requests of one client that wait for a reply."""
+    """The requests of one client that wait for a reply, whose body is unpacked up to ``max_body`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_body: int = MAX_BODY) -> None:
+        self._max_body = max_body
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
         self.known_everywhere = False
         """Whether all brokers know this client: any of them may pass the reply on."""
@@ -51,7 +53,7 @@ class Requests:
         if waiting is None or waiting.done():
             log.warning("a reply belongs to no request: CORRELATION_ID %s of %s", correlation, header.born_host)
             return
-        waiting.set_result(_received(header, body))
+        waiting.set_result(_received(header, body, self._max_body))
 
 
 def _properties(correlation: str, client_id: str, ttl: str) -> str:
@@ -60,7 +62,7 @@ def _properties(correlation: str, client_id: str, ttl: str) -> str:
     )
 
 
-def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
+def _received(header: PushReplyMessage, body: bytes, max_body: int) -> ReceivedMessage:
     """A reply as a stored message, which is in no commit log."""
     record = encode_record(
         topic=header.topic,
@@ -77,7 +79,7 @@ def _received(header: PushReplyMessage, body: bytes) -> ReceivedMessage:
         store_host=_host(header.store_host),
         reconsume_times=header.reconsume_times or 0,
     )
-    return ReceivedMessage(decode_record(record), MessageQueue(header.topic, "", header.queue_id))
+    return ReceivedMessage(decode_record(record), MessageQueue(header.topic, "", header.queue_id), max_body)
 
 
 def _host(text: str) -> bytes:

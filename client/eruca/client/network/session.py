@@ -96,7 +96,7 @@ class Session:
         self.consumers: dict[str, ConsumerMember] = {}
         self.transactional: dict[str, list[pushed.CheckListener]] = {}
         """The producers that answer checks of transactions, by group; the newest one answers."""
-        self.requests = Requests()
+        self.requests = Requests(settings.max_body)
         self.forks = fork_count()
         self.thread = threading.get_ident()
         self._producers: dict[str, int] = {}

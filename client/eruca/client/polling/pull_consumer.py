@@ -341,12 +341,16 @@ class PullConsumer(Client):
     def _show(self, result: PullResult) -> None:
         """Pass the messages to the hooks, which may remove some."""
         if self._hooks.filter_messages and result.records:
-            messages = [ReceivedMessage(each, result.queue) for each in result.records]
+            messages = self._received(result)
             left = filter_messages(self._hooks, self.group, result.queue, messages)
             result.records = [each.record for each in left]
         if self._consumption is not None and result.records:
-            messages = [ReceivedMessage(each, result.queue) for each in result.records]
+            messages = self._received(result)
             self._consumption.end(self._consumption.begin(messages, in_listener=False), None, None, 0.0)
+
+    def _received(self, result: PullResult) -> list[ReceivedMessage]:
+        max_body = self.session.settings.max_body
+        return [ReceivedMessage(each, result.queue, max_body) for each in result.records]
 
     @bounded
     async def pull_block_if_not_found(

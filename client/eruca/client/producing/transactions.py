@@ -265,7 +265,7 @@ class Checks:
     async def _answer(self, request: _CheckRequest) -> None:
         header, half, connection = request
         queue = MessageQueue(self._session.names.from_broker(half.topic), "", half.queue_id)
-        message = ReceivedMessage(half, queue)
+        message = ReceivedMessage(half, queue, self._session.settings.max_body)
         state, error = await decide(self._check, message)
         if error is not None:
             log.error("the check of transaction %s failed, it stays undecided", half.unique_key, exc_info=error)

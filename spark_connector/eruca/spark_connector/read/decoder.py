@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from eruca.client import compression
 from eruca.client.errors import BadAnswer
 from eruca.protocol import message, names
+from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.record import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.read.property_columns import Ints, PropertyTexts, slices
@@ -51,21 +52,23 @@ Column = Callable[["_Records", pa.DataType], pa.Array]
 class Decoder:
     """Makes record batches of one schema.
 
-    ``tags`` is the set of tags that pass, or None for all: brokers compare only hashes of tags.
+    ``tags`` is the set of tags that pass, or None for all: brokers compare only hashes of tags. A compressed body is
+    unpacked up to ``max_body`` bytes.
     """
 
-    def __init__(self, schema: pa.Schema, tags: frozenset[str] | None = None) -> None:
+    def __init__(self, schema: pa.Schema, tags: frozenset[str] | None = None, max_body: int = MAX_BODY) -> None:
         self._schema = schema
         self._columns = [_COLUMNS[field.name] for field in schema]
         self._kinds = [field.type for field in schema]
         self._tags = tags
+        self._max_body = max_body
 
     def decode(self, chunks: Sequence[Chunk], data: bytes | memoryview | None = None) -> pa.RecordBatch:
         """The batch of these chunks; it may be empty. Raises SourceError for damaged records.
 
         ``data`` are the bodies of the chunks joined, where they are joined already; the batch keeps nothing of them.
         """
-        records = _Records(chunks, b"".join([chunk.body for chunk in chunks]) if data is None else data)
+        records = _Records(chunks, b"".join([chunk.body for chunk in chunks]) if data is None else data, self._max_body)
         records.cut()
         if self._tags is not None:
             records.keep_tags(self._tags)
@@ -78,9 +81,10 @@ class Decoder:
 class _Records:
     """The records of some chunks as arrays, one element a record; what a column needs is made when it is asked for."""
 
-    def __init__(self, chunks: Sequence[Chunk], data: bytes | memoryview) -> None:
+    def __init__(self, chunks: Sequence[Chunk], data: bytes | memoryview, max_body: int) -> None:
         self.chunks = chunks
         self.data = data
+        self.max_body = max_body
         self.bytes = np.frombuffer(self.data, dtype=np.uint8)
         self.of_one_queue = len({id(chunk.queue) for chunk in chunks}) == 1
         self.starts, counts = find_records(chunks, self.data)
@@ -256,7 +260,7 @@ def _body(records: _Records, kind: pa.DataType) -> pa.Array:
     plain = bodies.to_pylist()
     for place in packed:
         try:
-            plain[place] = compression.decompress(plain[place], int(records.sys_flag[place]))
+            plain[place] = compression.decompress(plain[place], int(records.sys_flag[place]), records.max_body)
         except BadAnswer as error:
             raise SourceError(
                 f"The body at offset {records.fixed['queue_offset'][place]} of "

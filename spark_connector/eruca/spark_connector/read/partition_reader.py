@@ -41,7 +41,7 @@ def read_partition(options: Options, schema: StructType, partition: Any) -> Iter
     if not isinstance(partition, OffsetPartition):
         return
     _exclude_imports_from_garbage_collection()
-    decoder = Decoder(arrow_schema(schema), _wanted_tags(options))
+    decoder = Decoder(arrow_schema(schema), _wanted_tags(options), options.max_body)
     with Puller(clients.this_process(), options, partition.ranges) as puller:
         while (pulled := puller.next(options.arrow_batch_rows)) is not None:
             if pulled.chunks:
