@@ -5,7 +5,10 @@ import os
 import re
 import sys
 import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -13,6 +16,7 @@ from structlog.typing import EventDict
 
 from eruca.remoting.log import log
 from eruca.remoting.logs import log_to_logging, log_to_stderr
+from tests.support.pipes import fill_pipe
 
 
 def test_a_traceback_shows_code_and_no_values(capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +81,34 @@ def test_the_last_sentence_comes_last_and_an_error_ends_with_70(capfd: pytest.Ca
     with pytest.raises(SystemExit) as end, log_to_stderr():
         sys.exit(3)
     assert end.value.code == 3
+
+
+@contextmanager
+def stalled_streams() -> Iterator[None]:
+    """Standard output and standard error are pipes that nobody reads, and that are full."""
+    pipes = [os.pipe() for _ in range(2)]
+    streams = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for (_, writing), (number, _) in zip(pipes, streams, strict=True):
+            fill_pipe(writing)
+            os.dup2(writing, number)
+        yield
+    finally:
+        for number, former in streams:
+            os.dup2(former, number)
+            os.close(former)
+        for descriptors in pipes:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def test_the_end_waits_a_second_for_both_streams_together(capfd: pytest.CaptureFixture[str]) -> None:
+    with stalled_streams():
+        began = time.monotonic()
+        with log_to_stderr() as say:
+            log.warning("unread")
+            say("unread")
+        assert 1 <= time.monotonic() - began < 1.7
 
 
 def test_servers_within_a_program_log_to_logging(

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -22,11 +23,13 @@ from structlog.typing import EventDict
 from eruca.remoting.log import quiet_logger, write
 from eruca.remoting.log_limit import LogLimit
 from eruca.remoting.log_line import LineFormat, one_line
-from eruca.remoting.log_writer import LogWriter
+from eruca.remoting.log_writer import GRACE, LogWriter
 
 ALWAYS = (".audit", ".retention", ".start")
 """Ends of the names of loggers whose every event gets a line: changes by operators, deleted files, finds of a start."""
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+LAST_LINES = 0.1
+"""Seconds that standard output has at the end where standard error took all of GRACE."""
 
 Say = Callable[[str], None]
 
@@ -36,7 +39,7 @@ def log_to_stderr() -> Iterator[Say]:
     """While the block runs, log everything from INFO on, with time and level; in color only on a terminal.
 
     Yields a function that prints a line on standard output, after the events before it; it neither raises nor waits
-    either. The end of the block writes what waits, for a second at most. The sentence of a ``sys.exit`` becomes the
+    either. The end of the block writes what waits, for a second at most for both streams together. The sentence of a ``sys.exit`` becomes the
     last line; an error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -56,8 +59,9 @@ def log_to_stderr() -> Iterator[Say]:
         structlog.get_logger("eruca").exception("daemon_failed")
         raise SystemExit(os.EX_SOFTWARE) from None
     finally:
+        ended = time.monotonic() + GRACE
         log.end()
-        output.close()
+        output.close(max(ended - time.monotonic(), LAST_LINES))
 
 
 def _descriptor(number: int, stream: TextIO | None) -> int:
