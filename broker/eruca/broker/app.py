@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -35,6 +34,7 @@ from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
+from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import end
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
@@ -266,11 +266,8 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def serve(app: BrokerApp, say: Say) -> None:
-    """Run until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line."""
-    over = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, over.set)
+    """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
+    over = stop_event()
     tasks = app.broker.tasks
     tasks.on_fault = over.set
     supervisor = Supervisor(os.environ)

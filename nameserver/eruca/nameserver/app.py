@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
 
@@ -26,6 +25,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.settings import BadSetting
+from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
 
 LINES_AT_ONCE = 10
@@ -116,15 +116,12 @@ def _report_lost(gone: list[LiveBroker], reason: str, now: int) -> None:
 
 
 async def serve(server: Nameserver, say: Say) -> None:
-    """Run until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line.
+    """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line.
 
     Notifies systemd if that is the supervisor.
     """
     systemd = Supervisor(os.environ)
-    over = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, over.set)
+    over = stop_event()
     server.tasks.on_fault = over.set
     await server.start()
     settled()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
 from os import PathLike
@@ -27,6 +26,7 @@ from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting.logs import Say, log_to_logging
 from eruca.remoting.loop import settled
+from eruca.remoting.signals import stop_event
 
 
 class Cluster:
@@ -147,10 +147,8 @@ class Cluster:
 
 
 async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) -> None:
-    """Run a cluster until SIGTERM or SIGINT, or until a task has ended by itself; ``say`` prints a line."""
-    over, failed = asyncio.Event(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    """Run a cluster until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
+    over, failed = stop_event(), asyncio.Event()
     cluster = Cluster(folder, host=host, port=port, broker_port=broker_port)
 
     def fail() -> None:
