@@ -39,8 +39,8 @@ def log_to_stderr() -> Iterator[Say]:
     """While the block runs, log everything from INFO on, with time and level; in color only on a terminal.
 
     Yields a function that prints a line on standard output, after the events before it; it neither raises nor waits
-    either. The end of the block writes what waits, for a second at most for both streams together. The sentence of a ``sys.exit`` becomes the
-    last line; an error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
+    either. The end of the block writes what waits, for a second at most for both streams together. The sentence of a
+    ``sys.exit`` becomes the last line; an error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     log = _Log(_descriptor(STANDARD_ERROR, sys.stderr), colors=terminal)
