@@ -123,6 +123,36 @@ async def test_a_slave_that_is_too_far_behind_counts_as_none(master: Desk, slave
     assert readable(master) == 1
 
 
+async def test_a_first_report_answers_no_send_since_its_slave_may_have_another_log(
+    master: Desk, slave: HandSlave
+) -> None:
+    """A slave that compares logs reports once, where its last record begins, and closes if the bytes differ."""
+    task = sending(master, 0)
+    await slave.frame()
+    other = await HandSlave().connect(master.broker.ha_address)
+    other.report(end(master))
+    await until(lambda: sum(each.acknowledged == end(master) for each in master.broker.slaves.connected) == 1)
+    await other.close()
+    assert (await task).code == FLUSH_SLAVE_TIMEOUT
+
+
+async def test_a_slave_that_connects_again_confirms_what_it_reports_from_then_on(master: Desk) -> None:
+    master.config.store.slave_timeout = 5000
+    before = end(master)
+    first = await HandSlave().connect(master.broker.ha_address)
+    first.report(before)
+    await until(lambda: master.broker.slaves.in_reach)
+    task = sending(master, 0)
+    await first.frame()
+    await first.close()
+    again = await HandSlave().connect(master.broker.ha_address)
+    again.report(before)
+    await again.log_to(end(master))
+    again.report(end(master))
+    assert (await task).code == OK
+    await again.close()
+
+
 async def test_messages_before_the_beginning_of_an_empty_slave_are_not_confirmed_by_it(master: Desk) -> None:
     """It gets the newest file alone: a send of an older one that waits cannot be answered with 0."""
     first = await HandSlave().connect(master.broker.ha_address)

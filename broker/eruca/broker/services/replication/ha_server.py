@@ -63,6 +63,8 @@ class HAConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.next = -1
         """The offset to send next; -1 before the slave's first report."""
+        self.follows = False
+        """Whether it has reported again after its first report: a slave that compares logs reports once."""
         self.rate = TransferRate()
         self.paused = False
         """Whether the slave reads more slowly than the master sends."""
@@ -141,7 +143,8 @@ class HAConnection(asyncio.Protocol):
                 end=self._replicator.end_offset,
             )
             return
-        if self.next < 0 and not self._begin(reported):
+        self.follows = self.next >= 0
+        if not self.follows and not self._begin(reported):
             return
         former, self.acknowledged = self.acknowledged, reported
         if reported > former:

@@ -3,7 +3,7 @@
 Owns ``confirmed`` and, on a SYNC_MASTER, the limit of what may be read. Facts: HAService, GroupTransferService and
 CommitLog.submitReplicaRequest in 4.9.7; unlike there, a slave that is stuck is not in reach. Invariants: ``confirmed``
 never goes back; a SYNC_MASTER with a slave in reach shows nobody a message that no slave has confirmed, and answers a
-waiting send with 0 only when a slave has, be one in reach or not.
+waiting send with 0 only when a slave has, be one in reach or not, which has reported more than once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class Slaves:
 
     def __init__(self, store: Store, settings: StoreSettings) -> None:
         self.confirmed = 0
-        """The offset up to which a slave has the log."""
+        """The offset up to which a slave reports to have the log."""
+        self._copied = 0
+        """The offset up to which a slave that follows has it. A first report alone may come from one that compares
+        logs, and has other bytes there: it answers no send."""
         self.connected: set[HAConnection] = set()
         self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
         """Whether sends wait for a slave."""
@@ -140,11 +143,12 @@ class Slaves:
     def _reported(self, slave: HAConnection) -> None:
         self._changed.set()
         if slave.skipped and not slave.acknowledged:
-            self._gap = (self.confirmed, slave.skipped)
+            self._gap = (self._copied, slave.skipped)
             self._waiters.release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
-        if slave.acknowledged > self.confirmed:
-            self.confirmed = slave.acknowledged
-            self._waiters.release(self.confirmed, Durability.DURABLE)
+        self.confirmed = max(self.confirmed, slave.acknowledged)
+        if slave.follows and slave.acknowledged > self._copied:
+            self._copied = slave.acknowledged
+            self._waiters.release(self._copied, Durability.DURABLE)
         self._store.drain()
 
     def _written(self) -> None:
@@ -165,12 +169,12 @@ class Slaves:
         disk = self._store.durable(end_offset)
         if not self.sync:
             return disk
-        if end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]:
+        if end_offset <= self._copied and not self._gap[0] < end_offset <= self._gap[1]:
             return disk
-        copy = self._copied(end_offset)
+        copy = self._copy(end_offset)
         return copy if disk is None else _both(disk, copy)
 
-    def _copied(self, end_offset: int) -> asyncio.Future[Durability]:
+    def _copy(self, end_offset: int) -> asyncio.Future[Durability]:
         if end_offset <= self._gap[1] or not self.in_reach:
             waiter: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
             gone = end_offset <= self._gap[1]
