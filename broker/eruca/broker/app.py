@@ -86,7 +86,7 @@ class BrokerApp:
         self._main = Server(main, limits=limits, count=self._count, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, count=self._count, on_lost=self._lost)
         self.faults: list[str] = []
-        """The errors of saving at the stop."""
+        """What could not be saved or closed at the stop."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -238,7 +238,9 @@ class BrokerApp:
             except OSError as error:
                 self._fault(error)
         await broker.store.stop()
-        broker.store.close()
+        fault = broker.store.close()
+        if fault is not None:
+            self.faults.append(f"the store was not closed in order ({fault}), the next start recovers it")
         if self._ports is not None:
             self._ports.close()
             self._ports = None
@@ -283,8 +285,13 @@ async def serve(app: BrokerApp, say: Say) -> None:
         await app.stop()
     if tasks.fault is not None:
         sys.exit(os.EX_SOFTWARE)
-    if app.faults:
-        sys.exit(f"mqbroker: stopped, but not everything could be saved: {'; '.join(app.faults)}")
+    exit_for(app.faults, "mqbroker")
+
+
+def exit_for(faults: list[str], command: str) -> None:
+    """Exit with 1 and a sentence when a stop has left faults."""
+    if faults:
+        sys.exit(f"{command}: stopped, but not everything could be saved: {'; '.join(faults)}")
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eruca.broker.app import BrokerApp
+from eruca.broker.app import BrokerApp, exit_for
 from eruca.broker.config import BrokerConfig
 from eruca.client import PullConsumer
 from eruca.client.config import check_positive, check_topic
@@ -63,6 +63,8 @@ class Cluster:
         self._broker: BrokerApp | None = None
         self.on_fault: Callable[[], object] | None = None
         """Called when a background task of either has ended by itself; the log says why."""
+        self.faults: list[str] = []
+        """What the broker could not save or close at its stop."""
 
     @property
     def address(self) -> str:
@@ -110,6 +112,7 @@ class Cluster:
         broker, self._broker = self._broker, None
         if broker is not None:
             await broker.stop()
+            self.faults += broker.faults
         nameserver, self._nameserver = self._nameserver, None
         if nameserver is not None:
             await nameserver.stop()
@@ -163,3 +166,4 @@ async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) 
         await over.wait()
     if failed.is_set():
         sys.exit(os.EX_SOFTWARE)
+    exit_for(cluster.faults, "eruca standalone")

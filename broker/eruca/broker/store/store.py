@@ -185,13 +185,13 @@ class Store:
             self._cold.shutdown(wait=True)
             self._cold = None
 
-    def close(self) -> None:
+    def close(self) -> OSError | None:
         """Flush, persist and close; after it the store counts as stopped in order.
 
-        When the disk fails or is full, ``abort`` stays and the next start recovers.
+        When the disk fails or is full, ``abort`` stays and the next start recovers; then the error is returned.
         """
         if self._lock is None:
-            return
+            return None
         self.appender.refusal = "the store is closed"
         root = self.config.store_path_root_dir
         try:
@@ -202,8 +202,10 @@ class Store:
                 clear_abort(root)
         except OSError as fault:
             log.error("store_not_closed_in_order", fault=str(fault), consequence="the next start recovers it")
+            return fault
         finally:
             self._release()
+        return None
 
     def _release(self) -> None:
         self._queues.close()

@@ -1,4 +1,4 @@
-"""Signals that operators, terminals and logrotate send to daemons: what stops one, and what does not."""
+"""How daemons end: the signals of operators, terminals and logrotate, and the exit code."""
 
 from __future__ import annotations
 
@@ -67,3 +67,17 @@ def test_a_signal_that_ends_a_daemon_ends_it_in_order(
         daemon.signal(number)
         assert daemon.wait() == 0
     assert not list(tmp_path.rglob("abort"))
+
+
+@pytest.mark.parametrize("start", [broker, standalone], ids=lambda start: start.__name__)
+def test_a_store_that_cannot_be_closed_in_order_ends_with_1_and_a_sentence(
+    start: Callable[[Path], Process], tmp_path: Path
+) -> None:
+    with start(tmp_path) as daemon:
+        (mark,) = tmp_path.rglob("checkpoint")
+        mark.unlink()
+        mark.mkdir()
+        assert daemon.stop() == 1
+        assert "store_not_closed_in_order" in daemon.output
+        assert "stopped, but not everything could be saved: the store was not closed in order" in daemon.output
+    assert list(tmp_path.rglob("abort"))
