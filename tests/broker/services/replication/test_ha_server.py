@@ -52,6 +52,22 @@ async def test_it_begins_at_the_offset_that_is_reported_be_it_within_a_record(ma
     assert offset == 4000 and data == log_bytes(master)[f"{0:020d}"][4000 : end(master)]
 
 
+async def test_a_slave_follows_from_its_second_report_on_with_its_first_it_may_compare_logs(
+    master: Desk, slave: HandSlave
+) -> None:
+    filled(master, 3)
+    with capture_logs() as said:
+        slave.report(end(master) - 100)
+        await slave.log_to(end(master))
+        assert "slave_follows" not in [line["event"] for line in said]
+        slave.report(end(master) - 20)
+        await until(lambda: master.broker.slaves.confirmed == end(master) - 20)
+        slave.report(end(master))
+        await until(lambda: master.broker.slaves.confirmed == end(master))
+    follows = [line for line in said if line["event"] == "slave_follows"]
+    assert [(line["acknowledged"], line["behind"]) for line in follows] == [(end(master) - 20, 20)]
+
+
 async def test_what_has_to_come_from_the_disk_is_read_in_a_thread(master: Desk, slave: HandSlave) -> None:
     filled(master, 60)
     master.disk.cold = True

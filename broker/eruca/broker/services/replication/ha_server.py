@@ -143,8 +143,9 @@ class HAConnection(asyncio.Protocol):
                 end=self._replicator.end_offset,
             )
             return
-        self.follows = self.next >= 0
-        if not self.follows and not self._begin(reported):
+        if self.next >= 0:
+            self._follow(reported)
+        elif not self._begin(reported):
             return
         former, self.acknowledged = self.acknowledged, reported
         if reported > former:
@@ -208,8 +209,13 @@ class HAConnection(asyncio.Protocol):
             return False
         self.next = start
         self.skipped = 0 if reported else start
-        log.info("slave_follows", remote=self.remote, reported=reported, start=start)
         return True
+
+    def _follow(self, reported: int) -> None:
+        if not self.follows:
+            self.follows = True
+            behind = self._replicator.end_offset - reported
+            log.info("slave_follows", remote=self.remote, acknowledged=reported, behind=behind)
 
     # ------------------------------------------------------------------ sending
 
