@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -24,6 +25,7 @@ from eruca.broker.services.ports import PortTaken, take_ports
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
 from eruca.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from eruca.remoting.descriptors import raise_limit
 from tests.support.desk import START, Desk
 from tests.support.names import Names
 from tests.support.pairs import eventually
@@ -242,10 +244,23 @@ async def test_a_table_that_no_nameserver_takes_is_said_once(tmp_path: Path, nam
 def test_free_ports_lie_together() -> None:
     ports = take_ports("127.0.0.1", 0)
     main, vip, ha = ports.numbers
-    assert (vip, ha) == (main - 2, main + 1)
+    assert (vip, ha) == (main - 2, main + 1) and ports.adjacent
     with pytest.raises(PortTaken, match=f"cannot listen on 127.0.0.1:{main}"):
         ports.main.listen()
         take_ports("127.0.0.1", main)
+    ports.close()
+
+
+def test_free_ports_lie_together_where_connections_hold_nearly_all_even_ones() -> None:
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    host, numbers = "127.0.0.9", [port for port in range(low, high) if port % 2 == 0 and port % 200]
+    if raise_limit() < len(numbers) + 1000:
+        pytest.skip("needs as many descriptors as there are ports")
+    with contextlib.ExitStack() as held:
+        for number in numbers:
+            held.enter_context(socket.socket()).bind((host, number))
+        ports = take_ports(host, 0)
+    assert ports.adjacent
     ports.close()
 
 

@@ -117,7 +117,9 @@ class BrokerApp:
 
     async def _start(self, ports: Ports) -> None:
         broker = self.broker
-        port, _, ha_port = ports.numbers
+        port, vip_port, ha_port = ports.numbers
+        if not ports.adjacent:
+            start_log.warning("ports_apart", port=port, vip=vip_port, ha=ha_port, advice="set a listenPort")
         broker.listen_on(port, ha_port)
         broker.load()
         report = broker.store.open()

@@ -103,14 +103,14 @@ def test_connections_that_break_again_and_again(
 
     def breaks(connection: Connection, endpoint: api.Endpoint[Any, Any]) -> None:
         seen[endpoint.code] += 1
-        if seen[endpoint.code] in (70, 200, 500):
+        if seen[endpoint.code] in (70, 150, 250):
             connection.abort()
 
     watch(monkeypatch, answered=breaks)
     rows = {"body": [str(n) for n in range(600)], **({"shardingKey": [n % 3 for n in range(600)]} if ordered else {})}
     commit_write(options, [write_rows(options, Origin("q", 0, 0), iter([pa.record_batch(rows)]))])
 
-    assert min(seen[api.SEND_MESSAGE_V2.code], seen[api.END_TRANSACTION.code]) >= 500
+    assert min(seen[api.SEND_MESSAGE_V2.code], seen[api.END_TRANSACTION.code]) >= 250
     found = [int(body) for body, _ in visible(topic.name_server, topic.queues)]
     assert sorted(found) == list(range(600))
     for key in range(3 if ordered else 0):

@@ -14,7 +14,9 @@ VIP = -2
 """The VIP port relative to the listening port."""
 HA = 1
 """The HA port relative to the listening port."""
-_TRIES = 20
+_TRIES = 2000
+"""How often neighbours of a free port are tried. Connections that have ended hold their ports for a minute, and Linux
+takes these from the even numbers and free ports from the odd ones: of a busy client's machine few have both free."""
 
 
 class Ports(NamedTuple):
@@ -23,6 +25,12 @@ class Ports(NamedTuple):
     main: socket.socket
     vip: socket.socket
     ha: socket.socket
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the VIP port and the HA port lie where clients look for them, beside the main one."""
+        main, vip, ha = self.numbers
+        return (vip, ha) == (main + VIP, main + HA)
 
     @property
     def numbers(self) -> tuple[int, int, int]:
