@@ -16,7 +16,7 @@ from tests.house.tree import ROOT, product_modules
 STAMPS = {
     "stamps in records: stored, sent, and read by others": {
         "eruca.admin.messages.send",
-        "eruca.broker.handlers.pull._offset_moved",
+        "eruca.broker.handlers.pull._report_moved",
         "eruca.broker.handlers.replies._push",
         "eruca.broker.services.halves.Halves.op_fields",
         "eruca.broker.store.appender.Appender.put",

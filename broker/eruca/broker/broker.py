@@ -29,6 +29,7 @@ from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.locks import Locks
+from eruca.broker.state.moved_offsets import MovedOffsets
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.topics import READ_WRITE, Topics
@@ -94,6 +95,7 @@ class Broker:
             BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         )
         self.clients = Clients()
+        self.moved_offsets = MovedOffsets()
         self.locks = Locks(config.rebalance_lock_max_live_time)
         self.store = Store(
             store_config(config.store),

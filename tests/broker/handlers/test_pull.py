@@ -7,6 +7,7 @@ import json
 from time import monotonic
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.services.ports import VIP
 from eruca.protocol.bodies import SubscriptionGroupConfig
@@ -67,6 +68,24 @@ async def test_a_corrected_offset_is_told_in_a_topic(desk: Desk) -> None:
         "offsetNew": 1,
         "offsetRequest": 9,
     }
+
+
+async def test_corrected_offsets_are_reported_once_a_queue_in_10_seconds_and_answered_each_time(desk: Desk) -> None:
+    desk.topic("T", queues=2)
+    desk.store("T", 0, 0)
+
+    async def told(queue_id: int) -> tuple[object, int]:
+        before = desk.broker.store.figures().max_offset
+        with capture_logs() as said:
+            answer = await desk.ask(PULL, pull(9, queueId=queue_id))
+        assert (desk.broker.store.figures().max_offset > before) is (said != [])
+        return place(answer)[0], [line["event"] for line in said].count("offset_moved")
+
+    assert [await told(0), await told(0), await told(1), await told(0)] == [(21, 1), (21, 0), (21, 1), (21, 0)]
+    desk.jump(60_000)
+    assert await told(0) == (21, 0), "a jump of the wall clock is no time"
+    desk.now += 10_000
+    assert await told(0) == (21, 1)
 
 
 async def test_at_most_as_many_as_asked_for_and_1024(desk: Desk) -> None:

@@ -313,10 +313,17 @@ def _suggestion(broker: Broker, group: SubscriptionGroupConfig, got: Got) -> int
 def _offset_moved(
     broker: Broker, ask: PullMessage, group: SubscriptionGroupConfig, got: Got, reply: PullReply
 ) -> ResponseCode:
-    """A group's offset is out of range: a master stores an OFFSET_MOVED_EVENT, a slave corrects nothing."""
+    """A group's offset is out of range: a master reports it, but not with each pull; a slave corrects nothing."""
     if broker.config.is_slave and not broker.config.store.offset_check_in_slave:
         reply.suggest_which_broker_id = group.broker_id
         return ResponseCode.PULL_RETRY_IMMEDIATELY
+    if broker.moved_offsets.is_due(ask.consumer_group, ask.topic, ask.queue_id, broker.monotonic()):
+        _report_moved(broker, ask, got)
+    return ResponseCode.PULL_OFFSET_MOVED
+
+
+def _report_moved(broker: Broker, ask: PullMessage, got: Got) -> None:
+    """Log a corrected offset, and store an OFFSET_MOVED_EVENT."""
     log.warning(
         "offset_moved",
         group=ask.consumer_group,
@@ -341,4 +348,3 @@ def _offset_moved(
         store_host=broker.store_host,
         sys_flag=broker.store_host_bits,
     )
-    return ResponseCode.PULL_OFFSET_MOVED
