@@ -86,10 +86,9 @@ class Appender:
         self.standing: str | None = None
         """Why nothing is ever accepted, of a store that only copies another one."""
         self.no_room: str | None = None
-        """Why the log cannot grow at present."""
+        """Why the log cannot grow at present; it is tried again with a later append."""
         self.exhausted = False
         """Whether it cannot because no file descriptor is left."""
-        """Why the last append found no room; it is tried again with a later one."""
         self.wake: Callable[[], object] = bool
         """Called after an append when none has been dispatched since the last call."""
         self.puts = 0
