@@ -30,6 +30,7 @@ from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.descriptors import ConnectionCount, raise_limit
+from eruca.remoting.files import NoAccess
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -105,7 +106,7 @@ class BrokerApp:
     async def start(self) -> None:
         """Take the ports, load and recover what is on disk, serve, register.
 
-        Raises PortTaken, StateUnreadable, StoreLocked, StoreDamaged or OSError; then nothing is left running.
+        Raises PortTaken, NoAccess, StateUnreadable, StoreLocked, StoreDamaged or OSError; then nothing is left running.
         """
         server = self.config.server
         self._ports = take_ports(server.bind_address, server.listen_port)
@@ -312,7 +313,7 @@ def _main(say: Say) -> None:
             print(start.shown, end="")
             return
         run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None), say))
-    except (BadSetting, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
+    except (BadSetting, NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:
         sys.exit(f"mqbroker: cannot start: {fault}")

@@ -20,6 +20,7 @@ from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.descriptors import ConnectionCount, raise_limit
+from eruca.remoting.files import NoAccess
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -57,7 +58,8 @@ class Nameserver:
         self._scan: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen. Raises OSError if the port is taken."""
+        """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""
+        self.kv.check_folder()
         await self._server.start(self.config.bind_address, self.config.listen_port)
         self._count.fit()
         if self.kv.from_backup:
@@ -155,7 +157,7 @@ def _main(say: Say) -> None:
         if start.file is not None and not start.config.config_store_path:
             start.config.config_store_path = str(start.file)
         run(serve(Nameserver(start.config), say))
-    except (BadSetting, BadKVFile) as fault:
+    except (BadSetting, BadKVFile, NoAccess) as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as fault:
         port = start.config.listen_port

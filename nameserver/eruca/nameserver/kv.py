@@ -14,7 +14,7 @@ from pathlib import Path
 
 from eruca.protocol.bodies import KVConfig
 from eruca.protocol.errors import ProtocolError
-from eruca.remoting.files import backup_of, replace_file
+from eruca.remoting.files import NoAccess, backup_of, check_writable, replace_file
 from eruca.remoting.slices import encoded
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -41,7 +41,7 @@ class BadKVFile(Exception):
 class KVStore:
     """All values, read from ``path`` once and written at each change.
 
-    Raises BadKVFile if the file is damaged and there is no sound backup.
+    Raises BadKVFile if the file is damaged and there is no sound backup, and NoAccess if it may not be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,20 +53,25 @@ class KVStore:
 
     def _load(self) -> dict[str, dict[str, str]]:
         backup = backup_of(self._path)
-        if not self._path.exists() and not backup.exists():
-            return {}
         try:
             return _read(self._path)
-        except (ProtocolError, OSError) as fault:
+        except (ProtocolError, FileNotFoundError) as fault:
             try:
                 table = _read(backup)
-            except (ProtocolError, OSError):
+            except (ProtocolError, FileNotFoundError) as no_copy:
+                if isinstance(fault, FileNotFoundError) and isinstance(no_copy, FileNotFoundError):
+                    return {}
                 raise BadKVFile(
                     f"{self._path} cannot be read ({fault}) and has no sound backup; repair it, or move it away to "
                     "start with an empty configuration"
                 ) from None
             self.from_backup = True
             return table
+
+    def check_folder(self) -> None:
+        """Raise NoAccess if the folder of the file is there, and nothing can be written in it."""
+        if self._path.parent.exists():
+            check_writable(self._path.parent)
 
     def get(self, namespace: str, key: str) -> str | None:
         """One value, None if there is none."""
@@ -132,4 +137,10 @@ def _without(table: _Table, namespace: str, key: str) -> _Table:
 
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
-    return KVConfig.decode(path.read_bytes()).config_table
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise NoAccess(path, "read", error) from None
+    return KVConfig.decode(data).config_table

@@ -1,4 +1,4 @@
-"""Atomic replacement of a small file: a crash leaves the old content or the new one.
+"""Atomic replacement of a small file: a crash leaves the old content or the new one. The check of its folder.
 
 Owns the order of steps: write a temporary file, fsync, keep the old content as ``.bak`` (the first content is copied),
 rename, fsync the directory. Must not know the content. Invariant: at any time ``path`` or its ``.bak`` holds complete
@@ -7,8 +7,33 @@ content, and no damage to one file affects the other.
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from pathlib import Path
+
+
+class NoAccess(Exception):
+    """A file or folder may not be used, or its disk fails; the message says what to do."""
+
+    def __init__(self, path: Path, how: str, fault: OSError) -> None:
+        super().__init__(
+            f"{path} cannot be {how} ({fault.strerror}): let the user of this process read and write it, then start "
+            "again. Nothing was changed"
+        )
+
+
+def check_writable(folder: Path) -> None:
+    """Create a file without a name in a folder, which is gone at once. Raises NoAccess.
+
+    A full disk passes: what it holds can be read.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise NoAccess(folder, "written", fault) from None
 
 
 def backup_of(path: Path) -> Path:

@@ -41,9 +41,11 @@ def main() -> None:
 def standalone(store: Path | None, host: str, port: int, broker_port: int) -> None:
     """Run a nameserver and a broker in one process, for development."""
     from eruca.broker.services.ports import PortTaken
+    from eruca.broker.state.state_file import StateUnreadable
     from eruca.broker.store import StoreDamaged, StoreLocked
     from eruca.remoting import run
     from eruca.remoting.descriptors import raise_limit
+    from eruca.remoting.files import NoAccess
     from eruca.remoting.logs import log_to_stderr
     from eruca.standalone.cluster import serve
 
@@ -52,7 +54,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
         raise_limit()
         try:
             run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, say))
-        except (PortTaken, StoreDamaged, StoreLocked) as error:
+        except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:
             sys.exit(f"eruca standalone: {error}; {advice}")

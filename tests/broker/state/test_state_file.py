@@ -11,6 +11,7 @@ import pytest
 
 from eruca.broker.state.state_file import Saver, StateUnreadable, read_state
 from eruca.protocol import fastjson
+from eruca.remoting.files import NoAccess
 
 
 def read(path: Path) -> Any:
@@ -37,6 +38,14 @@ def test_what_is_there_but_unreadable_is_not_passed_over(tmp_path: Path, copy: b
     if copy is not None:
         (tmp_path / "topics.json.bak").write_bytes(copy)
     with pytest.raises(StateUnreadable, match=r"Restore .*topics\.json from a backup, or move it and its \.bak away"):
+        read(path)
+
+
+def test_a_file_that_may_not_be_read_is_not_damaged_and_its_copy_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    path.mkdir()  # a read fails, as for a lack of rights or of a sound disk
+    (tmp_path / "topics.json.bak").write_bytes(b'{"n":1}')
+    with pytest.raises(NoAccess, match=r"topics\.json cannot be read \(Is a directory\)"):
         read(path)
 
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import structlog
 
 from eruca.protocol.errors import ProtocolError
-from eruca.remoting.files import backup_of, replace_file
+from eruca.remoting.files import NoAccess, backup_of, replace_file
 
 T = TypeVar("T")
 
@@ -35,7 +35,8 @@ def read_state(
     the key would else drop all entries. ``check`` raises ProtocolError for content that is readable and not allowed;
     the copy does not stand in for that, since it lacks the last changes.
 
-    Raises StateUnreadable if nothing of what exists can be read: a start without it would lose the operator's settings.
+    Raises StateUnreadable if nothing of what exists can be decoded: a start without it would lose the operator's
+    settings. Raises NoAccess if a file may not be read.
     """
     faults = []
     for candidate in (path, backup_of(path)):
@@ -43,9 +44,8 @@ def read_state(
             data = candidate.read_bytes()
         except FileNotFoundError:
             continue
-        except OSError as error:
-            faults.append(f"{candidate}: {error.strerror}")
-            continue
+        except OSError as error:  # the copy is older, and does not stand in for a file that is not damaged
+            raise NoAccess(candidate, "read", error) from None
         if not data.strip(b"\0 \t\r\n"):
             faults.append(f"{candidate}: empty")
             continue

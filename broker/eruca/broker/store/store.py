@@ -40,6 +40,7 @@ from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
 from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
+from eruca.remoting.files import check_writable
 from eruca.remoting.tasks import Tasks
 
 log = structlog.get_logger("eruca.broker")
@@ -136,12 +137,14 @@ class Store:
         Raises:
             StoreLocked: it is in use.
             StoreDamaged: its files do not fit the configuration.
+            NoAccess: files cannot be made in one of its folders.
             OSError: a file cannot be read or written.
         """
         begin = time.perf_counter()
         root = self.config.store_path_root_dir
         root.mkdir(parents=True, exist_ok=True)
         (root / "config").mkdir(exist_ok=True)
+        self._check_folders(root)
         self._lock = Lock(root)
         try:
             self._recover(root)
@@ -150,6 +153,12 @@ class Store:
             raise
         self.recovery.seconds = time.perf_counter() - begin
         return self.recovery
+
+    def _check_folders(self, root: Path) -> None:
+        paths = self.config.commit_log_path, self.config.consume_queue_path, self.config.index_path
+        for folder in (root, root / "config", *paths):
+            if folder.exists():
+                check_writable(folder)
 
     def _recover(self, root: Path) -> None:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
