@@ -66,6 +66,8 @@ def assert_refused(daemon: Process, path: Path, how: str) -> None:
         ("commitlog", 0o555, "written"),
         ("consumequeue", 0o555, "written"),
         ("index", 0o555, "written"),
+        ("checkpoint", 0o444, "written"),
+        ("eruca.mark", 0o444, "written"),
         ("", 0o555, "written"),
     ],
 )

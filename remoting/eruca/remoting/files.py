@@ -23,17 +23,20 @@ class NoAccess(Exception):
         )
 
 
-def check_writable(folder: Path) -> None:
-    """Create a file without a name in a folder, which is gone at once. Raises NoAccess.
+def check_writable(path: Path) -> None:
+    """Open a file for writing, or create one without a name in a folder, which is gone at once. Raises NoAccess.
 
     A full disk passes: what it holds can be read.
     """
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        if path.is_file():
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        else:
+            with tempfile.TemporaryFile(dir=path):
+                pass
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise NoAccess(folder, "written", fault) from None
+            raise NoAccess(path, "written", fault) from None
 
 
 def backup_of(path: Path) -> Path:

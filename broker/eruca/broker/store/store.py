@@ -137,14 +137,14 @@ class Store:
         Raises:
             StoreLocked: it is in use.
             StoreDamaged: its files do not fit the configuration.
-            NoAccess: files cannot be made in one of its folders.
+            NoAccess: nothing can be written in one of its folders, or in the checkpoint.
             OSError: a file cannot be read or written.
         """
         begin = time.perf_counter()
         root = self.config.store_path_root_dir
         root.mkdir(parents=True, exist_ok=True)
         (root / "config").mkdir(exist_ok=True)
-        self._check_folders(root)
+        self._check_access(root)
         self._lock = Lock(root)
         try:
             self._recover(root)
@@ -154,11 +154,11 @@ class Store:
         self.recovery.seconds = time.perf_counter() - begin
         return self.recovery
 
-    def _check_folders(self, root: Path) -> None:
+    def _check_access(self, root: Path) -> None:
         paths = self.config.commit_log_path, self.config.consume_queue_path, self.config.index_path
-        for folder in (root, root / "config", *paths):
-            if folder.exists():
-                check_writable(folder)
+        for path in (root, root / "config", root / "checkpoint", root / "eruca.mark", *paths):
+            if path.exists():
+                check_writable(path)
 
     def _recover(self, root: Path) -> None:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
