@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -287,3 +289,30 @@ async def test_many_brokers_that_are_lost_together_leave_few_lines(nameserver: N
     lost = [line for line in said if line["event"] == "broker_lost"]
     assert len(lost) == LINES_AT_ONCE
     assert [line["more"] for line in said if line["event"] == "brokers_lost"] == [30 - LINES_AT_ONCE]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"broker_name": ""}, "brokerName is to have 1 to 255 printable characters"),
+        ({"broker_name": "x" * 300}, "brokerName is"),
+        ({"broker_name": "\x1b[2J"}, "brokerName is"),
+        ({"cluster_name": " "}, "brokerClusterName is"),
+        ({"broker_id": -1}, "brokerId is -1, which is to be 0 or more"),
+        ({"broker_addr": ""}, "the address by brokerIP1 is '', where host:port is expected"),
+        ({"broker_addr": "nowhere"}, "the address by brokerIP1 is 'nowhere'"),
+        ({"broker_addr": "a b:1"}, "the address by brokerIP1"),
+        ({"broker_addr": "10.0.0.1:70000"}, "the address by brokerIP1"),
+        ({"ha_server_addr": "10.0.0.1:\n"}, "the address by brokerIP2"),
+    ],
+)
+async def test_a_broker_whose_place_nobody_could_use_is_not_registered(
+    nameserver: Nameserver, peer: Channels, changed: dict[str, Any], said: str
+) -> None:
+    odd = msgspec.structs.replace(broker("a", A), **changed)
+    with pytest.raises(Refused) as refusal:
+        await peer.call(nameserver.address, api.REGISTER_BROKER, odd)
+    assert refusal.value.code == 1 and refusal.value.remark.startswith(f"the broker was not registered: {said}")
+    assert addresses(nameserver.table) == {}
+    await peer.call(nameserver.address, api.REGISTER_BROKER, broker("名字 a", "[::1]:1091"))
+    assert addresses(nameserver.table) == {"名字 a": {0: "[::1]:1091"}}

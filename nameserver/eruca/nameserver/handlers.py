@@ -36,6 +36,7 @@ from eruca.protocol.headers import topics as topic_headers
 from eruca.protocol.headers.routes import NAME_TAKEN
 from eruca.protocol.queues import faults_of_queues
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.addresses import split_address
 from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
 from eruca.remoting.router import Result
@@ -46,6 +47,8 @@ STANDARD_JSON_VERSION = 401
 """Clients from this version on (V4_9_4) get routes as standard JSON."""
 _BODY_VERSION = 37
 """Brokers from this version on (V3_0_11) send a RegisterBrokerBody."""
+LONGEST_NAME = 255
+"""Characters of the name of a broker or cluster, and of a host."""
 REPORT_RIVAL_EVERY = 60_000
 """A broker that asks again and again for a name that is taken leaves a line in the log every this many ms."""
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -76,6 +79,10 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
         log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    fault = _fault_of_place(ask)
+    if fault is not None:
+        log.warning("register_refused", broker=ask.broker_addr, reason=fault)
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"the broker was not registered: {fault}")
     try:
         return _registered(server, call, _registered_topics(call, DIALECT_AT_ONCE))
     except LongDialect:
@@ -120,6 +127,27 @@ def _order(server: NameserverTables) -> bytes:
         log.warning("order_config_left_out", size=len(body), most=LONGEST_CONTENT, remedy="delete keys of it")
         return b""
     return body
+
+
+def _fault_of_place(ask: headers.RegisterBroker) -> str | None:
+    """What is wrong with the name, id or address of a broker, which others would be given; None if nothing is."""
+    for key, name in (("brokerName", ask.broker_name), ("brokerClusterName", ask.cluster_name)):
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name.isspace():
+            return f"{key} is to have 1 to {LONGEST_NAME} printable characters"
+    if ask.broker_id < 0:
+        return f"brokerId is {ask.broker_id}, which is to be 0 or more"
+    for key, address in (("brokerIP1", ask.broker_addr), ("brokerIP2", ask.ha_server_addr or ask.broker_addr)):
+        if not _is_address(address):
+            return f"the address by {key} is {address[:LONGEST_NAME]!r}, where host:port is expected"
+    return None
+
+
+def _is_address(address: str) -> bool:
+    try:
+        host, port = split_address(address)
+    except ValueError:
+        return False
+    return len(host) <= LONGEST_NAME and host.isprintable() and " " not in host and port < 1 << 16
 
 
 def _leave_out_of_bounds(ask: headers.RegisterBroker, topics: TopicConfigSerializeWrapper) -> str | None:
