@@ -115,7 +115,7 @@ def pulls() -> Iterator[Ask]:
     yield Ask(11, "tag", pull(subscription="Tag1"))
     yield Ask(11, "end", pull(queueOffset=5))
     yield Ask(11, "beyond", pull(queueOffset=500))
-    yield Ask(11, "negative", pull(queueOffset=-5))
+    yield Ask(11, "negative", pull(queueId=1, queueOffset=-5))  # Eruca reports one event a queue in 10 s
     yield Ask(11, "no such group", pull(consumerGroup="young"))
     yield Ask(11, "no such topic", pull(topic="NoSuch"))
     yield Ask(11, "no such queue", pull(queueId=9))
