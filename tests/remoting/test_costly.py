@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -186,3 +187,26 @@ async def test_long_works_in_the_thread_come_one_after_the_other_and_few_wait() 
     assert most == 1
     assert await in_thread(work) == 7
     assert sys.getswitchinterval() == usual
+
+
+def test_loops_with_work_at_the_same_time_leave_the_turns_of_threads_as_they_were() -> None:
+    usual = sys.getswitchinterval()
+    began, may_end = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+
+    def loop(number: int) -> None:
+        def work() -> None:
+            began[number].set()
+            may_end[number].wait(30)
+
+        asyncio.run(in_thread(work))
+
+    loops = [threading.Thread(target=loop, args=(number,)) for number in range(2)]
+    for number, each in enumerate(loops):
+        each.start()
+        assert began[number].wait(30)
+    for number, each in enumerate(loops):
+        may_end[number].set()
+        each.join()
+    left = sys.getswitchinterval()
+    sys.setswitchinterval(usual)  # the next test is not to suffer from it
+    assert left == usual

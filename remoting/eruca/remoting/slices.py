@@ -60,6 +60,32 @@ class _Turns:
             self.loop.call_soon(self._next)
 
 
+class _ShortTurns:
+    """Short turns of the process's threads, while any loop has work in one.
+
+    A loop waits for the interpreter at each event, every time for as long as a switch takes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._usual = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(_SWITCH)
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                sys.setswitchinterval(self._usual)
+
+
+_short_turns = _ShortTurns()
 _of_thread = threading.local()
 
 
@@ -84,19 +110,10 @@ async def in_thread(work: Callable[[], T]) -> T:
     turns.for_thread += 1
     try:
         async with turns.in_thread:
-            return await _with_short_turns(work)
+            with _short_turns:
+                return await asyncio.to_thread(work)
     finally:
         turns.for_thread -= 1
-
-
-async def _with_short_turns(work: Callable[[], T]) -> T:
-    """Do it in a thread. The loop waits for the interpreter at each event, every time for as long as a switch takes."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH)
-    try:
-        return await asyncio.to_thread(work)
-    finally:
-        sys.setswitchinterval(usual)
 
 
 async def sliced(items: Iterable[T]) -> AsyncIterator[T]:
