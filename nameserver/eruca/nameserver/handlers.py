@@ -77,11 +77,11 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
     """103: register a broker; the answer holds the order configuration and, for a slave, its master."""
     ask = call.header
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
-        log.warning("register_refused", broker=ask.broker_addr, reason="crc32")
+        log.warning("registration_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     fault = _fault_of_place(ask)
     if fault is not None:
-        log.warning("register_refused", broker=ask.broker_addr, reason=fault)
+        log.warning("registration_refused", broker=ask.broker_addr, reason=fault)
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the broker was not registered: {fault}")
     try:
         return _registered(server, call, _registered_topics(call, DIALECT_AT_ONCE))
