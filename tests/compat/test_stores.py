@@ -10,6 +10,7 @@ import pytest
 
 from eruca.broker.store import Store, StoreConfig, verify
 from eruca.protocol.record import BatchEntry, Record, decode_records, encode_batch
+from tests.compat.replicas import pulled
 from tests.support import raw
 from tests.support.apache import SMALL_STORE, ApacheBroker, ApacheNameServer
 from tests.support.stores import bodies, put, read
@@ -75,33 +76,6 @@ def written(root: Path) -> Store:
     return store
 
 
-def pull(address: str, queue: int, subscription: str = "*") -> list[Record]:
-    """Every message that Apache's broker gives out of a queue."""
-    records: list[Record] = []
-    offset = 0
-    while True:
-        fields = {
-            "consumerGroup": "G",
-            "topic": "T",
-            "queueId": str(queue),
-            "queueOffset": str(offset),
-            "maxMsgNums": "32",
-            "sysFlag": "4",
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-            "subscription": subscription,
-            "subVersion": "0",
-            "expressionType": "TAG",
-        }
-        header, body = raw.ask(address, PULL, fields)
-        if header["code"] == 19:
-            return records
-        assert header["code"] in (0, 20), header
-        records += decode_records(body, check=True) if header["code"] == 0 else []
-        assert int(header["extFields"]["nextBeginOffset"]) > offset
-        offset = int(header["extFields"]["nextBeginOffset"])
-
-
 def once(records: list[Record]) -> list[bytes]:
     """What a Java consumer keeps of them: one message per queue offset, in order."""
     return [record.body for _, record in sorted({record.queue_offset: record for record in records}.items())]
@@ -118,10 +92,10 @@ def test_apache_opens_a_store_of_eruca(tmp_path: Path, name_server: ApacheNameSe
     broker = ApacheBroker("4.9.7", tmp_path, name_server.address, SIZES)
     try:
         for queue in range(QUEUES):
-            records = pull(broker.address, queue)
+            records = pulled(broker, queue)
             assert [record.body for record in records] == [text(number) for number in range(queue, COUNT, QUEUES)]
             assert [record.queue_offset for record in records] == list(range(COUNT // QUEUES))
-        assert len(pull(broker.address, 1, "odd")) == COUNT // QUEUES and pull(broker.address, 1, "even") == []
+        assert len(pulled(broker, 1, "odd")) == COUNT // QUEUES and pulled(broker, 1, "even") == []
         asked = {"topic": "T", "queueId": "2", "timestamp": str(time)}
         header, _ = raw.ask(broker.address, SEARCH_BY_TIME, asked)
         # Apache chooses the file to search by its time of change, which is that of its last write-out.
@@ -162,7 +136,7 @@ def test_apache_opens_a_store_whose_damage_eruca_covered(
     broker = ApacheBroker("4.9.7", tmp_path, name_server.address, SIZES)
     try:
         for queue in range(QUEUES):
-            assert once(pull(broker.address, queue)) == left[queue]
+            assert once(pulled(broker, queue)) == left[queue]
     finally:
         broker.discard()
 
@@ -220,6 +194,6 @@ def test_eruca_opens_a_store_of_apache(tmp_path: Path, name_server: ApacheNameSe
     broker = ApacheBroker("4.9.7", tmp_path, name_server.address, SIZES)
     try:
         for queue in range(QUEUES):
-            assert [record.body for record in pull(broker.address, queue)] == sent[queue]
+            assert [record.body for record in pulled(broker, queue)] == sent[queue]
     finally:
         broker.discard()

@@ -192,6 +192,12 @@ def test_the_wall_clock_is_read_for_the_listed_reasons_only() -> None:
     assert listed - found == set(), "these read it no more"
 
 
+def uses_in(line: str) -> set[str]:
+    """The uses in a function of these statements."""
+    body = "".join(f"    {part.strip()}\n" for part in line.split(";"))
+    return _uses("eruca.broker.sample", f"def use():\n{body}")
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -209,8 +215,7 @@ def test_the_wall_clock_is_read_for_the_listed_reasons_only() -> None:
     ],
 )
 def test_a_use_is_found(line: str) -> None:
-    body = "".join(f"    {part.strip()}\n" for part in line.split(";"))
-    assert _uses("eruca.broker.sample", f"def use():\n{body}") == {"eruca.broker.sample.use"}
+    assert uses_in(line) == {"eruca.broker.sample.use"}
 
 
 @pytest.mark.parametrize(
@@ -226,5 +231,4 @@ def test_a_use_is_found(line: str) -> None:
     ],
 )
 def test_what_is_no_use(line: str) -> None:
-    body = "".join(f"    {part.strip()}\n" for part in line.split(";"))
-    assert _uses("eruca.broker.sample", f"def use():\n{body}") == set()
+    assert uses_in(line) == set()
