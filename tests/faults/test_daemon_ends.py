@@ -50,10 +50,19 @@ def test_a_signal_for_which_there_is_nothing_to_do_is_a_line_and_no_end(
     start: Callable[[Path], Process], tmp_path: Path
 ) -> None:
     with start(tmp_path) as daemon:
-        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
             daemon.signal(number)
             daemon.wait_for_line(f"signal={number.name}")
-        assert daemon.output.count("signal_ignored") == 3
+        assert daemon.output.count("signal_ignored") == 2
+        assert daemon.stop() == 0
+    assert not list(tmp_path.rglob("abort"))
+
+
+@daemons
+def test_sighup_reloads_and_is_no_end(start: Callable[[Path], Process], tmp_path: Path) -> None:
+    with start(tmp_path) as daemon:
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for_line(" reloaded ")
         assert daemon.stop() == 0
     assert not list(tmp_path.rglob("abort"))
 

@@ -150,6 +150,7 @@ class BrokerApp:
             start("topics and groups", _repeat(SAVE_EVERY, self._save_created)),
             start("filters", _repeat(SAVE_FILTERS_EVERY, broker.filters.saved)),
             start("silent clients", _repeat(self._drop_every, self._drop_silent)),
+            start("reloads", broker.reloads.watch()),
         ]
         if not self.config.is_slave:
             save_every = self.config.store.flush_delay_offset_interval / 1000
@@ -272,7 +273,7 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 async def serve(app: BrokerApp, say: Say) -> None:
     """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
-    over = stop_event()
+    over = stop_event(app.broker.reloads.all)
     tasks = app.broker.tasks
     tasks.on_fault = over.set
     supervisor = Supervisor(os.environ)

@@ -45,6 +45,7 @@ from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.readiness import Readiness
+from eruca.remoting.reloads import Reloads
 from eruca.remoting.tasks import Tasks
 
 SCHEDULE_QUEUES = 18
@@ -79,6 +80,7 @@ class Broker:
         self.monotonic = monotonic
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
+        self.reloads = Reloads()
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
         self.groups = Groups(

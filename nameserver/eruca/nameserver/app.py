@@ -25,6 +25,7 @@ from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.readiness import Readiness
+from eruca.remoting.reloads import Reloads
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
@@ -55,7 +56,8 @@ class Nameserver:
         self._server = Server(Router(self, [routes]), limits=limits, count=self._count, on_lost=self._lost)
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
-        self._scan: asyncio.Task[None] | None = None
+        self.reloads = Reloads()
+        self._running: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""
@@ -64,7 +66,8 @@ class Nameserver:
         self._count.fit()
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
-        self._scan = self.tasks.start("scan", self._scan_silent())
+        start = self.tasks.start
+        self._running = [start("scan", self._scan_silent()), start("reloads", self.reloads.watch())]
         self.readiness.restore("start")
 
     @property
@@ -85,9 +88,8 @@ class Nameserver:
     async def stop(self) -> None:
         """Stop listening, answer the requests in progress, close every connection."""
         self.readiness.withdraw("stop", "it is stopping")
-        if self._scan is not None:
-            await end([self._scan])
-            self._scan = None
+        await end(self._running)
+        self._running.clear()
         await self._server.stop()
 
     def _lost(self, connection: Connection) -> None:
@@ -123,7 +125,7 @@ async def serve(server: Nameserver, say: Say) -> None:
     Notifies systemd if that is the supervisor.
     """
     systemd = Supervisor(os.environ)
-    over = stop_event()
+    over = stop_event(server.reloads.all)
     server.tasks.on_fault = over.set
     await server.start()
     settled()

@@ -37,7 +37,8 @@ class Reply(msgspec.Struct):
 class Call(msgspec.Struct, Generic[A]):
     """One request: its typed header, its body, and the ``Connection`` that it came on.
 
-    ``head`` is the frame's header as it was read, ``data`` its bytes.
+    ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
+    checked; empty without access control.
     """
 
     header: A
@@ -46,6 +47,7 @@ class Call(msgspec.Struct, Generic[A]):
     head: frame.Head[Any]
     serialization: int
     data: bytes
+    account: str = ""
 
     @property
     def code(self) -> int:

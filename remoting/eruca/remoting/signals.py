@@ -1,33 +1,38 @@
-"""What the signals of a daemon do: some stop it in order, the others leave a line, and none kills it.
+"""What the signals of a daemon do: some stop it in order, SIGHUP reloads, the others leave a line, and none kills it.
 
-Owns the table of signals. Must not know what a stop is: the daemon waits for the event.
+Owns the table of signals. Must not know what a stop or a reload is: the daemon waits for the event, and gives the
+function that reloads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from typing import Final
 
 from eruca.remoting.log import log
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 IGNORED: Final = {
-    signal.SIGHUP: "settings are read at the start only: restart to apply changes",
     signal.SIGUSR1: "it has no meaning here",
     signal.SIGUSR2: "it has no meaning here",
 }
 """Signals whose default is a kill, and what the line says about each."""
 
 
-def stop_event() -> asyncio.Event:
-    """An event that the first stopping signal sets; handles all signals of the table on the running loop."""
+def stop_event(reload: Callable[[], object]) -> asyncio.Event:
+    """An event that the first stopping signal sets; handles all signals of the table on the running loop.
+
+    ``reload`` is called for each SIGHUP.
+    """
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPPING:
         loop.add_signal_handler(number, over.set)
     for number in IGNORED:
         loop.add_signal_handler(number, _ignore, number)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     return over
 
 

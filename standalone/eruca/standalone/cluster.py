@@ -103,6 +103,13 @@ class Cluster:
         await broker.start()
         return broker
 
+    def reload(self) -> None:
+        """Read again what both can read again while they run."""
+        if self._nameserver is not None:
+            self._nameserver.reloads.all()
+        if self._broker is not None:
+            self._broker.broker.reloads.all()
+
     def _task_ended(self) -> None:
         if self.on_fault is not None:
             self.on_fault()
@@ -151,8 +158,8 @@ class Cluster:
 
 async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) -> None:
     """Run a cluster until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
-    over, failed = stop_event(), asyncio.Event()
     cluster = Cluster(folder, host=host, port=port, broker_port=broker_port)
+    over, failed = stop_event(cluster.reload), asyncio.Event()
 
     def fail() -> None:
         failed.set()
