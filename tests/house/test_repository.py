@@ -60,12 +60,22 @@ def test_the_lock_pins_every_requirement_with_hashes_and_names_no_index() -> Non
     project = pyproject()["project"]
     extras = [line for group in project["optional-dependencies"].values() for line in group]
     wanted = {re.split(r"[\[<>=;]", line)[0].strip() for line in project["dependencies"] + extras}
+
+    assert wanted <= _pinned(lock)
+
+
+@pytest.mark.parametrize("file", ["deploy/docker/requirements.lock", ".ci/audit.lock"])
+def test_the_other_locks_do_so_too(file: str) -> None:
+    assert _pinned((ROOT / file).read_text())
+
+
+def _pinned(lock: str) -> set[str]:
+    """The packages of a lock, each with hashes and none with an address."""
     entries = re.split(r"\n(?=\S)", lock)
     pinned = {entry.split("==")[0]: entry for entry in entries if not entry.startswith("#")}
-
-    assert wanted <= set(pinned)
     assert [name for name, entry in pinned.items() if "--hash=sha256:" not in entry] == []
     assert "://" not in lock
+    return set(pinned)
 
 
 def test_no_file_names_a_registry_or_a_place_on_somebodys_machine() -> None:

@@ -16,7 +16,7 @@ from eruca.protocol.fastjson import Style
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_group
 
 FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/export")
-_DEFAULT_FOLDER = "/tmp/rocketmq/export"
+_DEFAULT_FOLDER = "/tmp/rocketmq/export"  # as in 4.9.7  # nosec B108
 
 
 def _write(job: Job, name: str, content: Any) -> None:

@@ -32,7 +32,7 @@ from eruca.protocol.headers import pull as pulling
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, host_text
 
-BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
+BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")  # as in 4.9.7  # nosec B108
 """The folder for the bodies of messages that were looked up."""
 
 _SENT = "%-32s  %-4s  %-20s    %s"

