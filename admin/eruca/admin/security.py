@@ -16,8 +16,8 @@ from eruca.admin.errors import AdminError
 from eruca.protocol import properties
 from eruca.protocol.signature import Credentials
 from eruca.remoting import BadTls, Tls
+from eruca.remoting.credentials import read_credentials
 
-TOOLS_FILE = "conf/tools.yml"
 TLS_FILE = "/etc/rocketmq/tls.properties"
 JavaProperties = dict[str, str]
 
@@ -35,39 +35,10 @@ def split_properties(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 def find_credentials(given: Mapping[str, str], environment: Mapping[str, str]) -> Credentials | None:
     """The account of ``conf/tools.yml``; None without that file or without an account in it. Raises AdminError."""
-    home = given.get("rocketmq.home.dir") or environment.get("ROCKETMQ_HOME")
-    if not home:
-        return None
-    file = Path(home) / TOOLS_FILE
     try:
-        account = _read_yaml(file.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise AdminError(f"{file} cannot be read: {error}") from None
-    keys = account.get("accessKey", ""), account.get("secretKey", "")
-    if not any(keys):
-        return None
-    try:
-        return Credentials(*keys, account.get("securityToken") or None)
-    except ValueError:
-        raise AdminError(f"{file} needs both accessKey and secretKey, or neither") from None
-
-
-def _read_yaml(text: str) -> dict[str, str]:
-    """The pairs of a flat YAML file; nested pairs are skipped, as an account has none."""
-    pairs: dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon and name[:1] not in ("", " ", "#", "-"):
-            pairs[name.strip()] = _scalar(value.strip())
-    return pairs
-
-
-def _scalar(text: str) -> str:
-    if text[:1] in ("'", '"'):
-        return text[1:].partition(text[0])[0]
-    return "" if text.startswith("#") else text.partition(" #")[0].strip()
+        return read_credentials(given.get("rocketmq.home.dir") or environment.get("ROCKETMQ_HOME"))
+    except ValueError as error:
+        raise AdminError(str(error)) from None
 
 
 def find_tls(given: Mapping[str, str]) -> Tls | None:

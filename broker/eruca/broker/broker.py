@@ -44,6 +44,7 @@ from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
 from eruca.remoting.clock import monotonic_ms, now_ms
+from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.tasks import Tasks
@@ -81,6 +82,8 @@ class Broker:
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
+        self.own_account = OwnAccount(config.rocketmq_home)
+        self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
         self.groups = Groups(
@@ -124,7 +127,7 @@ class Broker:
                 lambda topic: self.topics.create_if_absent(topic, 1),
             ),
         )
-        self.registration = Registration(config, self.topics, self.tasks)
+        self.registration = Registration(config, self.topics, self.tasks, self.own_account)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.halves = Halves(
             self.offsets,
@@ -144,7 +147,9 @@ class Broker:
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)
         self.ha_client = HAClient(self.store, config.store, self.tasks)
-        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays, self.tasks)
+        self.table_sync = TableSync(
+            self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account
+        )
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}

@@ -23,6 +23,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.remoting import Channels, RemotingError
 from eruca.remoting.addresses import vip_address
+from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
 
 EVERY = 10.0
@@ -38,12 +39,15 @@ log = structlog.get_logger("eruca.broker")
 class TableSync:
     """Keeps a slave's tables equal to its master's."""
 
-    def __init__(self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays, tasks: Tasks) -> None:
+    def __init__(
+        self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays, tasks: Tasks, signer: Signer
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._delays = delays
         self._tasks = tasks
+        self._signer = signer
         self._master: str | None = None
         self._missed: set[str] = set()
         """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
@@ -101,7 +105,7 @@ class TableSync:
             log.warning("table_not_fetched", table=fetch_one.__name__[7:], master=master, fault=str(fault))
 
     async def _ask(self, address: str, endpoint: api.Endpoint[Empty, Empty]) -> bytes:
-        self._channels = self._channels or Channels()
+        self._channels = self._channels or Channels(signer=self._signer)
         return (await self._channels.call(address, endpoint, timeout=TIMEOUT)).body
 
     async def _fetch_topics(self, master: str) -> None:
