@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -34,11 +34,16 @@ class Reply(msgspec.Struct):
     by: tuple[str, int] = OURS
 
 
+def _readable(topic: str) -> bool:
+    return True
+
+
 class Call(msgspec.Struct, Generic[A]):
     """One request: its typed header, its body, and the ``Connection`` that it came on.
 
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
-    checked; empty without access control.
+    checked; empty without access control. ``may_read`` is whether the requester may read the messages of a topic: to
+    be asked where a request names a message, not its topic.
     """
 
     header: A
@@ -48,6 +53,7 @@ class Call(msgspec.Struct, Generic[A]):
     serialization: int
     data: bytes
     account: str = ""
+    may_read: Callable[[str], bool] = _readable
 
     @property
     def code(self) -> int:

@@ -20,7 +20,7 @@ from eruca.protocol import frame
 from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
-from eruca.protocol.header import Empty, Header
+from eruca.protocol.header import Header
 from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.costly import CostlyRequests
 from eruca.remoting.log import log
@@ -33,7 +33,11 @@ R = TypeVar("R", bound=Header)
 Result = Reply | Awaitable[Reply | None] | None
 Handler = Callable[[S, Call[A]], Result]
 Guard = Callable[[Call[Any]], None]
-"""Called with each request before its handler; refuses it by raising Refused."""
+"""Called with each request before all else; refuses it by raising Refused.
+
+The ``header`` of its call is a Refused if the fields do not fit or the code is unknown: who is not let in is not to
+learn of that.
+"""
 
 
 class Route(NamedTuple):
@@ -70,8 +74,8 @@ class Router(Generic[S]):
     """The whole table of a server.
 
     ``without`` are request codes that this server does not answer (the VIP port serves no pulls), ``guards`` look at
-    every request first. A code without a handler is answered with 3, as Apache's broker does. ``fast_path`` is not used
-    together with guards, which it would pass by.
+    every request first. A code without a handler is answered with 3, as Apache's broker does. ``fast_path`` passes
+    guards by: it may take only what they would not refuse.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class Router(Generic[S]):
         guards: Sequence[Guard] = (),
         fast_path: FastPath | None = None,
     ) -> None:
-        self.fast_path = None if guards else fast_path
+        self.fast_path = fast_path
         self._service = service
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
@@ -113,16 +117,15 @@ class Router(Generic[S]):
     ) -> None:
         """Answer one request, now or when its handler has waited."""
         ext: Any = head.ext
-        handler = self._handlers.get(head.code)
+        handler = self._handlers.get(head.code, _unknown)
+        if handler is _unknown:
+            ext = Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {head.code} not supported")
         call = Call(ext, body, connection, head, serialization, data)
         try:
-            if handler is None:
-                call.header = Empty()
-                raise Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {head.code} not supported")
-            if isinstance(ext, Refused):
-                raise ext
             for guard in self._guards:
                 guard(call)
+            if isinstance(ext, Refused):
+                raise ext
             result = handler(self._service, call)
         except Exception as error:
             connection.reply(call, _answer_to(error, call))
@@ -157,6 +160,11 @@ class Router(Generic[S]):
             return None
 
         return declared
+
+
+def _unknown(service: object, call: Call[Any]) -> Result:
+    """Stands for the handler of a code that has none."""
+    return None
 
 
 async def _result(handler: Handler[S, Any], service: S, call: Call[Any]) -> Reply | None:

@@ -12,6 +12,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers.pull import QueryConsumeQueue, QueryMessage, QueryMessageReply, ViewMessage
+from eruca.protocol.record import decode_record
 from eruca.remoting import Call, Reply, Routes
 from eruca.remoting.slices import batches, encoded, sliced
 
@@ -41,9 +42,9 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
 
 @routes.on(api.VIEW_MESSAGE_BY_ID, reads=True)
 async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
-    """The record that begins at an offset of the commit log."""
+    """The record that begins at an offset of the commit log; one that the requester may not read is not there."""
     record = await broker.store.shown(call.header.offset)
-    if record is None:
+    if record is None or not call.may_read(decode_record(record).topic):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")
     return Reply(body=record)
 

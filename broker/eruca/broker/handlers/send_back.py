@@ -51,7 +51,7 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
     if group.retry_queue_nums <= 0:
         return Reply()
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
-    record = await _record(broker, ask.offset)
+    record = await _record(broker, call)
     most = broker.admission.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
     result = _store(broker, ask.group, record, back)
@@ -69,13 +69,16 @@ def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: b
     return Destination(topic, random.randrange(group.retry_queue_nums), 0)
 
 
-async def _record(broker: Broker, offset: int) -> Record:
+async def _record(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Record:
+    """The message; one that the requester may not read is not there: the copy would show it to the group."""
+    offset = call.header.offset
     data = await broker.store.shown(offset) if offset >= 0 else None
     try:
-        if data is not None:
-            return decode_record(data)
+        record = None if data is None else decode_record(data)
     except ProtocolError:
-        pass
+        record = None
+    if record is not None and call.may_read(record.topic):
+        return record
     raise Refused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
 
 
