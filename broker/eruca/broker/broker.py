@@ -147,9 +147,7 @@ class Broker:
         self.accepting = False
         self.slaves = Slaves(self.store, config.store)
         self.ha_client = HAClient(self.store, config.store, self.tasks)
-        self.table_sync = TableSync(
-            self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account
-        )
+        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account)
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
