@@ -273,7 +273,8 @@ async def test_a_104_for_a_name_that_another_address_holds_changes_nothing(
     with capture_logs() as said:
         assert (await peer.call(nameserver.address, api.UNREGISTER_BROKER, who)).code == 0
     assert addresses(nameserver.table) == {"a": {0: A}}
-    assert [line["event"] for line in said] == ["broker_not_registered"]
+    assert [line["event"] for line in said] == ["broker_not_registered", "change"]
+    assert (said[1]["before"], said[1]["after"]) == ("nothing", "nothing")
 
 
 async def test_many_brokers_that_are_lost_together_leave_few_lines(nameserver: Nameserver, peer: Channels) -> None:

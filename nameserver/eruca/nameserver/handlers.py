@@ -35,8 +35,9 @@ from eruca.protocol.headers import routes as headers
 from eruca.protocol.headers import topics as topic_headers
 from eruca.protocol.headers.routes import NAME_TAKEN
 from eruca.protocol.queues import faults_of_queues
-from eruca.remoting import Call, Reply, Routes
+from eruca.remoting import Call, Reply, Routes, audit
 from eruca.remoting.addresses import split_address
+from eruca.remoting.audit import NOTHING, note_settings
 from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
 from eruca.remoting.router import Result
@@ -101,7 +102,8 @@ def _registered(
     server: NameserverTables, call: Call[headers.RegisterBroker], topics: TopicConfigSerializeWrapper
 ) -> Reply:
     ask = call.header
-    is_new = server.table.known(ask) is None
+    former = server.table.holder(ask)
+    is_new = former is None or former.address != ask.broker_addr
     fault = _leave_out_of_bounds(ask, topics)
     takeover = server.config.allow_broker_takeover
     try:
@@ -116,7 +118,13 @@ def _registered(
             address=ask.broker_addr,
             cluster=ask.cluster_name,
         )
+        call.note(target=_broker(ask), before=NOTHING if former is None else former.address, after=ask.broker_addr)
+        audit.answered(call, None)
     return Reply(header=answer, body=_order(server), remark=fault)
+
+
+def _broker(ask: headers.RegisterBroker | headers.UnregisterBroker) -> str:
+    return f"broker {ask.broker_name} with id {ask.broker_id} at {ask.broker_addr}"
 
 
 def _order(server: NameserverTables) -> bytes:
@@ -197,11 +205,13 @@ def _unreadable(fault: ProtocolError) -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, f"the body of this registration cannot be read: {fault}")
 
 
-@routes.on(api.UNREGISTER_BROKER)
+@routes.on(api.UNREGISTER_BROKER, changes=lambda ask: _broker(ask))
 def unregister(server: NameserverTables, call: Call[headers.UnregisterBroker]) -> Reply:
     """104: a broker leaves; one that is not registered under this name, id and address changes nothing."""
     ask = call.header
-    event = "broker_unregistered" if server.table.unregister(ask) else "broker_not_registered"
+    was_there = server.table.unregister(ask)
+    call.note(before="registered" if was_there else NOTHING, after=NOTHING)
+    event = "broker_unregistered" if was_there else "broker_not_registered"
     log.info(event, broker=ask.broker_name, broker_id=ask.broker_id, address=ask.broker_addr)
     return Reply()
 
@@ -286,41 +296,57 @@ async def _listed(topics: TopicList) -> Reply:
 # ------------------------------------------------------------------ changes by admins
 
 
-@routes.on(api.DELETE_TOPIC_IN_NAMESRV)
+@routes.on(api.DELETE_TOPIC_IN_NAMESRV, changes=lambda ask: f"topic {ask.topic}")
 def delete_topic(server: NameserverTables, call: Call[topic_headers.DeleteTopicInNamesrv]) -> Reply:
     """216: delete a topic until a broker registers it with a new data version."""
-    server.table.delete_topic(call.header.topic, call.header.cluster_name)
+    topic = call.header.topic
+    call.note(before="known" if server.table.route(topic) is not None else NOTHING)
+    server.table.delete_topic(topic, call.header.cluster_name)
+    call.note(after="known" if server.table.route(topic) is not None else NOTHING)
     return Reply()
 
 
-@routes.on(api.WIPE_WRITE_PERM_OF_BROKER, costly=True)
+def _permission(ask: headers.OfBroker) -> str:
+    return f"write permission of broker {ask.broker_name}"
+
+
+@routes.on(api.WIPE_WRITE_PERM_OF_BROKER, costly=True, changes=_permission)
 def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """205: remove the write permission of a broker's topics."""
     count = server.table.wipe_write_permission(call.header.broker_name)
+    call.note(after=f"withdrawn in {count} topics")
     return Reply(header=headers.WipeReply(wipe_topic_count=count))
 
 
-@routes.on(api.ADD_WRITE_PERM_OF_BROKER, costly=True)
+@routes.on(api.ADD_WRITE_PERM_OF_BROKER, costly=True, changes=_permission)
 def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """327: restore the write permission of a broker's topics."""
     count = server.table.add_write_permission(call.header.broker_name)
+    call.note(after=f"given in {count} topics")
     return Reply(header=headers.AddReply(add_topic_count=count))
 
 
-@routes.on(api.PUT_KV_CONFIG, costly=True)
+def _value(ask: headers.PutKVConfig | headers.KVConfigKey) -> str:
+    return f"value {ask.key} of namespace {ask.namespace}"
+
+
+@routes.on(api.PUT_KV_CONFIG, costly=True, changes=_value)
 async def put_value(server: NameserverTables, call: Call[headers.PutKVConfig]) -> Reply:
     """100: store a value."""
     ask = call.header
+    call.note(before=server.kv.get(ask.namespace, ask.key) or NOTHING, after=ask.value)
     with _persisting():
         await server.kv.put(ask.namespace, ask.key, ask.value)
     return Reply()
 
 
-@routes.on(api.DELETE_KV_CONFIG, costly=True)
+@routes.on(api.DELETE_KV_CONFIG, costly=True, changes=_value)
 async def delete_value(server: NameserverTables, call: Call[headers.KVConfigKey]) -> Reply:
     """102: remove a value."""
+    namespace, key = call.header.namespace, call.header.key
+    call.note(before=server.kv.get(namespace, key) or NOTHING, after=NOTHING)
     with _persisting():
-        await server.kv.delete(call.header.namespace, call.header.key)
+        await server.kv.delete(namespace, key)
     return Reply()
 
 
@@ -363,7 +389,7 @@ def show_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     return Reply(body="".join(f"{key}={text}\n" for key, text in values(server.config).items()).encode())
 
 
-@routes.on(api.UPDATE_NAMESRV_CONFIG)
+@routes.on(api.UPDATE_NAMESRV_CONFIG, changes="settings")
 def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     """318: change settings that may change at run time, all or none, and save them."""
     try:
@@ -376,6 +402,7 @@ def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
         changed = change(server.config, asked)
     except BadSetting as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None
+    note_settings(call, before, changed)
     try:
         with _persisting():
             _amend_file(server.config, changed)

@@ -124,9 +124,13 @@ class RouteTable:
             return RegisterBrokerReply()
         return RegisterBrokerReply(ha_server_addr=master.ha_address, master_addr=master.address)
 
+    def holder(self, ask: RegisterBroker | UnregisterBroker) -> LiveBroker | None:
+        """The registration under a broker's name and id, at whatever address."""
+        return self._live.get((ask.broker_name, ask.broker_id))
+
     def known(self, ask: RegisterBroker | UnregisterBroker) -> LiveBroker | None:
         """The registration of a broker under its name, id and address."""
-        live = self._live.get((ask.broker_name, ask.broker_id))
+        live = self.holder(ask)
         return live if live is not None and live.address == ask.broker_addr else None
 
     def is_changed(self, ask: RegisterBroker | UnregisterBroker, version: DataVersion) -> bool:

@@ -1,7 +1,8 @@
 """What a daemon reads again while it runs: accounts, certificates, log files, live settings.
 
-Owns when: every few seconds for parts whose files have changed, and on SIGHUP for all parts; and the lines about it.
-Must not know what the parts read. Invariant: a part that cannot be read keeps its former state, and stops no other one.
+Owns when: every few seconds for parts whose files have changed, and on SIGHUP for all parts; and the lines about it,
+which the audit log has. Must not know what the parts read. Invariant: a part that cannot be read keeps its former
+state, and stops no other one.
 
 A part registers once, before the daemon serves::
 
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from eruca.remoting.log import log
+from eruca.remoting.audit import audit_log
 
 LOOK_EVERY = 5.0
 """Seconds between two looks at the files."""
@@ -50,7 +51,7 @@ class Reloads:
         """Read every part again; a part's failure is a line and stops no other part."""
         for name in self._parts:
             self._read(name)
-        log.info("reloaded", parts=", ".join(self._parts) or "none")
+        audit_log.info("reloaded", parts=", ".join(self._parts) or "none")
 
     def changed(self) -> None:
         """Read the parts again whose files have changed since they were last read."""
@@ -70,10 +71,10 @@ class Reloads:
         try:
             changes = list(part.read())
         except (ValueError, OSError) as fault:
-            log.error("reload_failed", part=name, reason=str(fault), state="the former one stays in use")
+            audit_log.error("reload_failed", part=name, reason=str(fault), state="the former one stays in use")
         else:
             for change in changes:
-                log.info("reload_changed", part=name, change=change)
+                audit_log.info("reload_changed", part=name, change=change)
 
 
 def _stamp(files: Iterable[Path]) -> Stamp:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from eruca.protocol import frame
-from eruca.protocol.codes import LANGUAGE, VERSION, bounded_version, known_language
+from eruca.protocol.codes import LANGUAGE, VERSION, RequestCode, bounded_version, known_language
 from eruca.protocol.header import Header
 
 A = TypeVar("A", bound=Header)
@@ -17,6 +17,7 @@ Body = bytes | Sequence[bytes | memoryview]
 """A body in one piece, or in pieces that are sent in order without being joined."""
 
 
+_CODES = frozenset(map(int, RequestCode))
 OURS: Final = (LANGUAGE, VERSION)
 """Language and version in the headers of replies."""
 
@@ -38,12 +39,24 @@ def _readable(topic: str) -> bool:
     return True
 
 
+class Change(msgspec.Struct):
+    """What a request changes, for the audit log: what it is about, what was before and is after, if the handler says.
+
+    Texts that anybody who reads the log may read: no secret, no content of a message.
+    """
+
+    target: str = ""
+    before: str | None = None
+    after: str | None = None
+
+
 class Call(msgspec.Struct, Generic[A]):
     """One request: its typed header, its body, and the ``Connection`` that it came on.
 
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
     checked; empty without access control. ``may_read`` is whether the requester may read the messages of a topic: to
-    be asked where a request names a message, not its topic.
+    be asked where a request names a message, not its topic. ``change`` is there for requests whose route declares
+    ``changes``.
     """
 
     header: A
@@ -54,11 +67,30 @@ class Call(msgspec.Struct, Generic[A]):
     data: bytes
     account: str = ""
     may_read: Callable[[str], bool] = _readable
+    change: Change | None = None
+
+    def note(self, *, target: str | None = None, before: object = None, after: object = None) -> None:
+        """What the audit log is to say of this request, beside its outcome."""
+        change = self.change = self.change or Change()
+        change.target = change.target if target is None else target
+        change.before = change.before if before is None else str(before)
+        change.after = change.after if after is None else str(after)
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What a line of the log says of the request that it concerns."""
+        about = {"request_code": self.code, "opaque": self.opaque, "remote": self.connection.remote}
+        return {**about, "account": self.account} if self.account else about
 
     @property
     def code(self) -> int:
         """The request code."""
         return self.head.code
+
+    @property
+    def code_name(self) -> str:
+        """The name of the request code; the number of an unknown one."""
+        return RequestCode(self.code).name if self.code in _CODES else str(self.code)
 
     @property
     def opaque(self) -> int:

@@ -4,8 +4,10 @@
 server for one service object. A handler returns its ``Reply``, None for no answer at all, or an awaitable of either. It
 is a plain function if it need not wait: then no task or future is created for its request.
 
-A handler declares two more things of its requests. ``reads``: the answer is all there is to it; a one-way copy, which
+A handler declares three more things of its requests. ``reads``: the answer is all there is to it; a one-way copy, which
 nobody reads, is dropped. ``costly``: see ``eruca.remoting.costly``; its work is done in slices (``remoting.slices``).
+``changes``: what the request is about, for its line in the audit log (``remoting.audit``): a text, or a function from
+the header to one.
 
 ``Refused`` from a handler is the answer to its request. Any other exception is logged and answered with code 1.
 """
@@ -21,10 +23,11 @@ from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Header
+from eruca.remoting import audit
 from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.costly import CostlyRequests
 from eruca.remoting.log import log
-from eruca.remoting.request import Call, Reply
+from eruca.remoting.request import Call, Change, Reply
 
 S = TypeVar("S")
 A = TypeVar("A", bound=Header)
@@ -32,6 +35,8 @@ R = TypeVar("R", bound=Header)
 
 Result = Reply | Awaitable[Reply | None] | None
 Handler = Callable[[S, Call[A]], Result]
+Target = str | Callable[[A], str]
+"""What a request that changes something is about."""
 Guard = Callable[[Call[Any]], None]
 """Called with each request before all else; refuses it by raising Refused.
 
@@ -47,6 +52,7 @@ class Route(NamedTuple):
     handler: Handler[Any, Any]
     reads: bool
     costly: bool
+    changes: Target[Any] | None
 
 
 class Routes(Generic[S]):
@@ -56,7 +62,11 @@ class Routes(Generic[S]):
         self.handlers: dict[int, Route] = {}
 
     def on(
-        self, *endpoints: Endpoint[A, Any], reads: bool = False, costly: bool = False
+        self,
+        *endpoints: Endpoint[A, Any],
+        reads: bool = False,
+        costly: bool = False,
+        changes: Target[A] | None = None,
     ) -> Callable[[Callable[[S, Call[A]], Result]], Callable[[S, Call[A]], Result]]:
         """Register a handler for one or more requests. Raises ValueError if one already has a handler."""
 
@@ -64,7 +74,7 @@ class Routes(Generic[S]):
             for endpoint in endpoints:
                 if endpoint.code in self.handlers:
                     raise ValueError(f"{endpoint.code.name} has a handler already")
-                self.handlers[endpoint.code] = Route(endpoint, handler, reads, costly)
+                self.handlers[endpoint.code] = Route(endpoint, handler, reads, costly, changes)
             return handler
 
         return register
@@ -91,6 +101,7 @@ class Router(Generic[S]):
         self._service = service
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
+        self._changes: dict[int, Target[Any]] = {}
         self._costly = CostlyRequests(self._start)
         asks: dict[int, type[Header]] = {}
         readers: dict[int, frame.FieldsReader] = {}
@@ -101,6 +112,8 @@ class Router(Generic[S]):
                     raise ValueError(f"{endpoint.code.name} has a handler already")
                 if code not in without:
                     self._handlers[code] = self._as_declared(route)
+                    if route.changes is not None:
+                        self._changes[code] = route.changes
                     asks[code] = endpoint.ask
                     if endpoint.read_binary is not None:
                         readers[code] = endpoint.read_binary
@@ -128,7 +141,11 @@ class Router(Generic[S]):
                 raise ext
             result = handler(self._service, call)
         except Exception as error:
-            connection.reply(call, _answer_to(error, call))
+            reply = _answer_to(error, call)
+            if head.code in self._changes:
+                call.change = call.change or Change(_target(self._changes[head.code], call))
+                audit.answered(call, reply)
+            connection.reply(call, reply)
             return
         if type(result) is Reply:
             connection.reply(call, result)
@@ -146,7 +163,7 @@ class Router(Generic[S]):
 
     def _as_declared(self, route: Route) -> Handler[S, Any]:
         """The handler of a route with what it declares: the requests of all others pay nothing for it."""
-        handler = route.handler
+        handler = route.handler if route.changes is None else _audited(route.handler, route.changes)
         if not route.reads and not route.costly:
             return handler
 
@@ -167,6 +184,41 @@ def _unknown(service: object, call: Call[Any]) -> Result:
     return None
 
 
+def _audited(handler: Handler[S, Any], target: Target[Any]) -> Handler[S, Any]:
+    """A handler that leaves a line in the audit log; it raises nothing."""
+
+    def audited(service: S, call: Call[Any]) -> Result:
+        call.change = Change(_target(target, call))
+        try:
+            result = handler(service, call)
+        except Exception as error:
+            result = _answer_to(error, call)
+        if result is not None and not isinstance(result, Reply):
+            return _audited_later(call, result)
+        audit.answered(call, result)
+        return result
+
+    return audited
+
+
+async def _audited_later(call: Call[Any], waiting: Awaitable[Reply | None]) -> Reply | None:
+    try:
+        reply = await waiting
+    except Exception as error:
+        reply = _answer_to(error, call)
+    except asyncio.CancelledError:
+        audit.unanswered(call)
+        raise
+    audit.answered(call, reply)
+    return reply
+
+
+def _target(target: Target[Any], call: Call[Any]) -> str:
+    if isinstance(target, str):
+        return target
+    return target(call.header) if isinstance(call.header, Header) else "not readable"
+
+
 async def _result(handler: Handler[S, Any], service: S, call: Call[Any]) -> Reply | None:
     result = handler(service, call)
     return result if result is None or isinstance(result, Reply) else await result
@@ -184,5 +236,5 @@ async def _finish(call: Call[Any], waiting: Awaitable[Reply | None]) -> None:
 def _answer_to(error: Exception, call: Call[Any]) -> Reply:
     if isinstance(error, Refused):
         return Reply(error.code, error.header, b"", error.remark)
-    log.exception("request_failed", request_code=call.code, opaque=call.opaque, remote=call.connection.remote)
+    log.exception("request_failed", **call.about)
     return Reply(ResponseCode.SYSTEM_ERROR, None, b"", f"{type(error).__name__}: {error}")

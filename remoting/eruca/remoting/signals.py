@@ -1,7 +1,7 @@
 """What the signals of a daemon do: some stop it in order, SIGHUP reloads, the others leave a line, and none kills it.
 
 Owns the table of signals. Must not know what a stop or a reload is: the daemon waits for the event, and gives the
-function that reloads.
+function that reloads. Each signal is a line of the audit log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-from eruca.remoting.log import log
+from eruca.remoting.audit import audit_log
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 IGNORED: Final = {
@@ -29,12 +29,17 @@ def stop_event(reload: Callable[[], object]) -> asyncio.Event:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPPING:
-        loop.add_signal_handler(number, over.set)
+        loop.add_signal_handler(number, _received, number, over.set, "stop")
     for number in IGNORED:
         loop.add_signal_handler(number, _ignore, number)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, _received, signal.SIGHUP, reload, "reload")
     return over
 
 
+def _received(number: signal.Signals, act: Callable[[], object], effect: str) -> None:
+    audit_log.info("signal_received", signal=number.name, effect=effect)
+    act()
+
+
 def _ignore(number: signal.Signals) -> None:
-    log.warning("signal_ignored", signal=number.name, reason=IGNORED[number])
+    audit_log.warning("signal_ignored", signal=number.name, reason=IGNORED[number])

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import structlog
 
 from eruca.broker.broker import Broker
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.remoting import Call
 from eruca.remoting.descriptors import is_exhausted, reason
 
 CLIENT_ID_MAX_LENGTH = 255
 """Characters; Apache has no limit, and a client has about 40."""
-
-audit_log = structlog.get_logger("eruca.broker.audit")
-
-
-def audit(call: Call[Any], action: str, **what: object) -> None:
-    """Log a change by an operator."""
-    audit_log.info(action, remote=call.connection.remote, **what)
 
 
 async def new_topic_saved(broker: Broker) -> None:

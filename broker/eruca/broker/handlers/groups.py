@@ -6,7 +6,7 @@ Requests 200, 201, 207 and 352. A change is on disk before the answer.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable, legal_group, persisting, within_bounds
+from eruca.broker.handlers.checks import changeable, legal_group, persisting, within_bounds
 from eruca.protocol import api
 from eruca.protocol.bodies import DIALECT_AT_ONCE, SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
@@ -14,12 +14,13 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import DeleteSubscriptionGroup, OfGroup
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.audit import NOTHING
 from eruca.remoting.slices import encoded
 
 routes: Routes[Broker] = Routes()
 
 
-@routes.on(api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+@routes.on(api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, changes="a group")
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Create a group or replace its settings."""
     changeable(broker)
@@ -27,11 +28,12 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
         config = SubscriptionGroupConfig.decode_request(call.body, DIALECT_AT_ONCE)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no SubscriptionGroupConfig: {error}") from None
+    call.note(target=f"group {config.group_name}")
     legal_group(config.group_name)
     within_bounds(config)
     broker.groups.need_room(config.group_name)
+    call.note(before=broker.groups.get(config.group_name) or NOTHING, after=config)
     broker.groups.put(config)
-    audit(call, "group_updated", group=str(config))
     with persisting(f"the group {config.group_name}"):
         await broker.groups.saved()
     return Reply()
@@ -52,16 +54,17 @@ def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
     return Reply(body=config.encode())
 
 
-@routes.on(api.DELETE_SUBSCRIPTIONGROUP, costly=True)
+@routes.on(api.DELETE_SUBSCRIPTIONGROUP, costly=True, changes=lambda ask: f"group {ask.group_name}")
 async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
     """Delete a group, and its offsets on request; an unknown group is no error."""
     changeable(broker)
     group = call.header.group_name
+    offsets = "nothing, its offsets neither" if call.header.remove_offset else "nothing but its offsets"
+    call.note(before=broker.groups.get(group) or NOTHING, after=offsets)
     broker.groups.remove(group)
     broker.statistics.forget_group(group)
     if call.header.remove_offset:
         broker.offsets.remove_group(group)
-    audit(call, "group_deleted", group=group, offsets_too=call.header.remove_offset)
     with persisting(f"the deletion of the group {group}"):
         await broker.groups.saved()
         if call.header.remove_offset:

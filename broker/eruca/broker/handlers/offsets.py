@@ -6,7 +6,7 @@ Requests 14, 15, 29 to 32, 43, 45, 308 and 314. Facts: ConsumerManageProcessor a
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, legal_group, legal_topic, persisting
+from eruca.broker.handlers.checks import legal_group, legal_topic, persisting
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -114,7 +114,7 @@ async def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
     return Reply(body=await encoded(CorrectionOffsets(correction_offsets=dict(sorted(found.items())))))
 
 
-@routes.on(api.CLONE_GROUP_OFFSET, costly=True)
+@routes.on(api.CLONE_GROUP_OFFSET, costly=True, changes=lambda ask: f"offsets of group {ask.dest_group}")
 async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     """Copy the offsets of one group to another, in one topic or, if none is named, in all.
 
@@ -129,7 +129,7 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     async for topic in sliced(topics):
         if topic in broker.topics and (not subscribed or topic in subscribed):
             broker.offsets.clone(ask.src_group, ask.dest_group, topic)
-    audit(call, "offsets_cloned", source=ask.src_group, target=ask.dest_group, topics=sorted(topics))
+    call.note(after=f"those of group {ask.src_group} in {', '.join(sorted(topics)) or 'no topic'}")
     with persisting(f"the offsets of {ask.dest_group}"):
         await broker.offsets.saved()
     return Reply()

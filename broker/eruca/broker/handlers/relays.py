@@ -40,7 +40,11 @@ async def running_info(broker: Broker, call: Call[ConsumerRunningInfoOf]) -> Rep
     return await _relayed(member, _RUNNING_INFO, ask, ask.consumer_group)
 
 
-@routes.on(api.CONSUME_MESSAGE_DIRECTLY)
+def _consumption(ask: ConsumeMessageDirectly) -> str:
+    return f"consumption of message {ask.msg_id} by {ask.client_id} of group {ask.consumer_group}"
+
+
+@routes.on(api.CONSUME_MESSAGE_DIRECTLY, changes=_consumption)
 async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -> Reply:
     """Let one consumer consume one stored message now; the answer is the outcome."""
     ask = call.header

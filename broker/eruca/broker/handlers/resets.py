@@ -7,13 +7,13 @@ Nothing is sent unless every member supports it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, legal_group, legal_topic
+from eruca.broker.handlers.checks import legal_group, legal_topic
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.broker.store.lookup import Lookup
@@ -30,13 +30,19 @@ routes: Routes[Broker] = Routes()
 
 OLDEST_MEMBER = 28
 """The MQVersion ordinal (V3_0_7_SNAPSHOT) of the first clients that know the requests 220 and 221."""
+QUEUES_SHOWN = 32
+"""Queues whose offsets a line of the audit log has."""
 STATUS_WITHIN = 5.0
 """Seconds in which a member must answer a 221."""
 
 log = structlog.get_logger("eruca.broker")
 
 
-@routes.on(api.INVOKE_BROKER_TO_RESET_OFFSET, costly=True)
+@routes.on(
+    api.INVOKE_BROKER_TO_RESET_OFFSET,
+    costly=True,
+    changes=lambda ask: f"offsets of group {ask.group} in topic {ask.topic}",
+)
 async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     """Reset the online members of a group to a time; the answer holds the new offset of each queue.
 
@@ -49,11 +55,11 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     legal_group(ask.group)
     single = ask.queue_id is not None and ask.queue_id >= 0
     table = await (_new_offset(broker, ask) if single else _new_offsets(broker, ask))
+    _note(broker, call, table, [ask.queue_id or 0] if single else range(QUEUES_SHOWN))
     group = broker.clients.consumer(ask.group)
     if group is None and single:
         for queue, offset in table.items():
             broker.offsets.commit(ask.group, ask.topic, queue.queue_id, offset)
-        audit(call, "offsets_reset", group=ask.group, topic=ask.topic, queue_id=ask.queue_id, members=0)
         return Reply(body=ResetOffsetBody(offset_table=table).encode())
     if group is None:
         raise Refused(
@@ -66,8 +72,22 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     body = ResetOffsetBody(offset_table=table)
     text = b"".join(await encoded(body))
     _push(ask, text, body, members)
-    audit(call, "offsets_reset", group=ask.group, topic=ask.topic, timestamp=ask.timestamp, members=len(members))
     return Reply(body=text)
+
+
+def _shown(queue_ids: Iterable[int], offset_of: Callable[[int], int | None], count: int) -> str:
+    """The offsets of some of ``count`` queues, for the audit log."""
+    known = [(queue_id, offset) for queue_id in queue_ids if (offset := offset_of(queue_id)) is not None]
+    more = f" and {count - len(known)} more" if count > len(known) else ""
+    return ", ".join(f"queue {queue_id}: {offset}" for queue_id, offset in known) + more or "none"
+
+
+def _note(broker: Broker, call: Call[ResetOffset], table: Mapping[MessageQueue, int], queue_ids: Iterable[int]) -> None:
+    ask, known = call.header, broker.offsets.of(call.header.group, call.header.topic)
+    call.note(
+        before=_shown(queue_ids, known.get, len(known) if len(table) > 1 else 1),
+        after=_shown(queue_ids, lambda queue_id: table.get(MessageQueue(ask.topic, broker.name, queue_id)), len(table)),
+    )
 
 
 def _known(broker: Broker, ask: ResetOffset) -> TopicConfig:

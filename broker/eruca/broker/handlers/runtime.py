@@ -7,7 +7,7 @@ change at run time (25).
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, persisting
+from eruca.broker.handlers.checks import persisting
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
 from eruca.protocol import api, properties
@@ -17,6 +17,8 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import BrokerStatsOf, ConfigVersion
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.audit import note_settings
+from eruca.remoting.settings import values
 from eruca.remoting.slices import batches, sliced
 
 routes: Routes[Broker] = Routes()
@@ -62,18 +64,18 @@ def _item(span: Span) -> BrokerStatsItem:
     return BrokerStatsItem(sum=span.sum, tps=span.tps, avgpt=span.average)
 
 
-@routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE, costly=True)
+@routes.on(api.CLEAN_EXPIRED_CONSUMEQUEUE, costly=True, changes="expired queues")
 async def drop_expired_queues(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues whose newest message is no longer in the log."""
     with persisting("the deletion of expired queues"):
         gone = 0
         async for keys in sliced(batches(broker.store.queue_keys())):
             gone += broker.store.drop_expired_queues(keys)
-    audit(call, "expired_queues_dropped", queues=gone)
+    call.note(after=f"{gone} deleted")
     return Reply()
 
 
-@routes.on(api.DELETE_EXPIRED_COMMITLOG, costly=True)
+@routes.on(api.DELETE_EXPIRED_COMMITLOG, costly=True, changes="expired files of the log")
 async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the files of the log that are older than fileReservedTime, whatever the hour; code 1 within an hour after
     the clock jumped."""
@@ -86,7 +88,7 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
                 break
     if not gone and (distrust := broker.store.distrust) is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, distrust)
-    audit(call, "expired_files_deleted", files=gone)
+    call.note(after=f"{gone} deleted")
     return Reply()
 
 
@@ -98,17 +100,18 @@ def show(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply(header=version, body=configuration.text().encode())
 
 
-@routes.on(api.UPDATE_BROKER_CONFIG, costly=True)
+@routes.on(api.UPDATE_BROKER_CONFIG, costly=True, changes="settings")
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Change all given settings or none; they are in the configuration file before the answer."""
+    before = values(broker.config)
     changed = broker.configuration.change(properties.decode(call.body))
+    note_settings(call, before, changed)
     if not changed:
         return Reply()
     broker.reconfigured()
     if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
         broker.topics.renew()
         await broker.registration.register_all()
-    audit(call, "configuration_changed", **changed)
     with persisting("the new configuration"):
         await broker.configuration.save(changed)
     return Reply()

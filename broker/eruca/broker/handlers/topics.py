@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit, changeable_topic, known_topic, persisting, within_bounds
+from eruca.broker.handlers.checks import changeable_topic, known_topic, persisting, within_bounds
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
@@ -20,6 +20,7 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.topics import CreateTopic, OfTopic
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Reply, Routes
+from eruca.remoting.audit import NOTHING
 from eruca.remoting.slices import batches, encoded, next_slice, sliced
 
 routes: Routes[Broker] = Routes()
@@ -31,7 +32,11 @@ REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
 
 
-@routes.on(api.UPDATE_AND_CREATE_TOPIC)
+def _target(ask: CreateTopic | OfTopic) -> str:
+    return f"topic {ask.topic}"
+
+
+@routes.on(api.UPDATE_AND_CREATE_TOPIC, changes=_target)
 async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     """Create a topic or replace its settings, except whether it is ordered, which the nameserver decides."""
     ask = call.header
@@ -48,8 +53,8 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     )
     _sensible(config)
     broker.topics.need_room(ask.topic)
+    call.note(before=known or NOTHING, after=config)
     broker.topics.put(config)
-    audit(call, "topic_updated", topic=str(config))
     with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
     await _register(broker, ask.topic)
@@ -74,15 +79,15 @@ async def _register(broker: Broker, topic: str) -> None:
         broker.registration.announce()
 
 
-@routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True)
+@routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True, changes=_target)
 async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error."""
     topic = call.header.topic
     changeable_topic(broker, topic)
+    call.note(before=broker.topics.get(topic) or NOTHING, after=NOTHING)
     broker.topics.remove(topic)
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
-    audit(call, "topic_deleted", topic=topic)
     with persisting(f"the deletion of the topic {topic}"):
         await _drop_queues(broker, topic)
         await broker.topics.saved()
@@ -150,7 +155,7 @@ async def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
     return Reply(body=await encoded(GroupList(group_list=sorted(groups))))
 
 
-@routes.on(api.CLEAN_UNUSED_TOPIC, costly=True)
+@routes.on(api.CLEAN_UNUSED_TOPIC, costly=True, changes="queues of topics that no longer exist")
 async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues of topics that no longer exist."""
     with persisting("the deletion of unused queues"):
@@ -158,5 +163,5 @@ async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
         while some := broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS, DROPPED_AT_ONCE):
             gone.update(some)
             await next_slice()
-    audit(call, "unused_topics_dropped", topics=sorted(gone))
+    call.note(after=f"deleted: {', '.join(sorted(gone)) or NOTHING}")
     return Reply()

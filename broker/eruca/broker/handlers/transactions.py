@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import audit
 from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -82,7 +81,7 @@ def _not_stored(broker: Broker, status: PutStatus) -> Refused:
     )
 
 
-@routes.on(api.RESUME_CHECK_HALF_MESSAGE)
+@routes.on(api.RESUME_CHECK_HALF_MESSAGE, changes=lambda ask: f"half message {ask.msg_id}")
 def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply:
     """Ask the producers about a half message again, as if it had never been checked."""
     message_id = call.header.msg_id or ""
@@ -98,5 +97,5 @@ def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply:
         )
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
-    audit(call, "resume_check_half_message", message_id=message_id, unique_key=half.unique_key)
+    call.note(after="it is checked again")
     return Reply()

@@ -1,0 +1,64 @@
+"""The audit log: one line for each change that a request asks for, with its outcome.
+
+Owns the form of that line: account, address, request, target, before, after, result. Must not know what a request does:
+its route declares ``changes``, and its handler notes what was before and is after. Invariant: such a request leaves
+exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eruca.remoting.log import Log
+from eruca.remoting.request import Call, Reply
+
+NOBODY = "none"
+"""The account of a request without one. No access key is that short."""
+NOTHING = "nothing"
+"""Before a creation, and after a deletion."""
+LONGEST = 1000
+"""Characters of a target, and of what was before or is after."""
+
+audit_log = Log("eruca.audit")
+
+
+def note_settings(call: Call[Any], before: Mapping[str, str], changed: Mapping[str, str]) -> None:
+    """Note changed settings; ``before`` has all but the secret ones, which cannot be changed at run time."""
+    call.note(
+        target=f"settings {', '.join(sorted(changed)) or NOBODY}",
+        before=_settings({key: before[key] for key in changed}),
+        after=_settings(changed),
+    )
+
+
+def answered(call: Call[Any], reply: Reply | None) -> None:
+    """A request of which a route declares that it changes something was answered."""
+    if reply is None or reply.code == 0:
+        audit_log.info("change", **_line(call), result="done")
+    else:
+        audit_log.warning("change", **_line(call), result="refused", response_code=int(reply.code), reason=reply.remark)
+
+
+def unanswered(call: Call[Any]) -> None:
+    """Its connection ended before the answer: it may have changed something or not."""
+    audit_log.warning("change", **_line(call), result="unknown", reason="the connection ended before the answer")
+
+
+def _line(call: Call[Any]) -> dict[str, object]:
+    change = call.change
+    values = {} if change is None else {"target": change.target, "before": change.before, "after": change.after}
+    return {
+        **call.about,
+        "account": call.account or NOBODY,
+        "request": call.code_name,
+        **{name: _short(value) for name, value in values.items() if value},
+    }
+
+
+def _settings(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={values[key]}" for key in sorted(values))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}...+{len(text) - LONGEST}"
