@@ -93,7 +93,7 @@ COMPILE := out/lock/bin/uv pip compile pyproject.toml --universal --upgrade --ge
 lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
 	@$(COMPILE) --all-extras --output-file requirements.lock
-	@$(COMPILE) --extra broker --constraints requirements.lock --output-file deploy/docker/requirements.lock
+	@$(COMPILE) --extra broker --extra acl --constraints requirements.lock --output-file deploy/docker/requirements.lock
 	@out/lock/bin/uv pip compile .ci/audit.in --universal --upgrade --generate-hashes --no-emit-index-url --no-annotate \
 		--python-version 3.11 --custom-compile-command "make lock" --quiet --output-file .ci/audit.lock
 	@echo "requirements.lock, .ci/audit.lock and deploy/docker/requirements.lock are new: run make test"

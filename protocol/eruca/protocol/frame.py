@@ -54,6 +54,8 @@ class Head(msgspec.Struct, Generic[T]):
 
 _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
 _loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
+_text_fields = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
+"""Leaves numbers that are not whole as they are written."""
 _binary_head = struct.Struct(">hBHiii")
 _binary_start = struct.Struct(">hBHiiii").unpack_from
 """The same with the length of the fields, of a header without a remark."""
@@ -166,7 +168,7 @@ def read(serialization: int, data: bytes) -> Head[Any]:
     raise ProtocolError(f"header serialization {serialization} is not known")
 
 
-def _read_binary(data: bytes) -> Head[dict[str, str]]:
+def _read_binary(data: bytes, *, empty: bool = False) -> Head[dict[str, str]]:
     if len(data) < 21:
         raise ProtocolError("a ROCKETMQ header has at least 21 bytes")
     code, language, version, opaque, flag, remark_length = _binary_head.unpack_from(data)
@@ -179,7 +181,7 @@ def _read_binary(data: bytes) -> Head[dict[str, str]]:
         raise ProtocolError("a ROCKETMQ header is shorter than its fields")
     name = LANGUAGES[language] if language < len(LANGUAGES) else None
     entries = data[fields_at : fields_at + length]
-    return Head(code, flag, opaque, version, name, remark, read_binary_fields(entries))
+    return Head(code, flag, opaque, version, name, remark, read_binary_fields(entries, empty=empty))
 
 
 def _read_msgpack(data: bytes) -> Head[dict[str, Any]]:
@@ -233,11 +235,12 @@ def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
     return decoder
 
 
-def _loose_json(raw: msgspec.Raw) -> dict[str, Any]:
+def _loose_json(raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _loose_fields) -> dict[str, Any]:
     try:
-        return _loose_fields.decode(raw) or {}
+        found: dict[str, Any] | None = decoder.decode(raw)
     except UNREADABLE as error:
         raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
+    return found or {}
 
 
 def texts(serialization: int, data: bytes) -> dict[str, str]:
@@ -245,10 +248,22 @@ def texts(serialization: int, data: bytes) -> dict[str, str]:
     return fields_of(read(serialization, data))
 
 
+def texts_with_nulls(serialization: int, data: bytes) -> dict[str, str]:
+    """The same with the fields that are null in Java, as the text that Java signs: null in JSON, empty in ROCKETMQ."""
+    if serialization == ROCKETMQ:
+        return {name: text or "null" for name, text in (_read_binary(data, empty=True).ext or {}).items()}
+    return {
+        name: "null" if value is None else _text(value) for name, value in _loose(read(serialization, data)).items()
+    }
+
+
 def fields_of(head: Head[Any]) -> dict[str, str]:
     """All fields of a header that was left as it came, as text. Raises ProtocolError when they cannot be read."""
-    loose: Mapping[str, Any] = _loose_json(head.ext) if isinstance(head.ext, msgspec.Raw) else head.ext or {}
-    return {name: _text(value) for name, value in loose.items() if value is not None}
+    return {name: _text(value) for name, value in _loose(head).items() if value is not None}
+
+
+def _loose(head: Head[Any]) -> Mapping[str, Any]:
+    return _loose_json(head.ext, _text_fields) if isinstance(head.ext, msgspec.Raw) else head.ext or {}
 
 
 def _text(value: object) -> str:

@@ -72,8 +72,11 @@ def write_binary_fields(fields: Mapping[str, str]) -> bytes:
     return b"".join(parts)
 
 
-def read_binary_fields(data: bytes) -> dict[str, str]:
-    """The entries of a ROCKETMQ header; an empty name or value counts as absent. Raises ProtocolError."""
+def read_binary_fields(data: bytes, *, empty: bool = False) -> dict[str, str]:
+    """The entries of a ROCKETMQ header; an empty name counts as absent, and so does an empty value unless ``empty``.
+
+    Raises ProtocolError.
+    """
     fields: dict[str, str] = {}
     at, end = 0, len(data)
     try:
@@ -83,7 +86,7 @@ def read_binary_fields(data: bytes) -> dict[str, str]:
             stop = start + int.from_bytes(data[split:start], "big")
             if start > end or stop > end:
                 raise ProtocolError("a header entry is longer than the header that holds it")
-            if split > at + 2 and stop > start:
+            if split > at + 2 and (stop > start or empty):
                 fields[data[at + 2 : split].decode()] = data[start:stop].decode()
             at = stop
     except UnicodeDecodeError as error:

@@ -6,10 +6,8 @@ or of an error. Facts: AclClientRPCHook, AclUtils.combineRequestContent and AclS
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,19 +22,33 @@ _BLOCK: Final = 64
 
 def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """The signature of a request: all its fields but the signature, and its body."""
-    text = "".join([fields[name] for name in _in_order(fields)])
-    made = hmac.digest(secret_key.encode(), text.encode() + body, hashlib.sha1)
-    return base64.b64encode(made).decode()
+    return SigningKey(secret_key).sign(fields, body).decode()
 
 
-def _states(key: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
-    """The two states of SHA-1 from which HMAC by this key goes on (RFC 2104).
+class SigningKey:
+    """A secret key, ready for many signatures: the two states of SHA-1 from which HMAC by it goes on (RFC 2104).
 
     ``hmac`` computes them for each text, which takes longer than the rest.
     """
-    sha1 = hashlib.sha1  # the signature of 4.9 is an HMAC with SHA-1  # nosec B324
-    block = (sha1(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-    return sha1(bytes([byte ^ 0x36 for byte in block])), sha1(bytes([byte ^ 0x5C for byte in block]))
+
+    __slots__ = ("_begun", "_outside")
+
+    def __init__(self, secret_key: str) -> None:
+        key, sha1 = secret_key.encode(), hashlib.sha1  # the signature of 4.9 is an HMAC with SHA-1  # nosec B324
+        block = (sha1(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
+        self._begun = sha1(bytes([byte ^ 0x36 for byte in block]))
+        self._outside = sha1(bytes([byte ^ 0x5C for byte in block]))
+
+    def sign(self, fields: Mapping[str, str], body: bytes) -> bytes:
+        """The signature of a request: all its fields but the signature, and its body."""
+        return self.signature("".join([fields[name] for name in _in_order(fields)]).encode() + body)
+
+    def signature(self, content: bytes) -> bytes:
+        """The signature of what is signed."""
+        inner, outer = self._begun.copy(), self._outside.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return binascii.b2a_base64(outer.digest(), newline=False)
 
 
 def _in_order(fields: Mapping[str, str]) -> list[str]:
@@ -86,12 +98,5 @@ class Credentials:
         before = "".join([fields[name] for name in names[:first_at]]).encode()
         between = "".join([fields[name] for name in names[first_at + 1 : second_at]]).encode()
         after = "".join([fields[name] for name in names[second_at + 1 :]]).encode()
-        begun, outside = _states(self.secret_key.encode())
-
-        def signature(one: bytes, other: bytes, body: bytes) -> bytes:
-            inner, outer = begun.copy(), outside.copy()
-            inner.update(b"".join((before, one, between, other, after, body)))
-            outer.update(inner.digest())
-            return binascii.b2a_base64(outer.digest(), newline=False)
-
-        return signature
+        key = SigningKey(self.secret_key)
+        return lambda one, other, body: key.signature(b"".join((before, one, between, other, after, body)))

@@ -120,3 +120,7 @@ class Call(msgspec.Struct, Generic[A]):
     def texts(self) -> dict[str, str]:
         """All fields of the header as texts, including unknown ones."""
         return frame.texts(self.serialization, self.data)
+
+    def texts_with_nulls(self) -> dict[str, str]:
+        """The same, with the fields that are null as the text that Java signs for them."""
+        return frame.texts_with_nulls(self.serialization, self.data)
