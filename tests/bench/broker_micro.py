@@ -28,7 +28,8 @@ from eruca.protocol.headers.pull import SUBSCRIPTION, PullMessage, QueryMessage
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import parse_offset_message_id
 from eruca.protocol.record import BatchEntry, encode_batch
-from eruca.remoting import Connection, Router
+from eruca.remoting import Connection, ConnectionLimits, Router
+from eruca.remoting.connection_limits import ServerLoad
 from tests.support.desk import START, Desk
 
 ROUNDS = 5
@@ -58,6 +59,9 @@ class Sink(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def take(self) -> bytes:
         data, self.written = b"".join(self.written), []
         return data
@@ -73,7 +77,8 @@ class Load:
         self._opaque = itertools.count(1)
         self.sink = Sink()
         router = Router(self.broker, TABLES, fast_path=fast_path(self.broker))
-        self.connection = Connection(router)
+        limits = ServerLoad(ConnectionLimits())
+        self.connection = Connection(router, budgets=limits.budgets)
         self.connection.connection_made(self.sink)
 
     def request(self, code: int, header: Any, body: bytes = b"") -> bytes:

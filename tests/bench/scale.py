@@ -22,10 +22,11 @@ from tests.bench.command_line import numbers
 from tests.bench.flood import Flood, Place, probe, quantiles
 from tests.bench.restart import LARGE_FILES
 from tests.support.eruca import ErucaBroker, ErucaNameServer
+from tests.support.lone import MANY_PEERS
 from tests.support.peers import Peer
 
 RUNS = 3
-FILES = {**LARGE_FILES, "brokerFastFailureEnable": "false", "diskMaxUsedSpaceRatio": "95"}
+FILES = {**LARGE_FILES, "brokerFastFailureEnable": "false", "diskMaxUsedSpaceRatio": "95", **MANY_PEERS}
 AT_ONCE = 50
 CONNECTIONS = 5000
 

@@ -64,6 +64,7 @@ async def test_bad_frames_beside_a_good_client(tmp_path: Path) -> None:
     history = History()
     desk = Desk(tmp_path)
     desk.config.broker_fast_failure_enable = False  # all share these processors: waiting is not refused
+    desk.config.connections.server_max_connects_per_second_per_address = 0
     await desk.start()
     desk.topic("Torture", QUEUES)
     host, _, port = desk.app.address.rpartition(":")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
-from tests.support.lone import LoneBroker
+from tests.support.lone import MANY_PEERS, LoneBroker
 from tests.support.peers import Peer
 from tests.support.programme import MEBIBYTE, amount
 from tests.support.raw import frame, send_header
@@ -46,7 +46,7 @@ async def connections(
 
 async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) -> None:
     count = amount(1000, 8000)
-    settings = {"serverChannelMaxIdleTimeSeconds": "5"}
+    settings = {"serverChannelMaxIdleTimeSeconds": "5", **MANY_PEERS}
     broker = await LoneBroker.start(tmp_path, tmp_path / "store", settings)
     try:
         before = broker.memory()["rss"]

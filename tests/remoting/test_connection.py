@@ -303,7 +303,7 @@ async def test_more_connections_than_allowed_are_turned_away() -> None:
         await first.call(address, api.GET_MAX_OFFSET, of(1))
         with pytest.raises(ConnectionLost):
             await second.call(address, api.GET_MAX_OFFSET, of(1))
-        assert server.rejected == 1
+        assert server.rejected == {"connections": 1}
         await first.close()
         await second.close()
 

@@ -10,11 +10,13 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.protocol import api, frame
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
 from eruca.remoting import Call, Channels, Connection, ConnectionLimits, Reply, Router, Routes, Server
+from eruca.remoting.connection_limits import ServerLoad
 from tests.support.pairs import eventually
 
 LARGE = 8 << 20
@@ -124,3 +126,103 @@ async def test_accepted_and_opened_connections_are_probed_by_the_kernel() -> Non
                     each[2] for each in settings
                 ]
         await channels.close()
+
+
+def half_frame(server: Server, size: int) -> socket.socket:
+    """A peer that has sent so many bytes of a longer frame."""
+    peer = socket.create_connection(("127.0.0.1", server.port))
+    peer.sendall((15 << 20).to_bytes(4, "big") + bytes(size - 4))
+    return peer
+
+
+def held(server: Server) -> list[int]:
+    """The bytes of unfinished frames by connection, the most first."""
+    return sorted((connection.unfinished for connection in server.connections), reverse=True)
+
+
+async def test_unfinished_frames_have_a_budget_in_all_and_the_largest_goes() -> None:
+    with capture_logs() as said, ExitStack() as peers:
+        async with serving(limits=ConnectionLimits(unfinished=1 << 20)) as server:
+            for size in (300_000, 400_000, 200_000):
+                peers.enter_context(half_frame(server, size))
+            await eventually(lambda: held(server) == [400_000, 300_000, 200_000])
+            peers.enter_context(half_frame(server, 160_000))
+            await eventually(lambda: held(server) == [300_000, 200_000, 160_000])
+            with ask(server, api.GET_MAX_OFFSET) as other:
+                assert await asyncio.to_thread(other.recv, 4), "others are served"
+    dropped = [line for line in said if line["event"] == "unfinished_frame_dropped"]
+    assert [(line["bytes"], line["limit"]) for line in dropped] == [(400_000, 1 << 20)]
+
+
+async def test_what_became_a_whole_frame_is_no_longer_in_the_budget() -> None:
+    whole = frame.encode(frame.JSON, api.GET_MAX_OFFSET.code, 1, 0, None, 900_000) + bytes(900_000)
+    async with serving(limits=ConnectionLimits(unfinished=1 << 20)) as server:
+        with ExitStack() as peers:
+            for _ in range(5):
+                peer = peers.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                await asyncio.to_thread(peer.sendall, whole)
+                assert await asyncio.to_thread(peer.recv, 4)
+            assert len(server.connections) == 5
+
+
+async def test_answers_that_nobody_reads_have_a_budget_in_all() -> None:
+    with capture_logs() as said, ExitStack() as peers:
+        async with serving(limits=ConnectionLimits(unsent=3 * LARGE)) as server:
+            for _ in range(8):
+                peers.enter_context(ask(server, api.GET_ALL_CONSUMER_OFFSET))
+            await eventually(lambda: any(line["event"] == "unread_connection_closed" for line in said))
+            await eventually(lambda: 0 < sum(each.buffered for each in server.connections) <= 3 * LARGE)
+            assert len(server.connections) < 8
+
+
+async def test_what_was_read_is_no_longer_in_the_budget() -> None:
+    async with serving(limits=ConnectionLimits(unsent=2 * LARGE)) as server:
+        with ExitStack() as peers:
+            for _ in range(5):
+                peer = peers.enter_context(ask(server, api.GET_ALL_CONSUMER_OFFSET))
+                size = 0
+                while size < LARGE:
+                    size += len(await asyncio.to_thread(peer.recv, 1 << 20))
+            assert len(server.connections) == 5
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (ConnectionLimits(connections=3), "connections"),
+        (ConnectionLimits(connections_per_address=3), "connections_per_address"),
+        (ConnectionLimits(connects=3), "connects_per_second"),
+    ],
+    ids=["connections", "connections_per_address", "connects"],
+)
+async def test_more_connections_than_allowed_are_turned_away_over_all_ports(
+    limits: ConnectionLimits, reason: str
+) -> None:
+    load = ServerLoad(limits)
+    with capture_logs() as said, ExitStack() as peers:
+        async with serving(limits=limits, load=load) as one, serving(limits=limits, load=load) as other:
+            for server in (one, other, one):
+                with ask(server, api.GET_MAX_OFFSET) as peer:
+                    assert await asyncio.to_thread(peer.recv, 1), "served"
+                    peers.enter_context(peer.dup())
+            late = peers.enter_context(socket.create_connection(("127.0.0.1", other.port)))
+            assert await asyncio.to_thread(late.recv, 1) == b""
+            assert (dict(one.rejected), dict(other.rejected)) == ({}, {reason: 1})
+    assert [line["limit"] for line in said if line["event"] == "connection_rejected"] == [reason]
+
+
+async def test_an_address_that_has_waited_may_connect_again() -> None:
+    async with serving(limits=ConnectionLimits(connects=50)) as server:
+        with ExitStack() as peers:
+            for _ in range(60):
+                peers.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            await eventually(lambda: server.rejected.total() > 0)
+
+            def served() -> bool:
+                with ask(server, api.GET_MAX_OFFSET) as peer, suppress(ConnectionResetError):
+                    return bool(peer.recv(1))
+                return False
+
+            async with asyncio.timeout(20):
+                while not await asyncio.to_thread(served):
+                    pass

@@ -28,6 +28,8 @@ SMALL = {
     "flushConsumeQueueThoroughInterval": "400",
     "flushConsumerOffsetInterval": "200",
 }
+MANY_PEERS = {"serverMaxConnectionsPerAddress": "20000", "serverMaxConnectsPerSecondPerAddress": "0"}
+"""For a test that opens thousands of connections, all from this machine."""
 
 
 class LoneBroker(Process):

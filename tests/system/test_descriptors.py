@@ -16,7 +16,7 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.headers.routes import KVConfigKey, PutKVConfig
 from eruca.remoting import Channels, RemotingError
 from tests.support.load import send
-from tests.support.lone import SMALL
+from tests.support.lone import MANY_PEERS, SMALL
 from tests.support.peers import Peer
 from tests.support.processes import Process
 
@@ -55,7 +55,7 @@ async def crowd(port: int) -> AsyncIterator[int]:
 
 
 async def test_a_broker_stores_on_while_it_turns_connections_away(tmp_path: Path) -> None:
-    settings = {**SMALL, "storePathRootDir": str(tmp_path / "store"), "mappedFileSizeCommitLog": "65536"}
+    settings = {**SMALL, **MANY_PEERS, "storePathRootDir": str(tmp_path / "store"), "mappedFileSizeCommitLog": "65536"}
     broker = daemon(tmp_path, "mqbroker", "".join(f"{name}={value}\n" for name, value in settings.items()))
     try:
         line = await asyncio.to_thread(broker.wait_for_line, "boot success")
@@ -81,7 +81,8 @@ async def test_a_broker_stores_on_while_it_turns_connections_away(tmp_path: Path
 
 
 async def test_a_nameserver_keeps_values_while_it_turns_connections_away(tmp_path: Path) -> None:
-    nameserver = daemon(tmp_path, "mqnamesrv", f"listenPort=0\nbindAddress=127.0.0.1\nrocketmqHome={tmp_path}\n")
+    settings = {"listenPort": "0", "bindAddress": "127.0.0.1", "rocketmqHome": str(tmp_path), **MANY_PEERS}
+    nameserver = daemon(tmp_path, "mqnamesrv", "".join(f"{name}={value}\n" for name, value in settings.items()))
     try:
         port = int((await asyncio.to_thread(nameserver.wait_for_line, "listening on 127")).rpartition(":")[2])
         channels = Channels()

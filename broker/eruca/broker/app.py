@@ -26,10 +26,11 @@ from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
-from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
+from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line
-from eruca.remoting.descriptors import ConnectionCount, raise_limit
+from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.files import NoAccess
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
@@ -75,17 +76,13 @@ class BrokerApp:
         self.config = config
         self.broker = Broker(config, clock=clock, monotonic=monotonic, file_system=file_system)
         self.broker.configuration.file = file
-        limits = ConnectionLimits(
-            connections=config.server.server_max_connections,
-            connections_per_address=config.server.server_max_connections_per_address,
-            idle=float(config.server.server_channel_max_idle_time_seconds),
-        )
+        limits = config.connections.limits()
         fast = fast_path(self.broker)
         main = Router(self.broker, TABLES, fast_path=fast)
         vip = Router(self.broker, TABLES, without=NOT_AT_VIP, fast_path=fast)
-        self._count = ConnectionCount(limits.connections)
-        self._main = Server(main, limits=limits, count=self._count, on_lost=self._lost)
-        self._vip = Server(vip, limits=limits, count=self._count, on_lost=self._lost)
+        self._load = ServerLoad(limits)
+        self._main = Server(main, limits=limits, load=self._load, on_lost=self._lost)
+        self._vip = Server(vip, limits=limits, load=self._load, on_lost=self._lost)
         self.faults: list[str] = []
         """What could not be saved or closed at the stop."""
         self._ports: Ports | None = None
@@ -160,7 +157,7 @@ class BrokerApp:
                 start("delay offsets", _repeat(save_every, broker.delays.saved)),
             ]
         broker.accepting = not self.config.is_slave
-        self._count.fit()
+        self._load.count.fit()
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()

@@ -18,6 +18,7 @@ from eruca.broker.store.config import MOST_MESSAGES, StoreConfig, StoreRules
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.addresses import local_address
+from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
 
 DAY = 86_400_000
@@ -53,9 +54,6 @@ class ServerSettings:
     listen_port: int = setting(10911, important=True, at_least=0, at_most=65535)
     """0 takes free ports for all three."""
     bind_address: str = "0.0.0.0"
-    server_channel_max_idle_time_seconds: int = setting(120, at_least=1)
-    server_max_connections: int = setting(20_000, at_least=1)
-    server_max_connections_per_address: int = setting(20_000, at_least=1)
     # Java's tuning, without effect here.
     server_worker_threads: int = 8
     server_callback_executor_threads: int = 0
@@ -261,6 +259,7 @@ class BrokerConfig:
     auto_delete_unused_stats: bool = False
     isolate_log_enable: bool = False
     server: ServerSettings = field(default_factory=ServerSettings)
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
 

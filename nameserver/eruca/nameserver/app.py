@@ -16,10 +16,11 @@ from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import LiveBroker, RouteTable
-from eruca.remoting import Connection, ConnectionLimits, Router, Server, run
+from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
-from eruca.remoting.descriptors import ConnectionCount, raise_limit
+from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.files import NoAccess
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
@@ -51,9 +52,9 @@ class Nameserver:
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
         self.monotonic = monotonic
-        limits = ConnectionLimits(idle=float(self.config.server_channel_max_idle_time_seconds))
-        self._count = ConnectionCount(limits.connections)
-        self._server = Server(Router(self, [routes]), limits=limits, count=self._count, on_lost=self._lost)
+        limits = self.config.connections.limits()
+        self._load = ServerLoad(limits)
+        self._server = Server(Router(self, [routes]), limits=limits, load=self._load, on_lost=self._lost)
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
@@ -63,7 +64,7 @@ class Nameserver:
         """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""
         self.kv.check_folder()
         await self._server.start(self.config.bind_address, self.config.listen_port)
-        self._count.fit()
+        self._load.count.fit()
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
         start = self.tasks.start

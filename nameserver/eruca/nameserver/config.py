@@ -8,9 +8,10 @@ NettyServerConfig in 4.9.7.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
 
 
@@ -34,10 +35,9 @@ class NamesrvConfig:
     """Whether routes carry the order configuration of their topic."""
     allow_broker_takeover: bool = setting(False)
     """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
-    server_channel_max_idle_time_seconds: int = setting(120, at_least=1)
-    """Connections that are idle for longer are closed."""
     namesrv_addr: str | None = None
     """Accepted because start scripts pass -n; nameservers do not know one another."""
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
 
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""

@@ -6,12 +6,13 @@ Knows frames and the table of endpoints; knows nothing of brokers, nameservers a
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.connection import Connection, FastPath
+from eruca.remoting.connection_limits import ConnectionLimits
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, ConnectionLost, RemotingError
 from eruca.remoting.loop import run
 from eruca.remoting.request import Call, Reply
 from eruca.remoting.router import Result, Router, Routes
 from eruca.remoting.rpc_hooks import Renamer, Signer
-from eruca.remoting.server import ConnectionLimits, Server
+from eruca.remoting.server import Server
 from eruca.remoting.tls import BadTls, Tls, TlsFiles
 
 __all__ = [

@@ -19,6 +19,7 @@ from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
+from eruca.remoting.byte_budget import Budgets
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.listener import keep_alive
 from eruca.remoting.log import log
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
     ``dispatcher`` answers the peer's requests. ``remote`` and ``local`` are ``ip:port``. ``congested`` is whether the
     peer does not read what is sent to it. With ``offer`` the first request offers Eruca's own header serialization,
     which is used if the peer accepts; else ``serialization`` is used. Requests are first renamed by ``rename`` and then
-    signed by ``signer``, if those are given.
+    signed by ``signer``, if those are given. What it holds of the peer's bytes counts in the ``budgets`` of a daemon.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Connection(asyncio.Protocol):
         offer: bool = False,
         signer: Signer | None = None,
         rename: Renamer | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         self.closed = False
         self.congested = False
@@ -114,6 +116,7 @@ class Connection(asyncio.Protocol):
         self._rest = bytearray()
         self._need = 0
         self._held_up = False  # the frames in _rest wait until the peer reads
+        self._budgets = budgets
         self._opaque = 0
         self.calls = Calls(self._loop)
 
@@ -126,6 +129,11 @@ class Connection(asyncio.Protocol):
     def buffered(self) -> int:
         """Bytes that have not left yet because the peer does not read."""
         return self._out_size + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes that were received and are no whole frame yet, or that wait until the peer reads."""
+        return len(self._rest)
 
     @property
     def encrypted(self) -> bool:
@@ -336,6 +344,8 @@ class Connection(asyncio.Protocol):
             last = out.pop()  # and only ``write`` checks the high-water mark
             self._transport.writelines(out)
             self._transport.write(last)
+        if self._budgets is not None and (unsent := self._transport.get_write_buffer_size()):
+            self._budgets.unsent.hold(self, unsent)
 
     # ------------------------------------------------------------------ reading
 
@@ -357,10 +367,18 @@ class Connection(asyncio.Protocol):
         if rest:
             rest += data
             if self._held_up or len(rest) < self._need:
+                if self._budgets is not None:
+                    self._budgets.unfinished.hold(self, len(rest))
                 return
-            data = bytes(rest)
-            rest.clear()
+            data = self._take_rest()
         self._handle(data)
+
+    def _take_rest(self) -> bytes:
+        data = bytes(self._rest)
+        self._rest.clear()
+        if self._budgets is not None:
+            self._budgets.unfinished.release(self)
+        return data
 
     def _handle(self, data: bytes) -> None:
         """Handle the complete frames and buffer the rest."""
@@ -381,6 +399,8 @@ class Connection(asyncio.Protocol):
                 self.partial_since = None
             elif self.partial_since is None or used:
                 self.partial_since = self.last_active
+            if self._budgets is not None:
+                self._budgets.unfinished.hold(self, len(rest))
         else:
             self.partial_since = None
         self._flush()
@@ -390,9 +410,7 @@ class Connection(asyncio.Protocol):
         if not self._held_up or self.congested or self.ending:
             return
         self._held_up = False
-        data = bytes(self._rest)
-        self._rest.clear()
-        self._handle(data)
+        self._handle(self._take_rest())
         if not self._held_up:
             self._read_on()
 
@@ -521,6 +539,9 @@ class Connection(asyncio.Protocol):
         self._relieve()
         self._out.clear()
         self._rest.clear()
+        if self._budgets is not None:
+            self._budgets.unfinished.release(self)
+            self._budgets.unsent.release(self)
         heard = self._seen_first or self._transport is None
         self.calls.end(why_ended(exc, heard=heard, encrypted=self.encrypted))
         for task in tuple(self.tasks):

@@ -1,7 +1,8 @@
 """A listening port: accepts connections, enforces the limits, stops in order (NettyRemotingServer in 4.9.7).
 
 Knows connections and a router, not what is served. Connections above the limits are rejected. Idle connections are
-closed, and so are those with an incomplete frame and those whose peer does not read what is sent to it.
+closed, and so are those with an incomplete frame and those whose peer does not read what is sent to it. Servers of one
+daemon share what they may take.
 """
 
 from __future__ import annotations
@@ -10,52 +11,40 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from eruca.remoting.connection import Connection
-from eruca.remoting.descriptors import ConnectionCount
+from eruca.remoting.connection_limits import DEFAULTS, ConnectionLimits, Rejection, ServerLoad
 from eruca.remoting.listener import Listener
 from eruca.remoting.log import log
 from eruca.remoting.router import Router
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """The limits of a server. Times are in seconds; 120 s idle is Apache's serverChannelMaxIdleTimeSeconds."""
-
-    connections: int = 20_000
-    connections_per_address: int = 20_000
-    idle: float = 120.0
-    half_frame: float = 30.0
-    sweep_every: float = 10.0
-
-
 class Server:
     """Serves a router on one port.
 
-    ``on_made`` and ``on_lost`` are called with every accepted connection. Servers of one daemon share a ``count``, so
-    that ``limits.connections`` holds for all of them together.
+    ``on_made`` and ``on_lost`` are called with every accepted connection. Servers of one daemon share a ``load``, so
+    that the ``limits`` hold for all of them together.
     """
 
     def __init__(
         self,
         router: Router[Any],
         *,
-        limits: ConnectionLimits = ConnectionLimits(),
-        count: ConnectionCount | None = None,
+        limits: ConnectionLimits = DEFAULTS,
+        load: ServerLoad | None = None,
         on_made: Callable[[Connection], None] | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
         self.connections: dict[Connection, str] = {}
         """The present connections, with the address of each peer."""
-        self.rejected = 0
+        self.rejected: Counter[Rejection] = Counter()
+        """Connections that were turned away, by reason."""
         self._router = router
         self._limits = limits
-        self._count = count if count is not None else ConnectionCount(limits.connections)
+        self._load = load if load is not None else ServerLoad(limits)
         self._on_made = on_made
         self._on_lost = on_lost
-        self._by_address: Counter[str] = Counter()
         self._unsent: dict[Connection, int] = {}
         """Of connections whose peer does not read: the bytes that were unsent at the last sweep."""
         self._listener: Listener | None = None
@@ -89,24 +78,22 @@ class Server:
 
     def _admit(self, address: str) -> Connection | None:
         """The connection that serves a peer, None above the limits."""
-        if self._count.full or self._by_address[address] >= self._limits.connections_per_address:
-            self.rejected += 1
-            log.warning("connection_rejected", remote=address, connections=self._count.taken)
+        load = self._load
+        reason = load.rejection(address)
+        if reason is not None:
+            self.rejected[reason] += 1
+            log.warning("connection_rejected", remote=address, limit=reason.value, connections=load.count.taken)
             return None
-        connection = Connection(self._router, on_made=self._on_made, on_lost=self._lost)
+        connection = Connection(self._router, on_made=self._on_made, on_lost=self._lost, budgets=load.budgets)
         self.connections[connection] = address
-        self._count.taken += 1
-        self._by_address[address] += 1
+        load.enter(address)
         return connection
 
     def _lost(self, connection: Connection) -> None:
         address = self.connections.pop(connection, None)
         if address is None:
             return
-        self._count.taken -= 1
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
+        self._load.leave(address)
         if self._on_lost is not None:
             self._on_lost(connection)
 

@@ -1,0 +1,103 @@
+"""The limits of a daemon's connections, and what its connections take of them.
+
+Owns the settings, which brokers and nameservers share, and the counts over all servers of a daemon. Must not know
+sockets. Invariant: whoever is turned away is counted under one reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from eruca.protocol.frame import MAX_FRAME
+from eruca.remoting.byte_budget import budgets
+from eruca.remoting.descriptors import ConnectionCount
+from eruca.remoting.rates import Rate
+from eruca.remoting.settings import setting
+
+
+class Rejection(StrEnum):
+    """Why a connection is turned away."""
+
+    CONNECTIONS = "connections"
+    CONNECTIONS_PER_ADDRESS = "connections_per_address"
+    CONNECTS_PER_SECOND = "connects_per_second"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """The limits of the servers of a daemon. Times are in seconds; 120 s idle is Apache's
+    serverChannelMaxIdleTimeSeconds.
+
+    ``connects`` is the number of connections a second of one address, 0 for any; ``unfinished`` and ``unsent`` are the
+    bytes of all connections that are no whole frames yet, and that their peers have not read yet.
+    """
+
+    connections: int = 20_000
+    connections_per_address: int = 1_000
+    connects: int = 200
+    unfinished: int = 64 << 20
+    unsent: int = 512 << 20
+    idle: float = 120.0
+    half_frame: float = 30.0
+    sweep_every: float = 10.0
+
+
+DEFAULTS = ConnectionLimits()
+
+
+@dataclass(kw_only=True)
+class ConnectionSettings:
+    """The keys of the limits, for a broker and for a nameserver; the first is RocketMQ's (NettyServerConfig)."""
+
+    server_channel_max_idle_time_seconds: int = setting(int(DEFAULTS.idle), at_least=1)
+    server_max_connections: int = setting(DEFAULTS.connections, at_least=1)
+    server_max_connections_per_address: int = setting(DEFAULTS.connections_per_address, at_least=1)
+    server_max_connects_per_second_per_address: int = setting(DEFAULTS.connects, at_least=0)
+    """0 for any number."""
+    server_max_unfinished_bytes: int = setting(DEFAULTS.unfinished, at_least=MAX_FRAME)
+    server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
+
+    def limits(self) -> ConnectionLimits:
+        """The limits that these settings mean."""
+        return ConnectionLimits(
+            connections=self.server_max_connections,
+            connections_per_address=self.server_max_connections_per_address,
+            connects=self.server_max_connects_per_second_per_address,
+            unfinished=self.server_max_unfinished_bytes,
+            unsent=self.server_max_unsent_bytes,
+            idle=float(self.server_channel_max_idle_time_seconds),
+        )
+
+
+class ServerLoad:
+    """What the connections of all servers of a daemon take, by the same ``limits``."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.count = ConnectionCount(limits.connections)
+        self.connects = Rate(limits.connects)
+        self.budgets = budgets(limits.unfinished, limits.unsent)
+        self.by_address: Counter[str] = Counter()
+        """Connections by address."""
+        self._limits = limits
+
+    def rejection(self, address: str) -> Rejection | None:
+        """Why a connection from this address is turned away; None if it is not."""
+        if self.count.full:
+            return Rejection.CONNECTIONS
+        if self.by_address[address] >= self._limits.connections_per_address:
+            return Rejection.CONNECTIONS_PER_ADDRESS
+        return None if self.connects.take(address) else Rejection.CONNECTS_PER_SECOND
+
+    def enter(self, address: str) -> None:
+        """Count a connection."""
+        self.count.taken += 1
+        self.by_address[address] += 1
+
+    def leave(self, address: str) -> None:
+        """Count a connection no more."""
+        self.count.taken -= 1
+        self.by_address[address] -= 1
+        if not self.by_address[address]:
+            del self.by_address[address]
