@@ -376,8 +376,6 @@ class Connection(asyncio.Protocol):
     def _take_rest(self) -> bytes:
         data = bytes(self._rest)
         self._rest.clear()
-        if self._budgets is not None:
-            self._budgets.unfinished.release(self)
         return data
 
     def _handle(self, data: bytes) -> None:
