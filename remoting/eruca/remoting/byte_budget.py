@@ -87,7 +87,7 @@ class Budgets:
 
 
 def budgets(unfinished: int, unsent: int) -> Budgets:
-    """Budgets of ``unfinished`` bytes received that are no whole frames yet, and of ``unsent`` that no peer has read."""
+    """Budgets of ``unfinished`` bytes that are no whole frames yet, and of ``unsent`` ones that no peer has read."""
     return Budgets(
         ByteBudget(unfinished, lambda holder: holder.unfinished, "unfinished_frame_dropped"),
         ByteBudget(unsent, lambda holder: holder.buffered, "unread_connection_closed"),
