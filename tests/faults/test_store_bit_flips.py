@@ -97,7 +97,7 @@ def test_a_flipped_bit(model: Path, tmp_path: Path, kind: str, stopped: str) -> 
 
 def test_a_store_that_does_not_look_is_found_out(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: CRCs are looked at neither at the start nor before a message is given out."""
-    monkeypatch.setattr("eruca.broker.store.recover.Scan", lambda log, check_crc: Scan(log, check_crc=False))
+    monkeypatch.setattr("eruca.broker.store.recover.Scan", lambda log, **_: Scan(log, check_crc=False))
     monkeypatch.setattr("eruca.broker.store.reader.Reader._belongs", lambda *_: True)
     root = tmp_path / "store"
     shutil.copytree(model, root)

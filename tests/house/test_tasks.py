@@ -15,6 +15,7 @@ SHORT = {
     "eruca.remoting.listener.Listener._accept": "an accepted connection, until its protocol has it",
     "eruca.remoting.loop_thread.LoopThread.submit": "what a program or a test wants done, and waits for",
     "eruca.remoting.router.Router._start": "requests that wait: it ends with their replies, also after an error",
+    "eruca.remoting.tasks.unless": "the start of a daemon: its caller waits for it",
 }
 """The functions that start a task which ends by itself, and is not watched."""
 

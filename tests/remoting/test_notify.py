@@ -81,3 +81,9 @@ async def test_nobody_listening_disturbs_nothing(environment: dict[str, str]) ->
     supervisor.stopping()
 
     assert supervisor._next is None
+
+
+async def test_a_start_that_takes_long_asks_for_more_time(systemd: socket.socket) -> None:
+    Supervisor({"NOTIFY_SOCKET": "notify"}).starting("recovering: 42%", 30)
+
+    assert systemd.recv(200) == b"EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering: 42%"

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.remoting.readiness import Readiness
-from eruca.remoting.tasks import Tasks, end
+from eruca.remoting.tasks import Tasks, end, unless
 
 
 async def fails() -> None:
@@ -108,3 +108,26 @@ def test_a_daemon_is_ready_while_no_part_has_a_reason_against_it() -> None:
     assert not readiness.ready
     readiness.restore("tasks")
     assert readiness.ready
+
+
+async def test_work_that_ends_before_the_event_is_done() -> None:
+    assert await unless(asyncio.Event(), returns())
+
+
+@pytest.mark.parametrize("work", [forever, stops_slowly])
+async def test_work_is_cancelled_by_the_event_and_has_ended_then(
+    work: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_soon(over.set)
+    async with asyncio.timeout(5):
+        assert not await unless(over, work())
+
+
+async def test_an_error_of_the_work_is_that_of_its_caller_also_after_the_event() -> None:
+    over = asyncio.Event()
+    with pytest.raises(ZeroDivisionError, match="planted"):
+        await unless(over, fails())
+    asyncio.get_running_loop().call_soon(over.set)
+    with pytest.raises(OSError, match="the disk fails"):
+        await unless(over, raises_at_its_end())

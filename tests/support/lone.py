@@ -38,17 +38,22 @@ class LoneBroker(Process):
     def __init__(
         self, home: Path, store: Path, settings: Mapping[str, str] | None = None, errors: int | None = None
     ) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        conf = home / "broker.conf"
-        lines = {**SMALL, "storePathRootDir": str(store), **(settings or {})}
-        conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         begin = time.monotonic()
-        command = [str(Path(sys.executable).parent / "mqbroker"), "-c", str(conf)]
+        command = self.command(home, store, settings)
         super().__init__(command, home / "broker.out", env={"PYTHONFAULTHANDLER": "1"}, errors=errors)
         found = re.search(r"\[[^,]+, ([\d.]+:\d+)\]", self.wait_for_line("boot success"))
         assert found is not None
         self.address = found.group(1)
         self.startup = time.monotonic() - begin
+
+    @staticmethod
+    def command(home: Path, store: Path, settings: Mapping[str, str] | None = None) -> list[str]:
+        """The command line of such a broker; writes its configuration file."""
+        home.mkdir(parents=True, exist_ok=True)
+        conf = home / "broker.conf"
+        lines = {**SMALL, "storePathRootDir": str(store), **(settings or {})}
+        conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        return [str(Path(sys.executable).parent / "mqbroker"), "-c", str(conf)]
 
     @classmethod
     async def start(

@@ -37,7 +37,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import stop_event
-from eruca.remoting.tasks import end
+from eruca.remoting.tasks import end, unless
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """The requests that the VIP port does not serve."""
@@ -49,6 +49,10 @@ SAVE_FILTERS_EVERY = 10.0
 """Seconds between two saves of changed filters, as in RocketMQ."""
 DROP_EVERY = 10.0
 """Seconds between two searches for silent clients, unless channelExpiredTimeout is shorter."""
+FIRST_REPORT = 0.5
+"""Seconds of a start that need no report of its progress."""
+REPORT_EVERY = 10.0
+"""Seconds between two reports of a start's progress."""
 STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
 
@@ -120,23 +124,7 @@ class BrokerApp:
             start_log.warning("ports_apart", port=port, vip=vip_port, ha=ha_port, advice="set a listenPort")
         broker.listen_on(port, ha_port)
         broker.load()
-        report = broker.store.open()
-        log.info(
-            "store_opened",
-            clean=report.clean,
-            seconds=round(report.seconds, 3),
-            end_offset=report.end_offset,
-            native_step=native.on,
-        )
-        for note in report.notes:
-            start_log.warning("store_recovery", note=note)
-        for damage in report.damages:
-            start_log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
-        if self.config.is_slave:
-            broker.delays.stand_by()
-        else:
-            broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
-            broker.delays.start()
+        await self._opened()
         broker.store.start()
         await self._replicate(ports)
         broker.loop_monitor.start()
@@ -162,6 +150,48 @@ class BrokerApp:
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
         broker.readiness.restore("start")
+
+    async def _opened(self) -> None:
+        """Recover in a thread, so that the loop answers signals meanwhile. A cancellation waits for the thread, which
+        ends at its next step."""
+        recovery = asyncio.get_running_loop().run_in_executor(None, self._recover)
+        try:
+            await asyncio.shield(recovery)
+        except asyncio.CancelledError:
+            self.broker.store.progress.stop()
+            await asyncio.gather(recovery, return_exceptions=True)
+            raise
+
+    def _recover(self) -> None:
+        """Open the store and find what is undecided and delayed; nobody else uses either meanwhile."""
+        broker = self.broker
+        report = broker.store.open()
+        log.info(
+            "store_opened",
+            clean=report.clean,
+            seconds=round(report.seconds, 3),
+            end_offset=report.end_offset,
+            native_step=native.on,
+        )
+        for note in report.notes:
+            start_log.warning("store_recovery", note=note)
+        for damage in report.damages:
+            start_log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
+        if self.config.is_slave:
+            broker.delays.stand_by()
+        else:
+            broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
+            broker.delays.start()
+
+    async def report_start(self, supervisor: Supervisor) -> None:
+        """Until cancelled, say how far a start has come that takes long: to the supervisor, and in the log."""
+        progress = self.broker.store.progress
+        pause = FIRST_REPORT
+        while True:
+            await asyncio.sleep(pause)
+            pause = REPORT_EVERY
+            supervisor.starting(f"recovering: {progress.percent}%, file {progress.file}", 3 * REPORT_EVERY)
+            start_log.info("store_recovering", percent=progress.percent, file=progress.file)
 
     async def _replicate(self, ports: Ports) -> None:
         """Accept slaves or, on a slave, replicate from the master that nameservers name."""
@@ -274,19 +304,32 @@ async def serve(app: BrokerApp, say: Say) -> None:
     tasks = app.broker.tasks
     tasks.on_fault = over.set
     supervisor = Supervisor(os.environ)
-    await app.start()
-    settled()
-    nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
-    say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
-    supervisor.ready(f"listening on {app.address}")
-    try:
-        await over.wait()
-    finally:
-        supervisor.stopping(tasks.fault or "")
-        await app.stop()
+    if await _started(app, over, supervisor):
+        settled()
+        nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
+        say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
+        supervisor.ready(f"listening on {app.address}")
+        try:
+            await over.wait()
+        finally:
+            supervisor.stopping(tasks.fault or "")
+            await app.stop()
     if tasks.fault is not None:
         sys.exit(os.EX_SOFTWARE)
     exit_for(app.faults, "mqbroker")
+
+
+async def _started(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor) -> bool:
+    """Start; False when a signal came before the end of it, and all is stopped again."""
+    reports = app.broker.tasks.start("reports of the start", app.report_start(supervisor))
+    try:
+        started = await unless(over, app.start())
+    finally:
+        await end([reports])
+    if not started:
+        supervisor.stopping("stopped before the end of the start")
+        start_log.info("start_stopped", percent=app.broker.store.progress.percent)
+    return started
 
 
 def exit_for(faults: list[str], command: str) -> None:

@@ -39,6 +39,10 @@ class Supervisor:
         """Seconds between two watchdog notifications, half of systemd's limit; None without a watchdog."""
         self._next: asyncio.TimerHandle | None = None
 
+    def starting(self, status: str, seconds: float) -> None:
+        """Notify that the start goes on: it may take ``seconds`` longer, whatever its limit is."""
+        self._send(f"EXTEND_TIMEOUT_USEC={seconds * 1_000_000:.0f}", status)
+
     def ready(self, status: str = "") -> None:
         """Notify that the daemon serves, and start the watchdog timer. Call it on the event loop."""
         self._send("READY=1", status)

@@ -48,6 +48,22 @@ def _cause(error: BaseException | None) -> str:
     return "it returned" if error is None else f"{type(error).__name__}: {error}"
 
 
+async def unless(over: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do ``work``; False when ``over`` was set before its end: then it is cancelled, and has ended."""
+    loop = asyncio.get_running_loop()
+    working, waiting = loop.create_task(work), loop.create_task(over.wait())
+    try:
+        await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (working, waiting):
+            task.cancel()
+        await asyncio.wait([working, waiting])
+    if working.cancelled():
+        return False
+    await working
+    return True
+
+
 async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Cancel tasks, and wait until they have ended."""
     ending = list(tasks)

@@ -27,6 +27,7 @@ from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting.logs import Say, log_to_logging
 from eruca.remoting.loop import settled
 from eruca.remoting.signals import stop_event
+from eruca.remoting.tasks import unless
 
 
 class Cluster:
@@ -166,11 +167,14 @@ async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) 
         over.set()
 
     cluster.on_fault = fail
-    async with cluster:
-        settled()
-        say(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}")
-        say(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)")
-        await over.wait()
+    try:
+        if await unless(over, cluster.start()):
+            settled()
+            say(f"nameserver on {cluster.address}, broker on {cluster.broker.address}, files in {folder}")
+            say(f"try: mqadmin clusterList -n {cluster.address}   (Ctrl-C stops)")
+            await over.wait()
+    finally:
+        await cluster.stop()
     if failed.is_set():
         sys.exit(os.EX_SOFTWARE)
     exit_for(cluster.faults, "eruca standalone")

@@ -369,6 +369,7 @@ class Halves:
         self, topic: str, begin: int, without: set[int] | frozenset[int] = frozenset()
     ) -> Iterator[tuple[int, Record]]:
         for offset in range(begin, self._store.max_offset(topic, 0)):
+            self._store.progress.check()
             unit = None if offset in without else self._store.unit(topic, 0, offset)
             record = None if unit is None else record_at(self._store, unit[0])
             if record is not None:

@@ -30,6 +30,7 @@ class Index:
         self.files: list[IndexFile] = []
         self.filled: list[IndexFile] = []
         """Files that became full since the last flush."""
+        self._unsound: list[IndexFile] = []
         self._clock = clock
         self._file_system = file_system
         self._room = 0
@@ -127,28 +128,31 @@ class Index:
         """Commit log offset from which on the index must be built again; None when all files are sound
         and reach ``expected`` (an end seen earlier).
 
-        The files from the first unsound one on are deleted.
+        The next ``cut`` deletes the files from the first unsound one on.
         """
         for number, file in enumerate(self.files):
             if not file.sound:
-                for one in self.files[number:]:
-                    one.path.unlink(missing_ok=True)
-                del self.files[number:]
-                return self.end_offset + 1
+                self._unsound = self.files[number:]
+                return self.files[number - 1].end_offset + 1 if number else 0
         return self.end_offset + 1 if self.end_offset < expected else None
 
-    def cut(self, offset: int, *, synced: int = 0, trusted: bool = False) -> None:
+    def cut(self, offset: int, *, synced: int = 0, trusted: bool = False, check: Callable[[], object] = bool) -> None:
         """Take back the entries at or after a commit log offset, whole files where all are.
 
         Slots are built again, unless the files are ``trusted`` and nothing has to go. The entries before ``synced`` are
-        on the disk in order: then only the slots that later entries changed are built again.
+        on the disk in order: then only the slots that later entries changed are built again. ``check`` is called now
+        and then, and may raise: what is there then can be cut again.
         """
+        for file in self._unsound:
+            file.path.unlink(missing_ok=True)
+            self.files.remove(file)
+        self._unsound = []
         while self.files:
             file = self.files[-1]
             if trusted and file.end_offset < offset:
                 return
             if file.count > 1 and file.entry(1)[1] < offset:
-                file.cut(offset, synced)
+                file.cut(offset, synced, check)
                 return
             self.files.pop().path.unlink(missing_ok=True)
 

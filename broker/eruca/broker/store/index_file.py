@@ -12,7 +12,7 @@ import os
 import struct
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from eruca.broker.store import native
@@ -22,6 +22,7 @@ from eruca.broker.store.layout import IndexEntry
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
 _WINDOW = 1 << 20
+_CHECK_EVERY = 65_536
 _EMPTY_SECTOR = 480
 """No entries have this many zeros in a row; a sector of 512 bytes that was never written does."""
 
@@ -161,18 +162,18 @@ class IndexFile:
         finally:
             os.close(fd)
 
-    def cut(self, offset: int, synced: int = 0) -> None:
+    def cut(self, offset: int, synced: int = 0, check: Callable[[], object] = bool) -> None:
         """Take back the entries at or after a commit log offset, and make the slots agree with those that are left.
 
         Entries before ``synced`` are known to be as they were written, and the slots to be no older than they are. So
         their chains hold: a slot that a later entry changed is led back along its chain. Where that is not so, and
-        without ``synced``, all slots are built again.
+        without ``synced``, all slots are built again. ``check`` is called now and then, and may raise.
         """
         first = self._first_from(min(synced, offset))
         heads = self._heads_before(first) if first > 1 else None
         if heads is None:
             first, heads = 1, array("I", bytes(4 * self.slots))
-        kept = self._chain_again(heads, first, offset)
+        kept = self._chain_again(heads, first, offset, check)
         self.used_slots = self.slots - heads.count(0)
         if sys.byteorder == "little":
             heads.byteswap()
@@ -213,7 +214,7 @@ class IndexFile:
             heads[slot] = head
         return heads
 
-    def _chain_again(self, heads: array[int], first: int, offset: int) -> int:
+    def _chain_again(self, heads: array[int], first: int, offset: int, check: Callable[[], object]) -> int:
         """Chain the sound entries from ``first`` on, up to a commit log offset, to ``heads``; where they end."""
         data = self.map[self.entries_at + 20 * first : self.entries_at + 20 * self.count]
         last = self.entry(first - 1)[1] if first > 1 else -1
@@ -221,6 +222,8 @@ class IndexFile:
         for value, at, _, previous in _ENTRY.iter_unpack(data):
             if at >= offset or at < last or value > 0x7FFFFFFF:
                 break
+            if not kept % _CHECK_EVERY:
+                check()
             slot = value % self.slots
             if int.from_bytes(previous, "big") != heads[slot]:
                 place = self.entries_at + kept * 20 + 16

@@ -95,8 +95,10 @@ def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
     return Mark(*numbers[:5])
 
 
-def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint, file_system: FileSystem) -> None:
-    """Write the mark, to hold together with this checkpoint.
+def write_mark(
+    root: Path, mark: Mark, checkpoint: Checkpoint, file_system: FileSystem, *, durably: bool = False
+) -> None:
+    """Write the mark, to hold together with this checkpoint; ``durably`` it is on the disk then.
 
     Raises:
         OSError: the disk is full or fails.
@@ -105,6 +107,8 @@ def write_mark(root: Path, mark: Mark, checkpoint: Checkpoint, file_system: File
     fd = os.open(root / "eruca.mark", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         file_system.write(fd, data + crc32(data).to_bytes(4, "big"), 0)
+        if durably:
+            file_system.flush(fd)
     finally:
         os.close(fd)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -283,11 +283,12 @@ class QueueTable:
 
     # ---- opening, cutting, dropping
 
-    def load(self) -> None:
-        """Find the queues on the disk and where each ends."""
+    def load(self, check: Callable[[], object] = bool) -> None:
+        """Find the queues on the disk and where each ends; ``check`` is called before each topic, and may raise."""
         if not self.path.is_dir():
             return
         for topic in _folders_in(str(self.path)):
+            check()
             if is_legal(topic):
                 for name in _folders_in(f"{self.path}/{topic}"):
                     if name.isdecimal() and len(name) <= 10:

@@ -18,6 +18,7 @@ from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.index import Index
 from eruca.broker.store.layout import request_of
 from eruca.broker.store.marks import Checkpoint, Mark
+from eruca.broker.store.progress import Progress
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
 from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
@@ -45,13 +46,19 @@ class Recovery:
         index: Index | None,
         dispatch: Dispatch,
         clock: Callable[[], int],
+        progress: Progress,
+        note: Callable[[Mark], None],
     ) -> None:
+        """``note`` writes a mark, on the disk when it returns."""
         self._config = config
         self._log = log
         self._queues = queues
         self._index = index
         self._dispatch = dispatch
         self._clock = clock
+        self._progress = progress
+        self._note = note
+        self._marked: Mark | None = None
         self._report = RecoveryReport()
         self._synced = 0
         """Up to where the index came to the disk in order, as the mark says."""
@@ -60,10 +67,12 @@ class Recovery:
         """Recover.
 
         Raises:
+            RecoveryStopped: the progress was stopped; what is there can be recovered as before.
             OSError: the disk is full or fails.
         """
         report = self._report
         report.clean = clean
+        self._marked = mark
         if not self._log.segments:
             self._without_log()
             return report
@@ -132,6 +141,7 @@ class Recovery:
         per_file = self._queues.file_size // UNIT
         end = queue.max_offset
         while end > queue.min_offset:
+            self._progress.check()
             start = max(end - _UNITS_AT_ONCE, (end - 1) // per_file * per_file, queue.min_offset)
             data = self._queues.units(queue, start, end - start)
             queue.cache = (0, b"")
@@ -150,12 +160,17 @@ class Recovery:
         return True
 
     def _units_below(self, offset: int) -> int:
-        return sum(self._queues.units_before(queue, offset) for queue in self._queues.queues.values())
+        count = 0
+        for queue in self._queues.queues.values():
+            self._progress.check()
+            count += self._queues.units_before(queue, offset)
+        return count
 
     def _last_dispatched(self) -> int:
         """End of the newest record that has a unit, when that record is sound; else 0."""
         best = 0
         for queue in self._queues.queues.values():
+            self._progress.check()
             unit = self._queues.last_unit(queue)
             if unit is not None and unit[0] + unit[1] > best and self._log.record_size_at(unit[0]) == unit[1]:
                 best = unit[0] + unit[1]
@@ -167,7 +182,7 @@ class Recovery:
         segment = self._log.segment_of(begin)
         if segment is not None and begin > segment.start:
             begin = find_record(self._log, begin) or segment.start
-        scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
+        scan = self._scan()
         end = begin
         for record in scan.records(begin):
             end = record.physical_offset + record.size
@@ -191,11 +206,32 @@ class Recovery:
         if self._index is not None:
             self._index.cut(0)
 
+    def _scan(self) -> Scan:
+        return Scan(self._log, check_crc=self._config.check_crc_on_recover, reached=self._progress.reach)
+
+    def _mark_beginning(self, start: int) -> None:
+        """Write down where units are cut off, if no mark says it: should this recovery end early, by a kill even, the
+        next one must not take its beginnings for the whole."""
+        mark = self._marked
+        if mark is not None and start in (mark.written, mark.synced):
+            return
+        units = self._units_below(start)
+        self._marked = Mark(start, units, 0, 0, -1)
+        try:
+            self._note(self._marked)
+        except OSError as fault:  # a full disk must not keep anybody from reading
+            self._report.notes.append(f"the mark could not be written: {fault}")
+
     def _again_from(self, start: int) -> None:
-        before = {queue: self._cut_queue(queue, start) for queue in list(self._queues.queues.values())}
+        self._mark_beginning(start)
+        self._progress.aim(start, self._log.segments[-1].end, self._log.segment_size)
+        before: dict[ConsumeQueue, bytes] = {}
+        for each in list(self._queues.queues.values()):
+            self._progress.check()
+            before[each] = self._cut_queue(each, start)
         if self._index is not None:
-            self._index.cut(start, synced=self._synced, trusted=self._report.clean)
-        scan = Scan(self._log, check_crc=self._config.check_crc_on_recover)
+            self._index.cut(start, synced=self._synced, trusted=self._report.clean, check=self._progress.check)
+        scan = self._scan()
         pending = self._dispatch.pending
         time = 0
         for record in scan.records(start):

@@ -8,7 +8,7 @@ disk that fails shows as OSError then, and not as SIGBUS. Invariant: every byte 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.results import Damage
@@ -37,9 +37,9 @@ def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: b
 
 
 class Scan:
-    """One pass over the log's files."""
+    """One pass over the log's files; ``reached`` is called with the offset of each part that is read, and may raise."""
 
-    def __init__(self, log: CommitLog, *, check_crc: bool = True) -> None:
+    def __init__(self, log: CommitLog, *, check_crc: bool = True, reached: Callable[[int], object] = bool) -> None:
         self.damages: list[Damage] = []
         self.end = 0
         """After the pass: where the next record belongs."""
@@ -47,6 +47,7 @@ class Scan:
         """Whether something other than zeros lies behind ``end``."""
         self._log = log
         self._check_crc = check_crc
+        self._reached = reached
 
     def records(self, start: int) -> Iterator[Record]:
         """The sound records from ``start`` (a record's beginning) to the end."""
@@ -81,6 +82,7 @@ class Scan:
         check = self._check_crc
         stripe = _STRIPE
         while True:
+            self._reached(base + at)
             data = _bytes_of(segment, at, at + stripe)
             done = 0
             while (record := sound_record(data, done, base + at + done, check_crc=check)) is not None:
@@ -126,6 +128,7 @@ class Scan:
         return next((candidate for candidate in candidates if self._begins(segment, candidate)), None)
 
     def _begins(self, segment: Segment, at: int) -> bool:
+        self._reached(segment.start + at)
         if segment.size - at >= 8 and self._is_blank(segment, at):
             return True
         return _sound_at(segment, at, check_crc=self._check_crc)

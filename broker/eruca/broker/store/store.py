@@ -30,7 +30,17 @@ from eruca.broker.store.flush import Flush
 from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.index import Index
 from eruca.broker.store.lookup import Lookup
-from eruca.broker.store.marks import Lock, clear_abort, read_checkpoint, read_mark, set_abort, was_aborted
+from eruca.broker.store.marks import (
+    Lock,
+    Mark,
+    clear_abort,
+    read_checkpoint,
+    read_mark,
+    set_abort,
+    was_aborted,
+    write_mark,
+)
+from eruca.broker.store.progress import Progress
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
@@ -119,6 +129,8 @@ class Store:
         self.on_written: Callable[[], None] | None = None
         """Called before each dispatch: after rounds of the loop in which something was written, under
         SYNC_FLUSH after flushes."""
+        self.progress = Progress()
+        """How far ``open`` has come; it can be stopped there."""
         self.recovery = RecoveryReport(end_offset=0)
         """What the last ``open`` found."""
         self.disk_lookup = Lookup(config, self.commit_log, self._queues, self._index, wait=True)
@@ -132,9 +144,10 @@ class Store:
     # ---- opening and closing
 
     def open(self) -> RecoveryReport:
-        """Open the store, made when it is not there, and recover it.
+        """Open the store, made when it is not there, and recover it; in any thread, if nobody else uses the store.
 
         Raises:
+            RecoveryStopped: ``progress.stop`` was called; the next opening recovers the store.
             StoreLocked: it is in use.
             StoreDamaged: its files do not fit the configuration.
             NoAccess: nothing can be written in one of its folders, or in the checkpoint.
@@ -165,15 +178,28 @@ class Store:
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
         self.commit_log.load()
-        self._queues.load()
+        self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
-        recovery = Recovery(self.config, self.commit_log, self._queues, self._index, self._dispatch, self._clock)
+        set_abort(root, self._file_system)  # a recovery that ends early leaves no store that was stopped in order
+
+        def note(begun: Mark) -> None:
+            write_mark(root, begun, checkpoint, self._file_system, durably=True)
+
+        recovery = Recovery(
+            self.config,
+            self.commit_log,
+            self._queues,
+            self._index,
+            self._dispatch,
+            self._clock,
+            self.progress,
+            note,
+        )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
         self.appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
         self.housekeeping.move_min_offsets()
         self.replicator.begin()
-        set_abort(root, self._file_system)
         self._flush.flush()
         try:
             self.persist()
@@ -384,7 +410,8 @@ class Store:
 
     def records_since(self, position: int) -> Iterator[Record]:
         """The sound records of the log from ``position``, where a record begins or the log ends; bodies unchecked."""
-        return Scan(self.commit_log, check_crc=False).records(max(position, self.commit_log.min_offset))
+        scan = Scan(self.commit_log, check_crc=False, reached=lambda _: self.progress.check())
+        return scan.records(max(position, self.commit_log.min_offset))
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that exist in the store."""

@@ -1,0 +1,162 @@
+"""SIGTERM while a broker recovers a large log: it ends in order at once, and the next start recovers the store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.store import PutStatus, RecoveryStopped, Store, verify
+from eruca.broker.store.progress import Progress
+from eruca.protocol.message import encode_properties
+from eruca.protocol.record import BatchEntry, encode_batch
+from tests.support.desk import Desk
+from tests.support.lone import LoneBroker
+from tests.support.processes import Process
+from tests.support.programme import ENOUGH, amount, chance, rounds
+from tests.support.stores import HOST, Clock, bodies, index_contents, open_store, put, queue_units, small_config
+
+pytestmark = ENOUGH
+
+QUEUES = 4
+EACH = 64
+BATCHES = amount(6_000, 60_000)
+SIZES = {"mapped_file_size_commit_log": 16 << 20, "mapped_file_size_consume_queue": 600_000, "max_hash_slot_num": 5000}
+SIZES_IN_FILE = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": "600000",
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+}
+
+
+def fill(root: Path) -> None:
+    """A store of many small messages that nobody has closed, without a mark: all of its log must be read."""
+    store = Store(small_config(root, **SIZES, max_index_num=20_000))
+    store.open()
+    batch = encode_batch(BatchEntry(0, b"small", encode_properties({"KEYS": f"k{n}"})) for n in range(EACH))
+    append = store.appender.put_batch
+    for number in range(BATCHES):
+        stored = append("T", number % QUEUES, batch, born_timestamp=1, born_host=HOST, store_host=HOST)
+        assert stored.status is PutStatus.OK
+        if number % 1000 == 0:
+            store.drain()
+    assert store.close() is None
+    (root / "eruca.mark").unlink()
+    (root / "checkpoint").unlink()
+    (root / "abort").touch()
+
+
+@pytest.mark.processes
+def test_a_broker_that_recovers_stops_in_order_within_a_second(tmp_path: Path) -> None:
+    random = chance("sigterm in recovery")
+    root = tmp_path / "store"
+    fill(root)
+    command = LoneBroker.command(tmp_path, root, SIZES_IN_FILE)
+    slowest = 0.0
+    for _ in rounds(2, 20, seconds=15):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.bind(f"\0{tmp_path}"[:100])
+            systemd.settimeout(20)
+            with Process(command, tmp_path / "out", env={"NOTIFY_SOCKET": f"@{tmp_path}"[:100]}) as broker:
+                heard = systemd.recv(500).decode()
+                assert re.fullmatch(r"EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering: \d+%, file \d{20}", heard)
+                time.sleep(random.uniform(0, 0.3))  # the moment of the fault
+                begin = time.monotonic()
+                broker.signal(signal.SIGTERM)
+                assert broker.wait() == 0, broker.output
+                slowest = max(slowest, time.monotonic() - begin)
+                assert "store_recovering" in broker.output and "start_stopped" in broker.output
+                assert "boot success" not in broker.output and "Traceback" not in broker.output
+            assert systemd.recv(500).decode().startswith("STOPPING=1")
+        assert (root / "abort").exists()
+    print(f"slowest stop {slowest:.2f} s")
+    assert slowest <= 1
+
+    with LoneBroker(tmp_path, root, SIZES_IN_FILE):
+        pass
+    assert not (root / "abort").exists()
+    result = verify(root, small_config(root, **SIZES, max_index_num=20_000))
+    assert result.findings == [] and result.notes == []
+    assert (result.records, result.units) == (BATCHES * EACH, BATCHES * EACH)
+
+
+class Steps:
+    """Stops a recovery at its step number ``most``."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self.count = 0
+        self._check, self._most, self._progress = store.progress.check, most, store.progress
+
+    def __call__(self) -> None:
+        self.count += 1
+        if self.count == self._most:
+            self._progress.stop()
+        self._check()
+
+
+@pytest.mark.parametrize("index", ["sound", "damaged"])
+@pytest.mark.parametrize("closed", ["in order", "killed", "by another program", "killed in another program"])
+def test_a_recovery_that_ends_at_any_step_is_begun_again(
+    tmp_path: Path, closed: str, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The busy queue is written out early, so that what a recovery leaves behind is there to mislead the next one."""
+    monkeypatch.setattr("eruca.broker.store.queue_table._MAX_TAIL", 4)
+    monkeypatch.setattr("eruca.broker.store.recover._ROUND", 3)
+    monkeypatch.setattr("eruca.broker.store.scan._STRIPE", 512)
+    root = tmp_path / "store"
+    clock = Clock()
+    store = open_store(root, clock)
+    for number in range(120):
+        clock.now += 1000  # a start without a mark goes by the times of messages
+        put(store, "T", 1 if number in (5, 12, 19) else 0, b"%d" % number, b"KEYS\x01k%d" % number)
+    store.drain()
+    expected = [bodies(store, "T", queue) for queue in range(2)]
+    assert store.close() is None
+    units = queue_units(root)
+    if "another" in closed:
+        (root / "eruca.mark").unlink()
+    if "killed" in closed:
+        (root / "abort").touch()
+    keys = index_contents(root)
+    if index == "damaged":
+        first = min((root / "index").iterdir())
+        first.write_bytes(bytes(40) + first.read_bytes()[40:])
+
+    stopped = 0
+    while True:
+        again = Store(small_config(root, recover_check_bytes=0))
+        again.progress.check = Steps(again, stopped + 1)  # type: ignore[method-assign]
+        try:
+            again.open()
+        except RecoveryStopped:
+            stopped += 1
+            continue
+        break
+    assert stopped > 1
+    assert [bodies(again, "T", queue) for queue in range(2)] == expected
+    assert again.close() is None
+    assert queue_units(root) == units and index_contents(root) == keys
+    assert verify(root, small_config(root)).findings == []
+
+
+async def test_the_loop_turns_while_a_store_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recovery waits at its first step for what only the loop can do."""
+    desk = Desk(tmp_path)
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+
+    def waits(progress: Progress) -> None:
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(10), "the loop does not turn"
+
+    (tmp_path / "store" / "consumequeue" / "T" / "0").mkdir(parents=True)
+    monkeypatch.setattr(Progress, "check", waits)
+    async with desk:
+        assert desk.broker.readiness.ready
+    assert turned.is_set()
