@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test pure torture compat bench reference lint format types layers check lock clean
+.PHONY: help venv demo quick test pure torture compat bench reference lint format types layers check lock install deb clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,13 +90,22 @@ check: lint types layers test ## lint, types, layers, test
 COMPILE := out/lock/bin/uv pip compile pyproject.toml --universal --upgrade --generate-hashes --no-emit-index-url \
 	--no-annotate --custom-compile-command "make lock" --quiet
 
+COMPILE_TOOLS := out/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --custom-compile-command "make lock" --quiet
+
 lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
 	@$(COMPILE) --all-extras --output-file requirements.lock
 	@$(COMPILE) --extra broker --extra acl --constraints requirements.lock --output-file deploy/docker/requirements.lock
-	@out/lock/bin/uv pip compile .ci/audit.in --universal --upgrade --generate-hashes --no-emit-index-url --no-annotate \
-		--python-version 3.11 --custom-compile-command "make lock" --quiet --output-file .ci/audit.lock
-	@echo "requirements.lock, .ci/audit.lock and deploy/docker/requirements.lock are new: run make test"
+	@$(COMPILE_TOOLS) .ci/audit.in --upgrade --output-file .ci/audit.lock
+	@$(COMPILE_TOOLS) deploy/build.in --constraints requirements.lock --output-file deploy/build.lock
+	@echo "requirements.lock, the two in deploy and .ci/audit.lock are new: run make test"
+
+install: ## the daemons, mqadmin and their units: DESTDIR (default: this machine), PREFIX (default /opt/eruca)
+	@DESTDIR="$(DESTDIR)" PREFIX="$(or $(PREFIX),/opt/eruca)" PYTHON="$(PYTHON)" deploy/install
+
+deb: ## a .deb of the same, in out/
+	@deploy/debian/build out
 
 clean: ## remove .venv and everything that was made
 	@rm -rf $(VENV) out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -17,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 STORE = Path("broker/eruca/broker/store")
-FORTIFIED = ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong"]
+FORTIFIED = ["-DNDEBUG", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2", "-fstack-protector-strong"]
 """What lets a write beyond an array end the process (GCC and Clang; _FORTIFY_SOURCE needs -O)."""
 READ_ONLY = ["-Wl,-z,relro,-z,now,-z,noexecstack"]
 """What makes the tables of the linker read-only once the module is loaded (ELF)."""
@@ -58,7 +58,7 @@ def compiled(root: Path) -> Path | None:
 def _compile(root: Path, headers: Path, module: Path) -> str | None:
     """Why it could not be compiled; None when it was."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    flags = ["-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{headers}"]
+    flags = ["-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{headers}", f"-ffile-prefix-map={root}=."]
     if not any("-fsanitize=" in word for word in compiler):  # the sanitizers bring their own checks
         flags += FORTIFIED
     if sys.platform == "darwin":
