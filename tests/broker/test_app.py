@@ -411,6 +411,23 @@ def test_a_start_that_cannot_be_says_why_in_one_sentence(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("text", [None, "accounts: [\n", "accounts: [{accessKey: ordinary, secretKey: marked}]\n"])
+def test_access_control_without_usable_accounts_is_no_start(
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path, text: str | None
+) -> None:
+    file = tmp_path / "accounts.yml"
+    if text is not None:
+        file.write_text(text)
+
+    process = command("-c", "broker.conf", "--set", "aclEnable=true", "--set", f"aclFile={file}")
+    _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 1
+    last = errors.splitlines()[-1]
+    assert last.startswith("mqbroker: ") and str(file) in last and "marked" not in errors
+
+
+@pytest.mark.processes
 def test_known_java_keys_start_without_a_warning(tmp_path: Path, command: Callable[..., subprocess.Popen[str]]) -> None:
     with (tmp_path / "broker.conf").open("a") as conf:
         conf.write("sendMessageThreadPoolNums=16\nuseEpollNativeSelector=true\ntransientStorePoolEnable=false\n")
@@ -424,11 +441,10 @@ def test_a_promise_that_cannot_be_kept_is_warned_about(
     tmp_path: Path, command: Callable[..., subprocess.Popen[str]]
 ) -> None:
     with (tmp_path / "broker.conf").open("a") as conf:
-        conf.write("aclEnable=true\nenableDLegerCommitLog=true\nuseTLS=true\n")
+        conf.write("enableDLegerCommitLog=true\nuseTLS=true\n")
         conf.write("disableConsumeIfConsumerReadSlowly=true\nenableConsumeQueueExt=true\n")
     _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
     for words in (
-        "aclEnable=true has no effect",
         "enableDLegerCommitLog=true has no effect",
         "useTLS=true has no effect",
         "disableConsumeIfConsumerReadSlowly=true has no effect",

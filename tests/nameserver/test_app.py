@@ -34,6 +34,7 @@ def test_it_says_that_it_runs_and_stops_when_told(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 0
     assert "unknown key serverWorkerThreads" in errors
+    assert "access control is off: everybody who reaches 0.0.0.0 may do everything" in errors
 
 
 def test_it_prints_its_settings(tmp_path: Path) -> None:
@@ -50,6 +51,7 @@ def test_it_says_in_one_sentence_why_it_does_not_start(tmp_path: Path) -> None:
         ("--set", "listenPort=x"): "listenPort: 'x' is not allowed",
         ("-c", str(tmp_path / "none.conf")): "cannot read",
         ("--set", f"kvConfigPath={damaged}"): "cannot be read",
+        ("--set", f"rocketmqHome={tmp_path}", "--set", "aclEnable=true"): "there is none at",
         ("--set", f"rocketmqHome={tmp_path}", "--set", "bindAddress=192.0.2.1"): "cannot listen on",
     }
     for arguments, words in cases.items():

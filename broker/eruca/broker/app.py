@@ -306,6 +306,8 @@ async def serve(app: BrokerApp, say: Say) -> None:
     supervisor = Supervisor(os.environ)
     if await _started(app, over, supervisor):
         settled()
+        for warning in app.config.access.warnings(app.config.server.bind_address):
+            start_log.warning("access", warning=warning)
         nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
         say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
         supervisor.ready(f"listening on {app.address}")

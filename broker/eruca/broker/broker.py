@@ -64,7 +64,8 @@ class Broker:
     durations are measured; ``file_system`` is the store's. ``address`` (``ip:port``), ``ha_address`` and ``store_host``
     (address and port as records hold them) are final after ``listen_on``. ``accepting`` is true on a master between
     start and stop; otherwise sends are answered with 14. ``waits`` is whether sends wait for durability,
-    ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients.
+    ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients. ``accounts`` is None without access
+    control.
     """
 
     def __init__(
@@ -82,6 +83,9 @@ class Broker:
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
+        self.accounts = config.access.accounts(config.rocketmq_home)
+        if self.accounts is not None:
+            self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         self.own_account = OwnAccount(config.rocketmq_home)
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         folder = config.config_folder

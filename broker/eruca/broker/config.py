@@ -17,6 +17,7 @@ from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.store.config import MOST_MESSAGES, StoreConfig, StoreRules
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.queues import MOST_QUEUES
+from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import local_address
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
@@ -222,7 +223,7 @@ class BrokerConfig:
     transaction_check_max: int = setting(15, at_least=0, at_most=MOST_CHECKS, live=True)
     transaction_check_interval: int = setting(60_000, at_least=1, at_most=YEAR, live=True)
     store_reply_message_enable: bool = setting(True, live=True)
-    acl_enable: bool = setting(False, unmet="there is no access control yet, everybody who connects may do everything")
+    access: AccessSettings = field(default_factory=AccessSettings)
     rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")
     max_delay_time: int = 40
     # Java's tuning, without effect here.

@@ -17,6 +17,7 @@ from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, Router, Server, run
+from eruca.remoting.access import BadAccessFile
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line
 from eruca.remoting.connection_limits import ServerLoad
@@ -44,7 +45,8 @@ class Nameserver:
     """A nameserver in this process.
 
     ``config`` is the content of namesrv.conf; its unset paths are filled in. ``monotonic`` returns ms, by which
-    silence is measured. Raises BadKVFile if the key-value file is damaged.
+    silence is measured. ``accounts`` is None without access control. Raises BadKVFile if the key-value file is damaged,
+    BadAccessFile if there are no accounts though they are wanted.
     """
 
     def __init__(self, config: NamesrvConfig | None = None, *, monotonic: Callable[[], int] = monotonic_ms) -> None:
@@ -58,6 +60,9 @@ class Nameserver:
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
+        self.accounts = self.config.access.accounts(self.config.rocketmq_home)
+        if self.accounts is not None:
+            self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         self._running: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -130,6 +135,8 @@ async def serve(server: Nameserver, say: Say) -> None:
     server.tasks.on_fault = over.set
     await server.start()
     settled()
+    for warning in server.config.access.warnings(server.config.bind_address):
+        start_log.warning("access", warning=warning)
     say("The Name Server boot success. serializeType=JSON")
     say(f"listening on {server.config.bind_address}:{server.port}")
     systemd.ready(f"listening on port {server.port}")
@@ -160,7 +167,7 @@ def _main(say: Say) -> None:
         if start.file is not None and not start.config.config_store_path:
             start.config.config_store_path = str(start.file)
         run(serve(Nameserver(start.config), say))
-    except (BadSetting, BadKVFile, NoAccess) as fault:
+    except (BadSetting, BadKVFile, BadAccessFile, NoAccess) as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as fault:
         port = start.config.listen_port

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
 
@@ -35,6 +36,7 @@ class NamesrvConfig:
     """Whether routes carry the order configuration of their topic."""
     allow_broker_takeover: bool = setting(False)
     """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
+    access: AccessSettings = field(default_factory=AccessSettings)
     namesrv_addr: str | None = None
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)

@@ -1,0 +1,56 @@
+"""The settings of access control, and what a daemon says of them at its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eruca.remoting.access import BadAccessFile
+from eruca.remoting.access.settings import AccessSettings
+from eruca.remoting.settings import BadSetting, read
+
+ONE = "accounts: [{accessKey: someone, secretKey: its-secret}]\n"
+
+
+def test_without_access_control_no_file_is_read(tmp_path: Path) -> None:
+    assert AccessSettings(acl_file=str(tmp_path / "none.yml")).accounts(None) is None
+
+
+def test_accounts_of_the_home_or_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    for name in ("conf/plain_acl.yml", "other.yml"):
+        (tmp_path / name).write_text(ONE)
+    settings = AccessSettings(acl_enable=True)
+
+    found = settings.accounts(str(tmp_path))
+    assert found is not None and found.files() == [tmp_path / "conf" / "plain_acl.yml"]
+    settings.acl_file = str(tmp_path / "other.yml")
+    for home in (None, "", str(tmp_path)):
+        found = settings.accounts(home)
+        assert found is not None and found.files() == [tmp_path / "other.yml"]
+
+
+def test_access_control_without_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadAccessFile, match=r"there is none at .*conf/plain_acl\.yml and in .*conf/acl"):
+        AccessSettings(acl_enable=True).accounts(str(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "", "::", "10.0.0.7", "broker.example"])
+def test_an_open_daemon_is_warned_of(address: str) -> None:
+    [warning] = AccessSettings().warnings(address)
+
+    assert warning.startswith(f"access control is off: everybody who reaches {address or '0.0.0.0'} may do everything")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.7", "::1", "[::1]", "localhost"])
+def test_an_open_daemon_for_this_machine_is_not(address: str) -> None:
+    assert list(AccessSettings().warnings(address)) == []
+
+
+def test_what_4_9_leaves_open_is_warned_of() -> None:
+    assert list(AccessSettings(acl_enable=True).warnings("0.0.0.0")) == []
+    [warning] = AccessSettings(acl_enable=True, acl_compat="4.9").warnings("127.0.0.1")
+    assert warning.startswith("aclCompat=4.9 leaves requests open")
+    with pytest.raises(BadSetting, match=r"aclCompat: '5\.0' is not allowed"):
+        read(AccessSettings, text="aclCompat=5.0")
