@@ -2,6 +2,7 @@
 
 import io
 import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,10 @@ async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], wo
     status, out, err = await mqadmin(*line)
     assert (status, out) == (1, "")
     assert err.startswith(f"mqadmin {line[0]}: ") and words in err and err.count("\n") == 1
+
+
+async def test_it_knows_its_version() -> None:
+    out = io.StringIO()
+
+    assert await run(["--version"], {}, out) == 0
+    assert out.getvalue() == f"mqadmin {version('eruca')}\n"

@@ -93,6 +93,11 @@ def system_calls(group: str) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_wrong_configuration_is_not_started_again_and_again(unit: Path) -> None:
+    assert f"RestartPreventExitStatus={os.EX_CONFIG}" in unit.read_text().splitlines()
+
+
 @judged
 def test_systemd_finds_nothing_wrong(tmp_path: Path) -> None:
     copies = []

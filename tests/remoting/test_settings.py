@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eruca.protocol import properties
 from eruca.remoting.command_line import command_line
-from eruca.remoting.settings import BadSetting, change, read, setting, settings_of, values
+from eruca.remoting.settings import BadSetting, change, setting, settings_of, values
+from eruca.remoting.sources import Given, read
 
 
 class FlushDiskType(StrEnum):
@@ -20,7 +21,7 @@ class FlushDiskType(StrEnum):
 
 @dataclass(kw_only=True)
 class StoreConfig:
-    store_path_root_dir: str = setting("store", path=True)
+    store_path_root_dir: str = setting("/store", path=True)
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, live=True, important=True)
     disk_ratio: float = setting(0.75, live=True, at_least=0.1, at_most=0.95)
 
@@ -97,15 +98,15 @@ def test_a_bad_value_is_refused_with_key_value_and_what_is_allowed(line: str, se
 def test_unknown_keys_are_warned_about_by_name_with_the_nearest_known_one() -> None:
     start = read(
         BrokerConfig,
-        text="brokerClustername=a\nrocketmqHome=b",
+        text="brokerClustername=a\nrocketmqHome=b\nbrokerId=0",
         environment={"ERUCA_LISTEN_PROT": "1", "PATH": "x"},
         source="broker.conf",
     )
 
     assert start.warnings == [
-        "unknown key brokerClustername (did you mean brokerClusterName?) in broker.conf; it is ignored",
-        "unknown key rocketmqHome in broker.conf; it is ignored",
-        "unknown key ERUCA_LISTEN_PROT (did you mean ERUCA_LISTEN_PORT?) in the environment; it is ignored",
+        "broker.conf:1: unknown key brokerClustername (did you mean brokerClusterName?); it is ignored",
+        "broker.conf:2: unknown key rocketmqHome; it is ignored",
+        "ERUCA_LISTEN_PROT: unknown key ERUCA_LISTEN_PROT (did you mean ERUCA_LISTEN_PORT?); it is ignored",
     ]
     assert start.config == BrokerConfig()
 
@@ -116,34 +117,35 @@ def test_a_value_that_has_no_effect_is_warned_about_and_its_default_is_not() -> 
         acl_enable: bool = setting(False, unmet="everybody may do everything")
 
     assert read(Promising, text="aclEnable=false").warnings == []
-    assert read(Promising, given={"aclEnable": "false"}, text="aclEnable=true").warnings == []
-    assert read(Promising, text="aclEnable = true").warnings == [
-        "aclEnable=true has no effect: everybody may do everything"
+    assert read(Promising, given=[Given("aclEnable", "false", "--set")], text="aclEnable=true").warnings == []
+    assert read(Promising, text="aclEnable = true", source="x.conf").warnings == [
+        "x.conf:1: aclEnable=true has no effect: everybody may do everything"
     ]
 
 
 def test_a_blank_at_the_end_of_a_text_is_kept_as_java_keeps_it_and_warned_about() -> None:
-    start = read(BrokerConfig, text="brokerClusterName=east \n")
+    start = read(BrokerConfig, text="brokerClusterName=east \n", source="x.conf")
 
     assert start.config.broker_cluster_name == "east "
     assert start.warnings == [
-        "the value of brokerClusterName begins or ends with a blank, which is part of it: 'east '"
+        "x.conf:1: the value of brokerClusterName begins or ends with a blank, which is part of it: 'east '"
     ]
 
 
 def test_command_line_wins_over_environment_over_file_over_the_fields_own_variable() -> None:
-    def broker(file: str, environment: dict[str, str], given: dict[str, str]) -> str | None:
+    def broker(file: str, environment: dict[str, str], flag: str = "") -> str | None:
+        given = [Given("namesrvAddr", flag, "-n")] if flag else []
         start = read(BrokerConfig, text=file, environment=environment, given=given)
         assert start.warnings == []
         return start.config.namesrv_addr
 
     own = {"NAMESRV_ADDR": "own:1"}
     prefixed = own | {"ERUCA_NAMESRV_ADDR": "prefixed:1"}
-    assert broker("", {}, {}) is None
-    assert broker("", own, {}) == "own:1"
-    assert broker("namesrvAddr=file:1", own, {}) == "file:1"
-    assert broker("namesrvAddr=file:1", prefixed, {}) == "prefixed:1"
-    assert broker("namesrvAddr=file:1", prefixed, {"namesrvAddr": "flag:1"}) == "flag:1"
+    assert broker("", {}) is None
+    assert broker("", own) == "own:1"
+    assert broker("namesrvAddr=file:1", own) == "file:1"
+    assert broker("namesrvAddr=file:1", prefixed) == "prefixed:1"
+    assert broker("namesrvAddr=file:1", prefixed, "flag:1") == "flag:1"
 
 
 def test_a_running_configuration_changes_where_it_may() -> None:
@@ -192,7 +194,7 @@ def test_secrets_are_neither_shown_nor_named_in_a_refusal() -> None:
     assert values(Keys()) == {}
     with pytest.raises(BadSetting) as refused:
         read(Keys, text="pin=12x4")
-    assert str(refused.value) == "pin: (not shown) is not allowed; write a whole number"
+    assert str(refused.value) == "the configuration:1: pin: (not shown) is not allowed; write a whole number"
 
 
 def test_two_fields_with_one_key_and_types_without_a_text_are_mistakes_of_the_class() -> None:
@@ -211,13 +213,16 @@ def test_two_fields_with_one_key_and_types_without_a_text_are_mistakes_of_the_cl
         settings_of(Listed)
 
 
+PRINTABLE = st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"))
+
+
 @given(
     st.builds(
         BrokerConfig,
-        broker_cluster_name=st.text(max_size=20),
+        broker_cluster_name=st.text(PRINTABLE, max_size=20),
         listen_port=st.integers(0, 65535),
         auto_create_topic_enable=st.booleans(),
-        quota=st.none() | st.integers(),
+        quota=st.none() | st.integers(-(2**63) + 1, 2**63 - 1),
         store=st.builds(
             StoreConfig,
             flush_disk_type=st.sampled_from(FlushDiskType),
@@ -257,13 +262,17 @@ def test_p_prints_every_setting_but_secrets() -> None:
     assert "hush" not in shown
 
 
-def test_a_missing_file_and_a_broken_assignment_are_one_sentence_each(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_broken_assignment_are_one_sentence_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     missing = str(tmp_path / "no.conf")
 
     with pytest.raises(BadSetting, match=r"cannot read .*no\.conf: No such file or directory"):
         command_line(BrokerConfig, "mqbroker", ["-c", missing])
-    with pytest.raises(BadSetting, match="--set takes KEY=VALUE, not 'listenPort'"):
+    with pytest.raises(SystemExit) as stopped:
         command_line(BrokerConfig, "mqbroker", ["--set", "listenPort"])
+    assert stopped.value.code == 2
+    assert "argument --set: takes KEY=VALUE, not 'listenPort'" in capsys.readouterr().err
 
 
 def test_an_unknown_flag_stops_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:

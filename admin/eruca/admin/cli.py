@@ -18,6 +18,7 @@ from eruca.admin.client import Admin
 from eruca.admin.command import COMMANDS, Command, Job
 from eruca.admin.errors import AdminError, UsageError
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.version import version
 
 NAMESERVERS = "NAMESRV_ADDR"
 
@@ -44,6 +45,9 @@ async def run(
         return 1
     if not arguments:
         out.write(overview())
+        return 0
+    if arguments[0] == "--version":
+        out.write(f"mqadmin {version()}\n")
         return 0
     asks_help = len(arguments) == 2 and arguments[0] == "help"
     name = arguments[1] if asks_help else arguments[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -20,6 +20,7 @@ from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
+from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
@@ -28,7 +29,7 @@ from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
-from eruca.remoting.command_line import command_line
+from eruca.remoting.command_line import configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.files import NoAccess
@@ -37,6 +38,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import stop_event
+from eruca.remoting.sources import Start
 from eruca.remoting.tasks import end, unless
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
@@ -63,9 +65,10 @@ start_log = structlog.get_logger("eruca.broker.start")
 class BrokerApp:
     """A broker in this process.
 
-    ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved. ``clock`` returns
-    ms since 1970, ``monotonic`` the ms by which durations are measured, ``file_system`` is the store's. Several may run
-    on one event loop, each with its own store. Handlers work with ``broker``.
+    ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved, ``given`` the keys
+    that were set in it or elsewhere. ``clock`` returns ms since 1970, ``monotonic`` the ms by which durations are
+    measured, ``file_system`` is the store's. Several may run on one event loop, each with its own store. Handlers work
+    with ``broker``.
     """
 
     def __init__(
@@ -75,11 +78,13 @@ class BrokerApp:
         clock: Callable[[], int] = now_ms,
         monotonic: Callable[[], int] = monotonic_ms,
         file: Path | None = None,
+        given: Iterable[str] = (),
         file_system: FileSystem | None = None,
     ) -> None:
         self.config = config
         self.broker = Broker(config, clock=clock, monotonic=monotonic, file_system=file_system)
         self.broker.configuration.file = file
+        self.broker.configuration.given.update(given)
         limits = config.connections.limits()
         fast = fast_path(self.broker)
         main = Router(self.broker, TABLES, fast_path=fast)
@@ -341,22 +346,23 @@ def exit_for(faults: list[str], command: str) -> None:
 
 
 def main() -> None:
-    """The command ``mqbroker``: exits with 1 and one sentence when it cannot start."""
+    """The command ``mqbroker``: exits with 78 for a wrong configuration, else with 1 when it cannot start."""
+    start = configured(BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits, works_here=works_here)
     with log_to_stderr() as say:
         raise_limit()
-        _main(say)
-
-
-def _main(say: Say) -> None:
-    try:
-        start = command_line(BrokerConfig, "mqbroker", sys.argv[1:], os.environ)
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
-        if start.shown is not None:
-            print(start.shown, end="")
-            return
-        run(serve(BrokerApp(start.config, file=Path(start.file) if start.file else None), say))
-    except (BadSetting, NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged, ValueError) as fault:
+        _run(start, say)
+
+
+def _run(start: Start[BrokerConfig], say: Say) -> None:
+    try:
+        app = BrokerApp(start.config, file=Path(start.file) if start.file else None, given=start.origins)
+    except ValueError as fault:
+        end_misconfigured("mqbroker", BadSetting(str(fault)))
+    try:
+        run(serve(app, say))
+    except (NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged) as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:
         sys.exit(f"mqbroker: cannot start: {fault}")

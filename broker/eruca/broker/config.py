@@ -14,11 +14,11 @@ from pathlib import Path
 
 from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
-from eruca.broker.store.config import MOST_MESSAGES, StoreConfig, StoreRules
-from eruca.protocol.names import TRACE_TOPIC
+from eruca.broker.store.config import LONGEST_REPLY, MOST_MESSAGES, StoreConfig, StoreRules
+from eruca.protocol.names import ILLEGAL, TOPIC_MAX_LENGTH, TRACE_TOPIC, topic_fault
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.access.settings import AccessSettings
-from eruca.remoting.addresses import local_address
+from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
 
@@ -31,6 +31,18 @@ MOST_CHECKS = 1_000_000
 """Checks of a half message, at most."""
 MOST_ENTRIES = 10_000_000
 """The most topics or groups that may be allowed."""
+
+
+_NAME = f"a name of letters, digits, _, -, % and |, {TOPIC_MAX_LENGTH} characters at most"
+_ADVERTISED = "the address or name of this machine that others connect to, without a port"
+
+
+def _is_topic(text: str) -> bool:
+    return topic_fault(text) is None
+
+
+def _is_advertised(text: str) -> bool:
+    return not text or is_reachable_host(text)
 
 
 class BrokerRole(StrEnum):
@@ -54,7 +66,8 @@ class ServerSettings:
 
     listen_port: int = setting(10911, important=True, at_least=0, at_most=65535)
     """0 takes free ports for all three."""
-    bind_address: str = "0.0.0.0"
+    bind_address: str = setting("0.0.0.0", valid=is_host, words="an address of this machine, 0.0.0.0 or ::")
+    """The address to listen on; ``0.0.0.0`` stands for all IPv4 addresses of this machine, ``::`` for all addresses."""
     # Java's tuning, without effect here.
     server_worker_threads: int = 8
     server_callback_executor_threads: int = 0
@@ -99,14 +112,15 @@ class StoreSettings(StoreRules):
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
-    ha_send_heartbeat_interval: int = setting(5000, at_least=10)
-    ha_housekeeping_interval: int = setting(20_000, at_least=10)
-    ha_transfer_batch_size: int = setting(32_768, at_least=256)
-    ha_master_address: str | None = None
+    ha_send_heartbeat_interval: int = setting(5000, at_least=10, at_most=DAY)
+    ha_housekeeping_interval: int = setting(20_000, at_least=10, at_most=DAY)
+    ha_transfer_batch_size: int = setting(32_768, at_least=256, at_most=LONGEST_REPLY)
+    ha_master_address: str | None = setting(None, valid=is_address, words="host:port")
+    """The address from which a slave replicates; empty uses that of the master whom nameservers name."""
     ha_slave_fallbehind_max: int = setting(268_435_456, at_least=1)
-    ha_stuck_after: int = setting(30_000, at_least=1)
+    ha_stuck_after: int = setting(30_000, at_least=1, at_most=DAY)
     """The time after which a slave that confirms no more of what it lacks counts as unavailable."""
-    slave_timeout: int = setting(3000, at_least=1)
+    slave_timeout: int = setting(3000, at_least=1, at_most=DAY)
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
     timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)
     """The longest delay of a message's own, in seconds; the default is 40 days."""
@@ -161,15 +175,17 @@ class StoreSettings(StoreRules):
 class BrokerConfig:
     """All settings of a broker."""
 
-    namesrv_addr: str | None = setting(None, environment="NAMESRV_ADDR", important=True)
+    namesrv_addr: str | None = setting(
+        None, environment="NAMESRV_ADDR", important=True, valid=are_addresses, words="host:port, several joined by ;"
+    )
     """Addresses of all nameservers, joined by ``;``."""
-    broker_ip1: str = setting("", key="brokerIP1", important=True)
-    """The address for clients; empty uses the address of this machine."""
-    broker_ip2: str = setting("", key="brokerIP2")
+    broker_ip1: str = setting("", key="brokerIP1", important=True, valid=_is_advertised, words=_ADVERTISED)
+    """The address for clients; empty uses bindAddress, or if that stands for several the address of this machine."""
+    broker_ip2: str = setting("", key="brokerIP2", valid=_is_advertised, words=_ADVERTISED)
     """The address for slaves; empty uses brokerIP1."""
-    broker_name: str = setting("", important=True)
+    broker_name: str = setting("", important=True, valid=lambda text: not text or _is_topic(text), words=_NAME)
     """Empty uses the name of this machine."""
-    broker_cluster_name: str = setting("DefaultCluster", important=True)
+    broker_cluster_name: str = setting("DefaultCluster", important=True, valid=_is_topic, words=_NAME)
     broker_id: int = setting(0, at_least=0, important=True)
     """0 is a master, above 0 a slave."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
@@ -184,7 +200,7 @@ class BrokerConfig:
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
-    msg_trace_topic_name: str = TRACE_TOPIC
+    msg_trace_topic_name: str = setting(TRACE_TOPIC, valid=_is_topic, words=_NAME)
     trace_on: bool = setting(True, live=True)
     region_id: str = "DefaultRegion"
     reject_transaction_message: bool = setting(False, live=True)
@@ -280,19 +296,36 @@ class BrokerConfig:
         return Path(self.store.store_path_root_dir) / "config"
 
 
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
+"""What bindAddress may be without being one address."""
+
+
 def complete(config: BrokerConfig) -> BrokerConfig:
     """Fill in the name and the addresses of this machine. A master gets the id 0, as in BrokerStartup.
 
     Raises ValueError for a slave with that id.
     """
-    config.broker_name = config.broker_name or socket.gethostname() or "DEFAULT_BROKER"
-    config.broker_ip1 = config.broker_ip1 or local_address()
+    config.broker_name = config.broker_name or machine_name()
+    config.broker_ip1 = config.broker_ip1 or advertised(config.server.bind_address)
     config.broker_ip2 = config.broker_ip2 or config.broker_ip1
     if not config.is_slave:
         config.broker_id = 0
     elif config.broker_id == 0:
-        raise ValueError("a slave's brokerId must be above 0: set brokerId=1, or another brokerRole than SLAVE")
+        raise ValueError(f"brokerId {SLAVE_ID}")
     return config
+
+
+SLAVE_ID = "must be above 0 on a slave: set brokerId=1, or another brokerRole than SLAVE"
+
+
+def machine_name() -> str:
+    """The name of this machine as a name of brokers, which are names of topics too: other characters become ``-``."""
+    return ILLEGAL.sub("-", socket.gethostname())[:TOPIC_MAX_LENGTH] or "DEFAULT_BROKER"
+
+
+def advertised(bind_address: str) -> str:
+    """The address for clients of a broker that listens there: that one, or the outward one of this machine."""
+    return local_address() if bind_address in EVERYWHERE else bind_address
 
 
 _STORE_FIELDS = tuple(rule.name for rule in fields(StoreRules))

@@ -9,20 +9,22 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
+from eruca.nameserver.checks import works_here
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, Router, Server, run
-from eruca.remoting.access import BadAccessFile
 from eruca.remoting.clock import monotonic_ms
-from eruca.remoting.command_line import command_line
+from eruca.remoting.command_line import configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.files import NoAccess
+from eruca.remoting.listener import port_fault
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -150,28 +152,30 @@ async def serve(server: Nameserver, say: Say) -> None:
 
 
 def main() -> None:
-    """The command ``mqnamesrv``: exits with 1 and one sentence when it cannot start."""
+    """The command ``mqnamesrv``: exits with 78 for a wrong configuration, else with 1 when it cannot start."""
+    start = configured(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ, works_here=works_here)
+    if start.file is not None and not start.config.config_store_path:
+        start.config.config_store_path = str(Path(start.file).absolute())
     with log_to_stderr() as say:
         raise_limit()
-        _main(say)
-
-
-def _main(say: Say) -> None:
-    try:
-        start = command_line(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
-        if start.shown is not None:
-            print(start.shown, end="")
-            return
-        if start.file is not None and not start.config.config_store_path:
-            start.config.config_store_path = str(start.file)
-        run(serve(Nameserver(start.config), say))
-    except (BadSetting, BadKVFile, BadAccessFile, NoAccess) as fault:
+        _run(start.config, say)
+
+
+def _run(config: NamesrvConfig, say: Say) -> None:
+    try:
+        server = Nameserver(config)
+    except ValueError as fault:
+        end_misconfigured("mqnamesrv", BadSetting(str(fault)))
+    except (BadKVFile, NoAccess) as fault:
         sys.exit(f"mqnamesrv: {fault}")
-    except OSError as fault:
-        port = start.config.listen_port
-        sys.exit(f"mqnamesrv: cannot listen on port {port}: {fault.strerror}; stop what holds it or set listenPort")
+    try:
+        run(serve(server, say))
+    except NoAccess as fault:
+        sys.exit(f"mqnamesrv: {fault}")
+    except OSError as error:
+        sys.exit(f"mqnamesrv: {port_fault(error, config.bind_address, config.listen_port).sentence}")
 
 
 if __name__ == "__main__":

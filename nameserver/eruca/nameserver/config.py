@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eruca.remoting.access.settings import AccessSettings
+from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
 
@@ -22,8 +23,10 @@ class NamesrvConfig:
 
     listen_port: int = setting(9876, at_least=0, at_most=65535, important=True)
     """The port for brokers and clients; 0 takes a free one."""
-    bind_address: str = setting("0.0.0.0", important=True)
-    """The address to listen on."""
+    bind_address: str = setting(
+        "0.0.0.0", important=True, valid=is_host, words="an address of this machine, 0.0.0.0 or ::"
+    )
+    """The address to listen on; ``0.0.0.0`` stands for all IPv4 addresses of this machine, ``::`` for all addresses."""
     rocketmq_home: str = setting("", path=True, environment="ROCKETMQ_HOME")
     """The folder of the files; empty: the home directory of the user."""
     kv_config_path: str = setting("", path=True, important=True)
@@ -37,7 +40,7 @@ class NamesrvConfig:
     allow_broker_takeover: bool = setting(False)
     """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
     access: AccessSettings = field(default_factory=AccessSettings)
-    namesrv_addr: str | None = None
+    namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;")
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
 

@@ -14,6 +14,8 @@ TOPIC_MAX_LENGTH: Final = 127
 GROUP_MAX_LENGTH: Final = 255
 NAME_PATTERN: Final = "^[%|a-zA-Z0-9_-]+$"
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+ILLEGAL: Final = re.compile(r"[^%|a-zA-Z0-9_-]")
+"""A character that no topic and no group has."""
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"

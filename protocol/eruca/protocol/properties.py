@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from eruca.protocol.errors import ProtocolError
 
-__all__ = ["amend", "decode", "parse", "write"]
+__all__ = ["Entry", "amend", "decode", "entries", "parse", "write"]
 
 _BLANKS = " \t\f"
 _NATURAL_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
@@ -22,6 +22,14 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _NAMES = {char: name for name, char in _NAMED.items()}
+
+
+class Entry(NamedTuple):
+    """One key with its value; ``line`` is the first that it stands in, counted from 1."""
+
+    key: str
+    value: str
+    line: int
 
 
 class _LogicalLine(NamedTuple):
@@ -42,17 +50,23 @@ def decode(data: bytes) -> str:
         return data.decode("latin-1")
 
 
-def parse(text: str) -> dict[str, str]:
-    """All keys with their values, in the order of their first appearance; the last value wins.
+def entries(text: str) -> Iterator[Entry]:
+    """All entries in the order of the text; of a key that occurs twice both.
 
     Raises ProtocolError, with the line number, for a ``\\u`` without four hex digits: the only
     error in Java's grammar.
     """
-    found: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        found[key] = value
-    return found
+        yield Entry(key, value, line.number)
+
+
+def parse(text: str) -> dict[str, str]:
+    """All keys with their values, in the order of their first appearance; the last value wins.
+
+    Raises ProtocolError as ``entries`` does.
+    """
+    return {entry.key: entry.value for entry in entries(text)}
 
 
 def write(values: Mapping[str, str]) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+_LONGEST_NAME = 253
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -29,3 +34,48 @@ def local_address() -> str:
         except OSError:
             continue
     return "127.0.0.1"
+
+
+def is_numeric(text: str) -> bool:
+    """Whether a text is an IPv4 or IPv6 address, without brackets and zone."""
+    return _numeric(text) is not None
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an IPv4 or IPv6 address, without brackets and zone, or a host name."""
+    if is_numeric(text):
+        return True
+    labels = text.removesuffix(".").split(".")
+    if len(text) > _LONGEST_NAME or labels[-1].isdecimal():  # 10.0.0.256
+        return False
+    return all(_LABEL.fullmatch(label) is not None for label in labels)
+
+
+def is_reachable_host(text: str) -> bool:
+    """Whether a text can be the address of one machine for others: a host, but not 0.0.0.0, :: or a group address."""
+    found = _numeric(text)
+    if found is None:
+        return is_host(text)
+    return not (found.is_unspecified or found.is_multicast or text == "255.255.255.255")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is ``host:port`` of one machine."""
+    try:
+        host, port = split_address(text.strip())
+    except ValueError:
+        return False
+    return is_reachable_host(host) and text.isascii() and 0 < port < 65536
+
+
+def are_addresses(text: str) -> bool:
+    """Whether a text is one or several ``host:port``, joined by ``;``."""
+    pieces = [piece for piece in text.split(";") if piece.strip()]
+    return bool(pieces) and all(is_address(piece) for piece in pieces)
+
+
+def _numeric(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text) if "%" not in text else None
+    except ValueError:
+        return None

@@ -39,6 +39,18 @@ def check_writable(path: Path) -> None:
             raise NoAccess(path, "written", fault) from None
 
 
+def folder_fault(path: Path) -> str | None:
+    """Why files cannot be written in a folder, which may not exist yet, as the end of a sentence; None if they can."""
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        return f"names {path}, and {there} is no folder: name a folder, or move that away"
+    try:
+        check_writable(there)
+    except NoAccess as fault:
+        return f"does not work: {fault}"
+    return None
+
+
 def backup_of(path: Path) -> Path:
     """The path of the content before the last replacement: ``kvConfig.json.bak``."""
     return path.with_name(path.name + ".bak")

@@ -14,6 +14,7 @@ from typing import Any
 
 from eruca.remoting.descriptors import reason
 from eruca.remoting.log import log
+from eruca.remoting.settings import Finding
 
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A peer that vanished without a word is noticed after 60 s of silence and 6 unanswered probes, 10 s apart."""
@@ -33,6 +34,37 @@ def keep_alive(sock: Any) -> None:
         option = getattr(socket, name, None)  # macOS has another name for the first
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def bind(found: Iterable[Any], host: str) -> list[socket.socket]:
+    """Sockets that are bound to what ``getaddrinfo`` found for a host. Raises OSError."""
+    bound: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:  # a kernel without IPv6
+                continue
+            bound.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+            sock.bind(address)
+    except BaseException:
+        for sock in bound:
+            sock.close()
+        raise
+    return bound
+
+
+def port_fault(error: OSError, host: str, port: int, what: str = "listenPort") -> Finding:
+    """Why a daemon cannot listen: the setting to change, and a sentence."""
+    where = f"cannot listen on {host}:{port} ({what}): {error.strerror}; "
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return Finding("bindAddress", f"{where}set bindAddress to an address of this machine")
+    if error.errno == errno.EACCES:
+        return Finding("listenPort", f"{where}set a larger listenPort, or give this user the right to ports below 1024")
+    return Finding("listenPort", f"{where}stop what holds it or set another listenPort")
 
 
 class Listener:
@@ -58,20 +90,9 @@ class Listener:
         return self._sockets
 
     async def listen(self, host: str, port: int) -> None:
-        """Listen on ``host:port``; an empty host means all addresses, port 0 a free port. Raises OSError."""
-        found = await self._addresses(host or None, port)
-        bound: list[socket.socket] = []
+        """Listen on ``host:port``; an empty host or ``::`` means all addresses, port 0 a free port. Raises OSError."""
+        bound = bind(await self._addresses(host or None, port), host)
         try:
-            for family, _, _, _, address in dict.fromkeys(found):
-                try:
-                    sock = socket.socket(family, socket.SOCK_STREAM)
-                except OSError:  # a kernel without IPv6
-                    continue
-                bound.append(sock)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                sock.bind(address)
             self.listen_on(*bound)
         except BaseException:
             for sock in bound:

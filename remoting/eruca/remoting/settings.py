@@ -1,10 +1,10 @@
-"""One typed configuration object per daemon, read from file, environment and command line.
+"""One typed configuration object per daemon: its keys, what they allow, what may change at run time.
 
-Owns: how a field becomes a key and a text becomes a value; the sources of values and their order;
-what may change at run time; how a configuration is shown.
-Must not know: any particular key. The keys are the fields of the dataclass that is passed in.
-Invariant: after ``read`` or ``change`` an object holds only values that its fields allow; a refused
-change has changed nothing; paths and secrets never change at run time, and secrets are never shown.
+Owns: how a field becomes a key and a text becomes a value; what may change at run time; how a configuration is shown.
+Must not know: any particular key (they are the fields of the dataclass that is passed in), and where texts come from
+(``eruca.remoting.sources``).
+Invariant: after ``change`` an object holds only values that its fields allow; a refused change has changed nothing;
+paths and secrets never change at run time, and secrets are never shown.
 
 Declare::
 
@@ -21,11 +21,7 @@ Declare::
         namesrv_addr: str | None = setting(None, environment="NAMESRV_ADDR")
         store: StoreConfig = field(default_factory=StoreConfig)   # nested: its keys join these
 
-Read (a daemon's ``main`` calls ``eruca.remoting.command_line.command_line``, which ends here)::
-
-    start = read(BrokerConfig, text=properties_text, environment=os.environ, given={})
-    start.config      # the BrokerConfig
-    start.warnings    # sentences to log: unknown keys by name, values that look wrong
+A string under a field is its meaning; ``docs/configuration.md`` is made of these.
 
 Change, while it runs (requests 25 and 318)::
 
@@ -36,11 +32,8 @@ Show (requests 26 and 319)::
 
     values(config)    # {"brokerName": "broker-a", ...}, in the order of the fields
 
-A value is taken from the first of: the command line, an environment variable ``ERUCA_<FIELD>``
-(``ERUCA_LISTEN_PORT``), the file, the variable that the field names itself (as RocketMQ takes
-``NAMESRV_ADDR``), the default. Types: str, int, float, bool, an Enum (by name), and each of them
-``| None`` (None: not set, shown as empty). Every error raises BadSetting, one sentence that names
-the key, the value and what is allowed.
+Types: str, int, float, bool, an Enum (by name), and each of them ``| None`` (None: not set, shown as empty). Every
+error raises BadSetting, one sentence that names the key, the value and what is allowed.
 """
 
 import dataclasses
@@ -51,33 +44,50 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
-
-from eruca.protocol import properties
-from eruca.protocol.errors import ProtocolError
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 __all__ = [
     "BadSetting",
+    "Check",
+    "Finding",
     "Setting",
-    "Start",
     "change",
-    "read",
     "setting",
     "settings_of",
+    "unknown_key",
     "values",
+    "without_effect",
 ]
 
 C = TypeVar("C")
 
 ENVIRONMENT_PREFIX = "ERUCA_"
-_NO_KEYS = {"ERUCA_PURE"}
-"""Variables with the prefix that choose code, not a setting."""
+LARGEST = (1 << 63) - 1
+"""Of a whole number without a bound of its own; Java's long."""
 _MARK = "eruca.setting"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class BadSetting(ValueError):
-    """A setting that cannot be taken; the message is one sentence for the operator."""
+    """Settings that cannot be taken: a sentence for each fault. ``warnings`` are what else was found."""
+
+    def __init__(self, *faults: str, warnings: Sequence[str] = ()) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+        self.warnings = tuple(warnings)
+
+
+class Finding(NamedTuple):
+    """What is wrong with a key, or looks wrong, as the end of a sentence that begins with it."""
+
+    key: str
+    sentence: str
+    is_fault: bool = True
+
+
+Check = Callable[[C, Collection[str]], Iterable[Finding]]
+"""Looks at values together. The second argument holds the keys that were given; the others have their defaults."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,9 +103,11 @@ class _Rules:
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
     pattern: str | None = None
+    valid: Callable[[str], bool] | None = None
     words: str = "text"
     environment: str | None = None
     unmet: str | None = None
+    effect: bool = True
 
 
 def setting(
@@ -110,6 +122,7 @@ def setting(
     at_most: float | None = None,
     one_of: Sequence[str] = (),
     pattern: str | None = None,
+    valid: Callable[[str], bool] | None = None,
     words: str = "text",
     environment: str | None = None,
     unmet: str | None = None,
@@ -118,18 +131,38 @@ def setting(
 
     ``key``: the properties key, if it is not the field's name in camel case. ``live``: may change at
     run time (default: it may not). ``important``: -m prints it.
-    ``secret``: never shown, never live. ``path``: names a file or directory, never live.
+    ``secret``: never shown, never live; the key with ``File`` at its end names a file that holds the value.
+    ``path``: names a file or directory (several joined by a comma), absolute, never live.
     ``at_least``, ``at_most``: bounds of a number, both included. ``one_of``: the allowed
-    texts of a str. ``pattern``: a regular expression that the whole text must match; errors explain
-    it by ``words``. ``environment``: a variable that replaces the default. ``unmet``: a value other
+    texts of a str. ``pattern``: a regular expression that the whole text must match; ``valid``: a
+    function that says whether a text is allowed; errors explain both by ``words``.
+    ``environment``: a variable that replaces the default. ``unmet``: a value other
     than the default is accepted without effect; the warning says what follows from that.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
     rules = _Rules(
-        key, live, important, secret, path, at_least, at_most, tuple(one_of), pattern, words, environment, unmet
+        key=key,
+        live=live,
+        important=important,
+        secret=secret,
+        path=path,
+        at_least=at_least,
+        at_most=at_most,
+        one_of=tuple(one_of),
+        pattern=pattern,
+        valid=valid,
+        words=words,
+        environment=environment,
+        unmet=unmet,
+        effect=unmet is None,
     )
     return dataclasses.field(default=default, metadata={_MARK: rules})
+
+
+def without_effect(default: Any, *, key: str | None = None, path: bool = False) -> Any:
+    """A field that is accepted and shown, and changes nothing: RocketMQ's files may set it."""
+    return dataclasses.field(default=default, metadata={_MARK: _Rules(key=key, path=path, effect=False)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +173,13 @@ class Setting:
     place: tuple[str, ...]  # attribute names, from the configuration object down
     kind: type  # str, int, float, bool or an Enum
     optional: bool
+    default: Any
     rules: _Rules
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment: ``ERUCA_`` and the name of the field."""
+        return ENVIRONMENT_PREFIX + self.place[-1].upper()
 
     def get(self, config: object) -> Any:
         for name in self.place:
@@ -163,11 +202,25 @@ class Setting:
         low, high = self.rules.at_least, self.rules.at_most
         if (low is not None and found < low) or (high is not None and found > high):
             raise self._refusal(text)
+        if self.kind is int and not -LARGEST <= found <= LARGEST:
+            raise BadSetting(f"{self.key}: '{text}' is not allowed; write a number of 64 bits")
         if self.rules.one_of and found not in self.rules.one_of:
             raise self._refusal(text)
         if self.rules.pattern is not None and re.fullmatch(self.rules.pattern, text) is None:
             raise self._refusal(text)
+        if self.rules.valid is not None and not self.rules.valid(text):
+            raise self._refusal(text)
+        if self.kind is str:
+            self._check_text(text)
         return found
+
+    def _check_text(self, text: str) -> None:
+        if _CONTROL.search(text) is not None:
+            raise self._refusal(text)
+        if self.rules.path and (text or self.default != ""):
+            for path in text.split(","):
+                if not _is_absolute(path):
+                    raise self._refusal(path)
 
     def text(self, config: object) -> str:
         """The value as a file contains it; empty for None."""
@@ -184,6 +237,8 @@ class Setting:
             return "one of " + ", ".join(self.kind.__members__)
         if self.rules.one_of:
             return "one of " + ", ".join(self.rules.one_of)
+        if self.rules.path:
+            return "an absolute path, without ~ and ${...}"
         words = {bool: "true or false", int: "a whole number", float: "a number", str: self.rules.words}
         low, high = self.rules.at_least, self.rules.at_most
         if low is not None and high is not None:
@@ -193,22 +248,8 @@ class Setting:
         return words[self.kind] + (f", at most {high}" if high is not None else "")
 
     def _refusal(self, text: str) -> BadSetting:
-        shown = "(not shown)" if self.rules.secret else f"'{text}'"
+        shown = "(not shown)" if self.rules.secret else repr(text)
         return BadSetting(f"{self.key}: {shown} is not allowed; write {self.allowed()}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Start(Generic[C]):
-    """A configuration and its origin.
-
-    ``warnings`` are sentences for the log; ``file`` and ``shown`` come from the command line: the
-    named properties file, and the text to print instead of a start.
-    """
-
-    config: C
-    warnings: list[str]
-    file: str | None = None
-    shown: str | None = None
 
 
 def settings_of(kind: type) -> dict[str, Setting]:
@@ -224,65 +265,35 @@ def settings_of(kind: type) -> dict[str, Setting]:
     return found
 
 
-def read(
-    kind: type[C],
-    *,
-    text: str = "",
-    environment: Mapping[str, str] | None = None,
-    given: Mapping[str, str] | None = None,
-    source: str = "the configuration",
-) -> Start[C]:
-    """A ``kind`` from a properties ``text``, an environment and the command line.
+def change(
+    config: C, changes: Mapping[str, str], check: Check[C] | None = None, given: Collection[str] = ()
+) -> dict[str, str]:
+    """Change a running configuration in place, all of ``changes`` or none; ``given`` are the keys of the start.
 
-    ``environment`` defaults to an empty one, ``given`` maps keys to texts and wins; ``source``
-    names the text in messages. Raises BadSetting.
-    """
-    known = settings_of(kind)
-    warnings: list[str] = []
-    try:
-        in_file = properties.parse(text)
-    except ProtocolError as broken:
-        raise BadSetting(f"{source}: {broken}") from None
-    layers = [
-        ("", _own_variables(known, environment or {})),
-        (source, in_file),
-        ("the environment", _prefixed_variables(known, environment or {})),
-        ("the command line", dict(given or {})),
-    ]
-    config, plain = kind(), kind()
-    for place, texts in layers:
-        for key, value in texts.items():
-            if key in known:
-                warnings.extend(_doubts(known[key], value))
-                known[key].put(config, known[key].value(value))
-            else:
-                warnings.append(f"{_unknown(key, known)} in {place}; it is ignored")
-    warnings.extend(
-        f"{item.key}={item.text(config)} has no effect: {item.rules.unmet}"
-        for item in known.values()
-        if item.rules.unmet is not None and item.get(config) != item.get(plain)
-    )
-    return Start(config, warnings)
-
-
-def change(config: object, changes: Mapping[str, str]) -> dict[str, str]:
-    """Change a running configuration in place, all of ``changes`` or none.
-
-    Returns the keys with their new texts. Raises BadSetting for an unknown key, one that may
-    not change at run time, and a value that is not allowed.
+    Returns the keys with their new texts. Raises BadSetting for an unknown key, one that may not change at run time, a
+    value that is not allowed, and values that, as ``check`` finds, do not fit together since this change.
     """
     known = settings_of(type(config))
     new: list[tuple[Setting, Any]] = []
     for key, text in changes.items():
         if key not in known:
-            raise BadSetting(_unknown(key, known))
+            raise BadSetting(unknown_key(key, known))
         if not known[key].rules.live:
             raise BadSetting(
                 f"{key} cannot be changed while the daemon runs; set it in the configuration file and restart"
             )
         new.append((known[key], known[key].value(text)))
+    old = [(item, item.get(config)) for item, _ in new]
+    set_ones = {*given, *changes}
+    found = set(check(config, set_ones)) if check is not None else set()
     for item, value in new:
         item.put(config, value)
+    after = check(config, set_ones) if check is not None else ()
+    faults = [each for each in after if each.is_fault and each not in found]
+    if faults:
+        for item, value in old:
+            item.put(config, value)
+        raise BadSetting(*(f"{each.key} {each.sentence}" for each in faults))
     return {item.key: item.text(config) for item, _ in new}
 
 
@@ -310,7 +321,7 @@ def _settings(kind: type, above: tuple[str, ...]) -> tuple[Setting, ...]:
         plain, optional = _plain(hint)
         if plain not in (str, int, float, bool) and not _is_enum(plain):
             raise TypeError(f"{kind.__name__}.{field.name}: no text can mean a {hint}")
-        found.append(Setting(rules.key or _camel(field.name), place, plain, optional, rules))
+        found.append(Setting(rules.key or _camel(field.name), place, plain, optional, field.default, rules))
     return tuple(found)
 
 
@@ -347,35 +358,13 @@ def _value(kind: type, text: str) -> Any:
     return number
 
 
-def _own_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: environment[item.rules.environment]
-        for key, item in known.items()
-        if item.rules.environment and environment.get(item.rules.environment)
-    }
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") and path == path.strip() and "${" not in path and "/~" not in path
 
 
-def _prefixed_variables(known: Mapping[str, Setting], environment: Mapping[str, str]) -> dict[str, str]:
-    """Keys by variable; an unknown variable keeps its own name, for a warning."""
-    keys = {_variable(item): key for key, item in known.items()}
-    return {
-        keys.get(name, name): text
-        for name, text in environment.items()
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in _NO_KEYS
-    }
-
-
-def _variable(item: Setting) -> str:
-    return ENVIRONMENT_PREFIX + item.place[-1].upper()
-
-
-def _doubts(item: Setting, text: str) -> Iterator[str]:
-    if item.kind is str and not item.rules.secret and text != text.strip():
-        yield f"the value of {item.key} begins or ends with a blank, which is part of it: '{text}'"
-
-
-def _unknown(key: str, known: Mapping[str, Setting]) -> str:
-    names = [*known, *(_variable(item) for item in known.values())]
+def unknown_key(key: str, known: Mapping[str, Setting]) -> str:
+    """The sentence about a key, or a variable, that no field has; it names the nearest one."""
+    names = [*known, *(item.variable for item in known.values())]
     folded = {name.lower(): name for name in names}
     close = difflib.get_close_matches(key.lower(), folded, n=1, cutoff=0.75)
     hint = f" (did you mean {folded[close[0]]}?)" if close else ""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from eruca.remoting.version import version
+
 
 class Commands(click.Group):
     """The commands; ``pipeline`` is imported on first use, as it needs Spark's packages."""
@@ -25,6 +27,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands)
+@click.version_option(version(), prog_name="eruca", message="%(prog)s %(version)s")
 def main() -> None:
     """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from eruca.broker.config import BrokerConfig
+from eruca.broker.services.checks import fits
 from eruca.protocol import properties
 from eruca.protocol.bodies import DataVersion
 from eruca.protocol.codes import ResponseCode
@@ -28,6 +29,8 @@ class Configuration:
     def __init__(self, config: BrokerConfig, clock: Callable[[], int], file: Path | None = None) -> None:
         self.version = DataVersion(timestamp=clock())
         self.file = file
+        self.given: set[str] = set()
+        """The keys that do not have their defaults since somebody set them."""
         self.bound: dict[str, int] = {}
         """The ports that are bound, by setting; shown instead of the configured ones."""
         self._config = config
@@ -53,10 +56,11 @@ class Configuration:
                     f"Can not update config in black list. {key} is set in the configuration file only",
                 )
         try:
-            changed = change(self._config, wanted)
+            changed = change(self._config, wanted, fits, self.given)
         except BadSetting as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
         if changed:
+            self.given |= changed.keys()
             self.version = self.version.following(self._clock())
         return changed
 

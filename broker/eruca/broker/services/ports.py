@@ -6,9 +6,10 @@ number. Must not know what is served.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from typing import NamedTuple
+
+from eruca.remoting.listener import port_fault
 
 VIP = -2
 """The VIP port relative to the listening port."""
@@ -44,31 +45,46 @@ class Ports(NamedTuple):
             each.close()
 
 
+class _Place(NamedTuple):
+    family: socket.AddressFamily
+    host: str
+
+
 class PortTaken(Exception):
-    """A required port is taken; the message names it and says what to do."""
+    """A required port cannot be had; the message names it and says what to do. ``key`` is the setting to change."""
+
+    def __init__(self, sentence: str, key: str = "listenPort") -> None:
+        super().__init__(sentence)
+        self.key = key
 
 
 def take_ports(host: str, port: int) -> Ports:
     """Bind all three ports of ``host``. With ``port`` 0 they are free ones, adjacent if possible.
 
-    Raises PortTaken, or OSError if the address does not belong to this machine.
+    Raises PortTaken, also for an address that does not belong to this machine.
     """
+    if port and not 0 < port + VIP < port + HA < 65536:
+        raise PortTaken(f"listenPort must leave room for the ports 2 below and 1 above it, and {port} does not")
+    place = _resolved(host, port)
     if port:
-        return _take(host, port, port + VIP, port + HA)
+        return _take(place, port, port + VIP, port + HA)
     for _ in range(_TRIES):
-        with contextlib.suppress(PortTaken):
-            return _take(host, 0, None, None)
-    return _take(host, 0, 0, 0)
+        try:
+            return _take(place, 0, None, None)
+        except PortTaken as fault:
+            if fault.key != "listenPort":
+                raise
+    return _take(place, 0, 0, 0)
 
 
-def _take(host: str, port: int, vip: int | None, ha: int | None) -> Ports:
+def _take(place: _Place, port: int, vip: int | None, ha: int | None) -> Ports:
     taken: list[socket.socket] = []
     fixed = port != 0
     try:
-        taken.append(_bind(host, port, fixed=fixed))
+        taken.append(_bind(place, port, fixed=fixed, what="listenPort"))
         number = taken[0].getsockname()[1]
-        taken.append(_bind(host, number + VIP if vip is None else vip, fixed=fixed))
-        taken.append(_bind(host, number + HA if ha is None else ha, fixed=fixed))
+        for given, step, what in ((vip, VIP, "the VIP port, listenPort - 2"), (ha, HA, "the HA port, listenPort + 1")):
+            taken.append(_bind(place, number + step if given is None else given, fixed=fixed, what=what))
     except BaseException:
         for each in taken:
             each.close()
@@ -76,12 +92,27 @@ def _take(host: str, port: int, vip: int | None, ha: int | None) -> Ports:
     return Ports(*taken)
 
 
-def _bind(host: str, port: int, *, fixed: bool) -> socket.socket:
+def _resolved(host: str, port: int) -> _Place:
+    """The address of a name; the IPv4 one if it has both."""
+    if not host:
+        return _Place(socket.AF_INET, host)
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        fault = port_fault(error, host, port)
+        raise PortTaken(fault.sentence, fault.key) from None
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    return _Place(family, str(address[0]))
+
+
+def _bind(place: _Place, port: int, *, fixed: bool, what: str) -> socket.socket:
+    family, host = place
     if not 0 <= port <= 65535:
         raise PortTaken(f"listenPort must leave room for the ports 2 below and 1 above it, but {port} is no port")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if host == "::":
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if fixed:  # without SO_REUSEADDR a port that is bound elsewhere is refused
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
@@ -89,9 +120,6 @@ def _bind(host: str, port: int, *, fixed: bool) -> socket.socket:
         bound.setblocking(False)
     except OSError as error:
         bound.close()
-        if port == 0:
-            raise
-        raise PortTaken(
-            f"cannot listen on {host}:{port}: {error.strerror}; stop what holds it or set another listenPort"
-        ) from None
+        fault = port_fault(error, host, port, what)
+        raise PortTaken(fault.sentence, fault.key) from None
     return bound

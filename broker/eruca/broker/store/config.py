@@ -13,6 +13,8 @@ from eruca.remoting.settings import setting
 
 CONSUME_QUEUE_UNIT = 20
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LARGEST_FILE = (1 << 31) - 1
+"""Bytes of a file, at most, since Java's tools count them in an int."""
 LONGEST_REPLY = 15 << 20
 """Bytes of messages in a reply, at most; a frame has at most 16 MiB."""
 MOST_MESSAGES = 65_536
@@ -38,15 +40,22 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     return tuple(levels)
 
 
+def _are_delay_levels(text: str) -> bool:
+    try:
+        return bool(parse_delay_levels(text))
+    except ValueError:
+        return False
+
+
 @dataclass(kw_only=True)
 class StoreRules:
     """The settings that an operator gives and the store takes as they are, with their bounds; names and defaults are
     those of MessageStoreConfig in 4.9.7. Sizes in bytes, times in milliseconds unless a name says otherwise."""
 
-    mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096)
-    mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20)
-    max_hash_slot_num: int = setting(5_000_000, at_least=1)
-    max_index_num: int = setting(20_000_000, at_least=2)
+    mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096, at_most=LARGEST_FILE)
+    mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20, at_most=LARGEST_FILE)
+    max_hash_slot_num: int = setting(5_000_000, at_least=1, at_most=LARGEST_FILE // 4)
+    max_index_num: int = setting(20_000_000, at_least=2, at_most=LARGEST_FILE // 20)
     message_index_enable: bool = True
     max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
     sync_flush_timeout: int = setting(5000, at_least=1)
@@ -71,7 +80,9 @@ class StoreRules:
     disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
     clean_file_forcibly_enable: bool = setting(True, live=True)
     clean_resource_interval: int = setting(10_000, at_least=1)
-    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    message_delay_level: str = setting(
+        DEFAULT_DELAY_LEVELS, valid=_are_delay_levels, words="numbers with s, m, h or d, separated by blanks: 1s 30s 2h"
+    )
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
 
 

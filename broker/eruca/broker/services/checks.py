@@ -1,0 +1,183 @@
+"""The settings of a broker looked at together, and on this machine.
+
+Owns which values do not fit together, and what a start would find in the way: folders, ports, addresses, names. Must
+not know what one value may be (the fields declare that), and where a value was set. Invariant: nothing is changed on
+the disk, and every port is free again.
+
+Two values that contradict each other are a fault where both were given. Where one has its default, they are a warning:
+an existing broker.conf may set the other alone.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from eruca.broker.config import EVERYWHERE, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
+from eruca.broker.services.ports import HA, VIP, PortTaken, take_ports
+from eruca.broker.store import StoreLocked
+from eruca.broker.store.config import LARGEST_FILE
+from eruca.broker.store.marks import Lock
+from eruca.protocol.names import topic_fault
+from eruca.remoting.addresses import is_numeric, split_address
+from eruca.remoting.files import folder_fault
+from eruca.remoting.settings import Finding
+
+INDEX_HEADER = 40
+"""Bytes of an index file before its slots of 4 and its entries of 20."""
+HEARTBEAT_OF_CLIENTS = 30_000
+"""Milliseconds between two heartbeats of a client."""
+REGISTRATION_PERIODS = range(10_000, 60_001)
+
+
+def fits(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    """What does not fit together."""
+    yield from _role(config, given)
+    yield from _ports(config)
+    yield from _sizes(config, given)
+    yield from _ratios(config, given)
+    yield from _times(config, given)
+
+
+def _contradiction(given: Collection[str], keys: tuple[str, ...], sentence: str) -> Finding:
+    key = next((each for each in keys if each in given), keys[0])
+    return Finding(key, sentence, all(each in given for each in keys))
+
+
+def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    store = config.store
+    if config.is_slave and config.broker_id == 0:
+        yield Finding("brokerId", SLAVE_ID)
+    if not config.is_slave and config.broker_id != 0:
+        yield Finding("brokerId", f"{config.broker_id} does not count: a master has 0; set brokerRole=SLAVE", False)
+    if config.is_slave and not config.nameservers and store.ha_master_address is None:
+        sentence = "is SLAVE, and nobody names its master: set namesrvAddr, or haMasterAddress"
+        yield Finding("brokerRole", sentence, False)
+    if not config.nameservers and not config.fetch_namesrv_addr_by_address_server:
+        yield Finding("namesrvAddr", "is not set: this broker registers nowhere, and no client finds it", False)
+    if store.broker_role is not BrokerRole.SLAVE and store.ha_master_address is not None:
+        yield Finding("haMasterAddress", "counts on a slave only; this broker is a master", False)
+    if "brokerName" not in given and topic_fault(socket.gethostname()) is not None:
+        sentence = f"is {machine_name()}, as the name of this machine is no name of topics; set brokerName"
+        yield Finding("brokerName", sentence, False)
+    if config.broker_permission & 6 != 6:
+        yield Finding(
+            "brokerPermission", f"{config.broker_permission} lets nobody write or read: 2 is writing, 4 reading", False
+        )
+
+
+def _ports(config: BrokerConfig) -> Iterator[Finding]:
+    port = config.server.listen_port
+    if port and not 0 < port + VIP < port + HA < 65536:
+        yield Finding(
+            "listenPort", f"{port} must leave room for the ports 2 below and 1 above it: write 0, or 3 to 65534"
+        )
+
+
+def _sizes(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    store = config.store
+    if len((store.store_path_commit_log or "").split(",")) > 1:
+        yield Finding(
+            "storePathCommitLog",
+            "names several directories, and this broker keeps its log in one: "
+            "move the files of all into one of them, and name only that",
+        )
+    if store.max_message_size > store.mapped_file_size_commit_log:
+        yield _contradiction(
+            given,
+            ("maxMessageSize", "mappedFileSizeCommitLog"),
+            f"does not fit: a file of the log (mappedFileSizeCommitLog) has {store.mapped_file_size_commit_log} bytes, "
+            f"and no message of maxMessageSize ({store.max_message_size}) has room in it",
+        )
+    index = INDEX_HEADER + 4 * store.max_hash_slot_num + 20 * store.max_index_num
+    if index > LARGEST_FILE:
+        yield Finding(
+            "maxIndexNum", f"and maxHashSlotNum make an index file of {index} bytes, and it has {LARGEST_FILE} at most"
+        )
+
+
+def _ratios(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    store = config.store
+    expired, forced, full = (
+        store.disk_max_used_space_ratio / 100,
+        store.disk_space_clean_forcibly_ratio,
+        store.disk_space_warning_level_ratio,
+    )
+    keys = ("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
+    for low, high, pair in ((expired, forced, keys[:2]), (forced, full, keys[1:])):
+        if low > high:
+            yield _contradiction(
+                given, pair, f"is out of order: {pair[0]} ({low:g}) must not be above {pair[1]} ({high:g})"
+            )
+
+
+def _times(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    store = config.store
+    if store.ha_send_heartbeat_interval >= store.ha_housekeeping_interval:
+        yield _contradiction(
+            given,
+            ("haSendHeartbeatInterval", "haHousekeepingInterval"),
+            f"does not fit: a slave gives up a master after haHousekeepingInterval ({store.ha_housekeeping_interval} "
+            f"ms) of silence, so haSendHeartbeatInterval ({store.ha_send_heartbeat_interval} ms) must be shorter",
+        )
+    if store.file_reserved_time == 0:
+        yield Finding("fileReservedTime", "is 0: each file is deleted in the next hour of deleteWhen", False)
+    if config.channel_expired_timeout < HEARTBEAT_OF_CLIENTS:
+        sentence = f"is shorter than the {HEARTBEAT_OF_CLIENTS} ms between two heartbeats: live clients are dropped"
+        yield Finding("channelExpiredTimeout", sentence, False)
+    if config.register_name_server_period not in REGISTRATION_PERIODS:
+        period = min(max(config.register_name_server_period, REGISTRATION_PERIODS[0]), REGISTRATION_PERIODS[-1])
+        yield Finding("registerNameServerPeriod", f"is taken as {period}: write 10000 to 60000", False)
+
+
+# ---------------------------------------------------------------------- this machine
+
+
+def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
+    """What a start on this machine would find in its way."""
+    store = config.store
+    root = Path(store.store_path_root_dir)
+    paths = {"storePathRootDir": root}
+    if store.store_path_commit_log:
+        paths["storePathCommitLog"] = Path(store.store_path_commit_log)
+    faults = {key: folder_fault(path) for key, path in paths.items()}
+    yield from (Finding(key, fault) for key, fault in faults.items() if fault is not None)
+    if not faults["storePathRootDir"] and _is_in_use(root):
+        sentence = f"{root} is in use by a broker that runs, so the ports, which it may hold, were not tried"
+        yield Finding("storePathRootDir", sentence, False)
+    else:
+        yield from _free_ports(config)
+    yield from _names(config)
+
+
+def _is_in_use(root: Path) -> bool:
+    if not (root / "lock").exists():
+        return False
+    try:
+        Lock(root).release()
+    except StoreLocked:
+        return True
+    return False
+
+
+def _free_ports(config: BrokerConfig) -> Iterator[Finding]:
+    if any(_ports(config)):
+        return
+    try:
+        take_ports(config.server.bind_address, config.server.listen_port).close()
+    except PortTaken as fault:
+        yield Finding(fault.key, f"does not work, the broker {fault}")
+
+
+def _names(config: BrokerConfig) -> Iterator[Finding]:
+    hosts = [("brokerIP1", config.broker_ip1), ("brokerIP2", config.broker_ip2)]
+    hosts += [("namesrvAddr", split_address(each)[0]) for each in config.nameservers]
+    if config.store.ha_master_address:
+        hosts.append(("haMasterAddress", split_address(config.store.ha_master_address)[0]))
+    for key, host in hosts:
+        if host and host not in EVERYWHERE and not is_numeric(host):
+            try:
+                socket.getaddrinfo(host, None)
+            except OSError as fault:
+                yield Finding(key, f"names {host}, which this machine cannot resolve: {fault.strerror}", False)
