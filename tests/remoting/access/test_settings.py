@@ -8,7 +8,8 @@ import pytest
 
 from eruca.remoting.access import BadAccessFile
 from eruca.remoting.access.settings import AccessSettings
-from eruca.remoting.settings import BadSetting, read
+from eruca.remoting.settings import BadSetting
+from eruca.remoting.sources import read
 
 ONE = "accounts: [{accessKey: someone, secretKey: its-secret}]\n"
 
