@@ -213,6 +213,13 @@ class BrokerConfig:
     broker_fast_failure_enable: bool = setting(True, live=True)
     send_thread_pool_queue_capacity: int = 10_000
     """The number of sends that may wait for durability; more are refused with 2 (SYSTEM_BUSY)."""
+    memory_high_water: str = setting(
+        "80%",
+        live=True,
+        pattern=r"(100|[1-9]?\d)%|\d{1,15}",
+        words="a share of the memory like 80%, or a number of bytes; 0 for any memory",
+    )
+    """The memory above which sends are refused with 2; a key of Eruca's own."""
     wait_time_mills_in_send_queue: int = setting(200, at_least=1, at_most=DAY, live=True)
     wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, at_most=DAY, live=True)
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, at_most=DAY, live=True)

@@ -7,14 +7,16 @@ sockets. Invariant: whoever is turned away is counted under one reason.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from eruca.protocol.frame import MAX_FRAME
+from eruca.remoting.access.white_addresses import AddressPattern
 from eruca.remoting.byte_budget import budgets
 from eruca.remoting.descriptors import ConnectionCount
 from eruca.remoting.rates import Rate
-from eruca.remoting.settings import setting
+from eruca.remoting.settings import BadSetting, setting
 
 
 class Rejection(StrEnum):
@@ -30,12 +32,14 @@ class ConnectionLimits:
     """The limits of the servers of a daemon. Times are in seconds; 120 s idle is Apache's
     serverChannelMaxIdleTimeSeconds.
 
+    Addresses of one of the ``overrides`` have its number of connections, by the first one that matches.
     ``connects`` is the number of connections a second of one address, 0 for any; ``unfinished`` and ``unsent`` are the
     bytes of all connections that are no whole frames yet, and that their peers have not read yet.
     """
 
     connections: int = 20_000
     connections_per_address: int = 1_000
+    overrides: tuple[tuple[AddressPattern, int], ...] = ()
     connects: int = 200
     unfinished: int = 64 << 20
     unsent: int = 512 << 20
@@ -54,21 +58,35 @@ class ConnectionSettings:
     server_channel_max_idle_time_seconds: int = setting(int(DEFAULTS.idle), at_least=1)
     server_max_connections: int = setting(DEFAULTS.connections, at_least=1)
     server_max_connections_per_address: int = setting(DEFAULTS.connections_per_address, at_least=1)
+    server_max_connections_per_address_overrides: str = ""
+    """Other numbers for some addresses, ``pattern=number`` joined by ``;``, by the first pattern that matches."""
     server_max_connects_per_second_per_address: int = setting(DEFAULTS.connects, at_least=0)
     """0 for any number."""
     server_max_unfinished_bytes: int = setting(DEFAULTS.unfinished, at_least=MAX_FRAME)
     server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
 
     def limits(self) -> ConnectionLimits:
-        """The limits that these settings mean."""
+        """The limits that these settings mean. Raises BadSetting."""
         return ConnectionLimits(
             connections=self.server_max_connections,
             connections_per_address=self.server_max_connections_per_address,
+            overrides=tuple(_overrides(self.server_max_connections_per_address_overrides)),
             connects=self.server_max_connects_per_second_per_address,
             unfinished=self.server_max_unfinished_bytes,
             unsent=self.server_max_unsent_bytes,
             idle=float(self.server_channel_max_idle_time_seconds),
         )
+
+
+def _overrides(text: str) -> Iterator[tuple[AddressPattern, int]]:
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        pattern, _, number = (piece.strip() for piece in part.rpartition("="))
+        try:
+            if not pattern or not number.isdecimal():
+                raise ValueError("write addresses and a number, like 10.0.0.*=5000;10.0.1.7=200")
+            yield AddressPattern(pattern), int(number)
+        except ValueError as fault:
+            raise BadSetting(f"serverMaxConnectionsPerAddressOverrides: '{part}' is not allowed; {fault}") from None
 
 
 class ServerLoad:
@@ -86,9 +104,16 @@ class ServerLoad:
         """Why a connection from this address is turned away; None if it is not."""
         if self.count.full:
             return Rejection.CONNECTIONS
-        if self.by_address[address] >= self._limits.connections_per_address:
+        if self.by_address[address] >= self.most(address):
             return Rejection.CONNECTIONS_PER_ADDRESS
         return None if self.connects.take(address) else Rejection.CONNECTS_PER_SECOND
+
+    def most(self, address: str) -> int:
+        """The connections that an address may have."""
+        for pattern, number in self._limits.overrides:
+            if pattern.matches(address):
+                return number
+        return self._limits.connections_per_address
 
     def enter(self, address: str) -> None:
         """Count a connection."""

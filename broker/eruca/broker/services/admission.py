@@ -1,7 +1,7 @@
 """The checks of a message before it is stored, and what is stored of its properties.
 
 Owns the checks of a send in their order with their texts (AbstractSendMessageProcessor.msgCheck in 4.9.7), the
-creation of topics by sending, and the text of the properties. Knows nothing of the store but the types of its
+creation of topics by sending, whether sends are suspended, and the text of the properties. Knows nothing of the store but the types of its
 interface. Invariant: a destination that was admitted once is admitted from memory only as long as nothing that decided
 it has changed.
 """
@@ -79,6 +79,8 @@ class Admission:
         """The forms of sends to these that the native step takes (``handlers.send_forms``)."""
         self.reply_templates: Memo[tuple[int, int], Template | None] = Memo(_FORMS)
         """The templates of replies to sends, by serialization and queue id."""
+        self.suspended: str | None = None
+        """Why no message is admitted at present."""
         self.half_places = HalfPlaces(config.broker_cluster_name)
         self._batches: Memo[str, tuple[bytes, bool, bool]] = Memo(_BATCHES)
         self._config = config
@@ -98,6 +100,16 @@ class Admission:
         self.reply_templates.clear()
         self._batches.clear()
 
+    def suspend(self, reason: str) -> None:
+        """Admit nothing until ``resume``: sends are refused with 2 and the reason."""
+        if self.suspended is None:
+            self.forget()
+        self.suspended = reason
+
+    def resume(self) -> None:
+        """Admit messages again."""
+        self.suspended = None
+
     # ------------------------------------------------------------------ where it goes
 
     def admit(self, ask: Send, remote: str, now: int) -> Destination:
@@ -105,6 +117,8 @@ class Admission:
 
         Raises Refused.
         """
+        if self.suspended is not None:
+            raise Refused(ResponseCode.SYSTEM_BUSY, self.suspended)
         start = self._config.start_accept_send_request_time_stamp
         if now < start:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_readable(start)}")
