@@ -141,6 +141,7 @@ class BrokerApp:
             start("filters", _repeat(SAVE_FILTERS_EVERY, broker.filters.saved)),
             start("silent clients", _repeat(self._drop_every, self._drop_silent)),
             start("reloads", broker.reloads.watch()),
+            start("memory", broker.memory_alarm.watch()),
         ]
         if not self.config.is_slave:
             save_every = self.config.store.flush_delay_offset_interval / 1000

@@ -19,6 +19,7 @@ from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.loop_monitor import LoopMonitor
+from eruca.broker.services.memory_alarm import MemoryAlarm
 from eruca.broker.services.registration import Registration
 from eruca.broker.services.replication.ha_client import HAClient
 from eruca.broker.services.replication.slaves import Slaves
@@ -133,6 +134,7 @@ class Broker:
         )
         self.registration = Registration(config, self.topics, self.tasks, self.own_account)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
+        self.memory_alarm = MemoryAlarm(self.admission, lambda: config.memory_high_water)
         self.halves = Halves(
             self.offsets,
             self.registration,

@@ -11,8 +11,10 @@ import pytest
 from eruca.broker.config import FlushDiskType
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.record import BatchEntry, encode_batch
+from eruca.remoting import memory
 from tests.support.descriptors import no_descriptor_left
 from tests.support.desk import START, Desk
+from tests.support.pairs import eventually
 from tests.support.sends import LONG, message
 
 SEND, SEND_V2, BATCH, PULL = 10, 310, 320, 11
@@ -473,10 +475,12 @@ async def test_a_loop_that_does_not_come_round_is_too_busy(desk: Desk) -> None:
     assert (await desk.ask(SEND_V2, message(), b"x")).code == 0
 
 
-async def test_too_many_wait_for_the_disk(prepared: Prepared) -> None:
+@pytest.mark.parametrize("fast_failure", [True, False])
+async def test_too_many_wait_for_the_disk(prepared: Prepared, fast_failure: bool) -> None:
     def narrow(desk: Desk) -> None:
         sync(desk)
         desk.config.send_thread_pool_queue_capacity = 3
+        desk.config.broker_fast_failure_enable = fast_failure
 
     desk = await prepared(narrow)
     desk.topic("T")
@@ -489,3 +493,16 @@ async def test_too_many_wait_for_the_disk(prepared: Prepared) -> None:
             "[OVERLOAD]system busy, start flow control for a while",
         )
     assert [answer.code for answer in await asyncio.gather(*waiting)] == [0, 0, 0]
+
+
+async def test_sends_that_wait_for_the_disk_keep_no_bodies(prepared: Prepared) -> None:
+    desk = await prepared(sync)
+    desk.topic("T")
+    await desk.ask(SEND_V2, message(), b"the topic is on disk")
+    body = bytes(400_000)
+    with desk.disk.held():
+        before = memory.used()
+        waiting = [asyncio.create_task(desk.ask(SEND_V2, message(), body)) for _ in range(100)]
+        await eventually(lambda: desk.broker.waiting_sends == 100)
+        assert memory.used() - before <= 15_000_000
+    assert {answer.code for answer in await asyncio.gather(*waiting)} == {0}

@@ -211,6 +211,7 @@ def _ids(host: str, offsets: tuple[int, ...]) -> str:
 
 def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -> Result:
     """Answer when the message up to ``end_offset`` is as safe as is promised, and a topic made for it on disk."""
+    call.body = b""  # it is stored, and thousands of calls may wait
     if broker.topics.dirty:
         return _after_saving(broker, reply, end_offset)
     waiter = broker.durable(end_offset)
@@ -266,13 +267,11 @@ def _check_load(broker: Broker) -> None:
     if not broker.accepting:
         raise _unavailable(broker)
     config = broker.config
-    if not config.broker_fast_failure_enable:
-        return
     waiting = broker.waiting_sends
     if waiting >= config.send_thread_pool_queue_capacity:
         raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
     waited = broker.loop_monitor.waited
-    if waited > config.wait_time_mills_in_send_queue:
+    if config.broker_fast_failure_enable and waited > config.wait_time_mills_in_send_queue:
         raise Refused(
             ResponseCode.SYSTEM_BUSY,
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "

@@ -1,9 +1,9 @@
 """The checks of a message before it is stored, and what is stored of its properties.
 
 Owns the checks of a send in their order with their texts (AbstractSendMessageProcessor.msgCheck in 4.9.7), the
-creation of topics by sending, whether sends are suspended, and the text of the properties. Knows nothing of the store but the types of its
-interface. Invariant: a destination that was admitted once is admitted from memory only as long as nothing that decided
-it has changed.
+creation of topics by sending, whether sends are suspended, and the text of the properties. Knows nothing of the store
+but the types of its interface. Invariant: a destination that was admitted once is admitted from memory only as long as
+nothing that decided it has changed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""The limits of connections, and what a daemon's connections take of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.remoting.connection_limits import ConnectionSettings, ServerLoad
+from eruca.remoting.settings import BadSetting
+
+
+def settings(overrides: str) -> ConnectionSettings:
+    return ConnectionSettings(
+        server_max_connections_per_address=2,
+        server_max_connections_per_address_overrides=overrides,
+        server_max_connects_per_second_per_address=0,
+    )
+
+
+def taken(load: ServerLoad, address: str) -> int:
+    """The connections from this address that are let in; ten come."""
+    count = 0
+    for _ in range(10):
+        if load.rejection(address) is None:
+            load.enter(address)
+            count += 1
+    return count
+
+
+def test_some_addresses_may_have_other_numbers_of_connections_by_the_first_pattern() -> None:
+    load = ServerLoad(settings("10.0.0.7=4; 10.0.0.*=6;10.0.1.{3,4}=0;2001:db8:*=3").limits())
+    assert taken(load, "10.0.0.7") == 4
+    assert taken(load, "10.0.0.8") == 6
+    assert taken(load, "10.0.1.4") == 0
+    assert taken(load, "10.0.2.1") == 2
+    assert taken(load, "2001:db8::1") == 3
+
+
+def test_what_has_ended_counts_no_more() -> None:
+    load = ServerLoad(settings("").limits())
+    assert taken(load, "10.0.0.1") == 2
+    load.leave("10.0.0.1")
+    assert taken(load, "10.0.0.1") == 1
+    assert (load.count.taken, dict(load.by_address)) == (2, {"10.0.0.1": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("10.0.0.1", "write addresses and a number"),
+        ("=5", "write addresses and a number"),
+        ("10.0.0.1=many", "write addresses and a number"),
+        ("10.0.*.1=5", "10.0.*.1"),
+        ("10.0.0.1=5;10.0.0.300=6", "10.0.0.300"),
+    ],
+)
+def test_an_override_that_means_nothing_is_refused(text: str, why: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        settings(text).limits()
+    assert "serverMaxConnectionsPerAddressOverrides" in str(refused.value) and why in str(refused.value)
