@@ -115,6 +115,7 @@ WRONG = [
     ("storePathCommitLog=/a,/b", "storePathCommitLog names several directories"),
     ("storePathCommitLog=/proc/none/log", "storePathCommitLog does not work: /proc"),
     ("storePathCommitLog=/dev/null/log", "storePathCommitLog names /dev/null/log, and /dev/null is no folder"),
+    ("aclEnable=true\naclFile=/none/acl.yml", "aclFile does not work: "),
     ("storePathCommitLog=%d/log", "storePathCommitLog: '%d/log' names a credential of systemd, and there are none"),
     # values together
     (

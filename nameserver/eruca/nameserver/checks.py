@@ -12,6 +12,7 @@ from copy import copy
 
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.kv import BadKVFile, KVStore
+from eruca.remoting.access.settings import access_faults
 from eruca.remoting.files import NoAccess, folder_fault
 from eruca.remoting.listener import bind, port_fault
 from eruca.remoting.settings import Finding
@@ -29,6 +30,7 @@ def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Findin
         elif key == "kvConfigPath":
             yield from _values(full)
     yield from _port(config)
+    yield from access_faults(config.access, full.rocketmq_home)
 
 
 def _values(config: NamesrvConfig) -> Iterator[Finding]:

@@ -20,7 +20,9 @@ from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
 from eruca.broker.store.marks import Lock
 from eruca.protocol.names import topic_fault
+from eruca.remoting.access.settings import access_faults
 from eruca.remoting.addresses import is_numeric, split_address
+from eruca.remoting.credentials import read_credentials
 from eruca.remoting.files import folder_fault
 from eruca.remoting.settings import Finding
 
@@ -149,6 +151,11 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
     else:
         yield from _free_ports(config)
     yield from _names(config)
+    yield from access_faults(config.access, config.rocketmq_home)
+    try:
+        read_credentials(config.rocketmq_home)
+    except ValueError as fault:
+        yield Finding("rocketmqHome", f"does not work: {fault}")
 
 
 def _is_in_use(root: Path) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eruca.remoting.access.accounts import Accounts
-from eruca.remoting.settings import setting
+from eruca.remoting.access.yaml_nodes import BadAccessFile
+from eruca.remoting.settings import Finding, setting
 
 
 @dataclass(kw_only=True)
@@ -43,6 +44,14 @@ class AccessSettings:
                 f"aclCompat={self.acl_compat} leaves requests open that RocketMQ {self.acl_compat} leaves open: every "
                 "account may change others' offsets and delete queues; remove it"
             )
+
+
+def access_faults(settings: AccessSettings, home: str | None) -> Iterator[Finding]:
+    """Why there are no accounts though they are wanted."""
+    try:
+        settings.accounts(home)
+    except BadAccessFile as fault:
+        yield Finding("aclFile" if settings.acl_file else "aclEnable", f"does not work: {fault}")
 
 
 def _is_loopback(address: str) -> bool:
