@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,9 @@ def test_a_signal_for_which_there_is_nothing_to_do_is_a_line_and_no_end(
     start: Callable[[Path], Process], tmp_path: Path
 ) -> None:
     with start(tmp_path) as daemon:
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
-            daemon.signal(number)
-            daemon.wait_for_line(f"signal={number.name}")
-        assert daemon.output.count("signal_ignored") == 2
+        daemon.signal(signal.SIGUSR2)
+        daemon.wait_for_line("signal=SIGUSR2")
+        assert daemon.output.count("signal_ignored") == 1
         assert daemon.stop() == 0
     assert not list(tmp_path.rglob("abort"))
 
@@ -65,6 +65,84 @@ def test_sighup_reloads_and_is_no_end(start: Callable[[Path], Process], tmp_path
         daemon.wait_for_line(" reloaded ")
         assert daemon.stop() == 0
     assert not list(tmp_path.rglob("abort"))
+
+
+def said(daemon: Process, text: str, times: int) -> bool:
+    return daemon.output.count(text) == times
+
+
+@daemons
+def test_sigusr1_dumps_threads_and_tasks_and_is_no_end(start: Callable[[Path], Process], tmp_path: Path) -> None:
+    with start(tmp_path) as daemon:
+        for times in (1, 2):
+            daemon.signal(signal.SIGUSR1)
+            for line in (" dumped ", "thread=MainThread"):
+                daemon.wait_until(partial(said, daemon, line, times), f"dump {times}: {line}")
+        assert "reloads" in daemon.output and "(remoting/reloads.py:" in daemon.output
+        assert "serve (" in daemon.output
+        assert daemon.stop() == 0
+    assert not list(tmp_path.rglob("abort"))
+
+
+STUCK = """
+import asyncio, sys, time
+from eruca.remoting import run
+from eruca.remoting.logs import log_to_stderr
+from eruca.remoting.signals import stop_event
+
+def stuck():
+    print("stuck", flush=True)
+    sys.stdin.readline()
+
+async def main():
+    over = stop_event(bool)
+    asyncio.get_running_loop().call_soon(stuck)
+    await over.wait()
+
+with log_to_stderr():
+    run(main())
+"""
+
+
+def test_sigusr1_says_where_an_event_loop_is_stuck(tmp_path: Path) -> None:
+    with Process([sys.executable, "-c", STUCK], tmp_path / "log", talks=True) as daemon:
+        assert daemon.output_lines.readline() == "stuck\n"
+        daemon.signal(signal.SIGUSR1)
+        line = daemon.wait_for_line("thread=MainThread")
+        assert "stack='stuck (" in line and " dumped " not in daemon.output
+        daemon.input.write("\n")
+        daemon.input.flush()
+        daemon.wait_for_line(" dumped ")
+        assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "file", "live", "said", "fixed"),
+    [
+        (broker, "broker.conf", "defaultTopicQueueNums=3", "defaultTopicQueueNums: 8 -> 3", "brokerName=other"),
+        (nameserver, "namesrv.conf", "orderMessageEnable=true", "orderMessageEnable: false -> true", "bindAddress=::1"),
+    ],
+    ids=["broker", "nameserver"],
+)
+def test_sighup_applies_what_may_change_of_the_file(
+    start: Callable[[Path], Process], file: str, live: str, said: str, fixed: str, tmp_path: Path
+) -> None:
+    key = live.partition("=")[0]
+    with start(tmp_path) as daemon:
+        path = tmp_path / file
+        before = path.read_text()
+        path.write_text(f"{before}{live}\n{fixed}\n")
+        daemon.signal(signal.SIGHUP)
+        assert f"change='{said}'" in daemon.wait_for_line(f"reload_changed                 change='{key}")
+        line = daemon.wait_for_line("it takes effect at a restart")
+        assert fixed.partition("=")[0] in line and "part=settings" in line
+        daemon.wait_for_line(" reloaded ")
+        path.write_text(f"{before}{key}=nothing that it may be\n")
+        daemon.signal(signal.SIGHUP)
+        assert f"{key}: 'nothing that it may be' is not allowed" in daemon.wait_for_line("reload_failed").replace(
+            '"', ""
+        )
+        assert daemon.stop() == 0
 
 
 @daemons

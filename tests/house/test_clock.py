@@ -60,7 +60,7 @@ STAMPS = {
     },
     "versions of tables and subscriptions, which peers compare": {
         "eruca.broker.services.configuration.Configuration.__init__",
-        "eruca.broker.services.configuration.Configuration.change",
+        "eruca.broker.services.configuration.Configuration.take",
         "eruca.broker.state.groups.Groups.__init__",
         "eruca.broker.state.groups.Groups._change",
         "eruca.broker.state.topics.Topics.__init__",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +89,25 @@ async def test_a_start_that_takes_long_asks_for_more_time(systemd: socket.socket
     Supervisor({"NOTIFY_SOCKET": "notify"}).starting("recovering: 42%", 30)
 
     assert systemd.recv(200) == b"EXTEND_TIMEOUT_USEC=30000000\nSTATUS=recovering: 42%"
+
+
+async def test_a_ready_daemon_that_reloads_says_so_and_is_ready_again(systemd: socket.socket) -> None:
+    supervisor = Supervisor({"NOTIFY_SOCKET": "notify"})
+    done: list[str] = []
+
+    supervisor.reload(lambda: done.append("before it was ready"))
+    supervisor.ready()
+    supervisor.reload(lambda: done.append("ready"))
+    supervisor.stopping()
+    supervisor.reload(lambda: done.append("stopping"))
+
+    assert done == ["before it was ready", "ready", "stopping"]
+    assert systemd.recv(200) == b"READY=1"
+    heard = systemd.recv(200).decode()
+    assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", heard), heard
+    assert abs(int(heard.rpartition("=")[2]) / 1_000_000 - time.clock_gettime(time.CLOCK_MONOTONIC)) < 60
+    assert systemd.recv(200) == b"READY=1"
+    assert systemd.recv(200) == b"STOPPING=1"
+    systemd.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        systemd.recv(200)

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -29,9 +30,10 @@ from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.clock import monotonic_ms, now_ms
-from eruca.remoting.command_line import configured, end_misconfigured
+from eruca.remoting.command_line import command_line, configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
+from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
@@ -66,9 +68,9 @@ class BrokerApp:
     """A broker in this process.
 
     ``config`` is the content of broker.conf, ``file`` its path, where changes at run time are saved, ``given`` the keys
-    that were set in it or elsewhere. ``clock`` returns ms since 1970, ``monotonic`` the ms by which durations are
-    measured, ``file_system`` is the store's. Several may run on one event loop, each with its own store. Handlers work
-    with ``broker``.
+    that were set in it or elsewhere; ``settings`` reads it again. ``clock`` returns ms since 1970, ``monotonic`` the ms
+    by which durations are measured, ``file_system`` is the store's. Several may run on one event loop, each with its
+    own store. Handlers work with ``broker``.
     """
 
     def __init__(
@@ -79,12 +81,15 @@ class BrokerApp:
         monotonic: Callable[[], int] = monotonic_ms,
         file: Path | None = None,
         given: Iterable[str] = (),
+        settings: FileSettings[BrokerConfig] | None = None,
         file_system: FileSystem | None = None,
     ) -> None:
         self.config = config
         self.broker = Broker(config, clock=clock, monotonic=monotonic, file_system=file_system)
         self.broker.configuration.file = file
         self.broker.configuration.given.update(given)
+        if settings is not None:
+            self.broker.reloads.add("settings", partial(settings.read, self.broker.take))
         limits = config.connections.limits()
         fast = fast_path(self.broker)
         main = Router(self.broker, TABLES, fast_path=fast)
@@ -306,10 +311,10 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
 
 async def serve(app: BrokerApp, say: Say) -> None:
     """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
-    over = stop_event(app.broker.reloads.all)
+    supervisor = Supervisor(os.environ)
+    over = stop_event(partial(supervisor.reload, app.broker.reloads.all))
     tasks = app.broker.tasks
     tasks.on_fault = over.set
-    supervisor = Supervisor(os.environ)
     if await _started(app, over, supervisor):
         settled()
         for warning in app.config.access.warnings(app.config.server.bind_address):
@@ -357,8 +362,10 @@ def main() -> None:
 
 
 def _run(start: Start[BrokerConfig], say: Say) -> None:
+    again = partial(command_line, BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits)
+    file = Path(start.file) if start.file else None
     try:
-        app = BrokerApp(start.config, file=Path(start.file) if start.file else None, given=start.origins)
+        app = BrokerApp(start.config, file=file, given=start.origins, settings=FileSettings(start, again))
     except ValueError as fault:
         end_misconfigured("mqbroker", BadSetting(str(fault)))
     try:

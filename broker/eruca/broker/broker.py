@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from eruca.broker.config import BrokerConfig, FlushDiskType, apply_live, complete, store_config
 from eruca.broker.services.admission import Admission
@@ -54,6 +54,8 @@ SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
 COLD_PULLS = 8
+REGISTERED_SETTINGS = frozenset({"brokerPermission", "autoCreateTopicEnable"})
+"""Settings that nameservers learn of with the topics."""
 SHORTEST_STAY = 600_000
 """The least time in ms that a waiting message stays in its part of the log."""
 
@@ -211,6 +213,14 @@ class Broker:
         self.store.reconfigured()
         self._settle_template()
         self.admission.forget()
+
+    def take(self, changed: Mapping[str, str]) -> None:
+        """Apply settings that have changed in the operator's file. Raises BadSetting."""
+        self.configuration.take(changed)
+        self.reconfigured()
+        if changed.keys() & REGISTERED_SETTINGS:
+            self.topics.renew()
+            self.registration.announce()
 
     def load(self) -> None:
         """Read the state files and add the system topics. Raises StateUnreadable."""

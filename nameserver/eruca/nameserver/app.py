@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -20,9 +21,10 @@ from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.clock import monotonic_ms
-from eruca.remoting.command_line import configured, end_misconfigured
+from eruca.remoting.command_line import command_line, configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
+from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.listener import port_fault
 from eruca.remoting.logs import Say, log_to_stderr
@@ -30,7 +32,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
-from eruca.remoting.settings import BadSetting
+from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
 
@@ -47,11 +49,17 @@ class Nameserver:
     """A nameserver in this process.
 
     ``config`` is the content of namesrv.conf; its unset paths are filled in. ``monotonic`` returns ms, by which
-    silence is measured. ``accounts`` is None without access control. Raises BadKVFile if the key-value file is damaged,
-    BadAccessFile if there are no accounts though they are wanted.
+    silence is measured; ``settings`` reads the file again. ``accounts`` is None without access control. Raises
+    BadKVFile if the key-value file is damaged, BadAccessFile if there are no accounts though they are wanted.
     """
 
-    def __init__(self, config: NamesrvConfig | None = None, *, monotonic: Callable[[], int] = monotonic_ms) -> None:
+    def __init__(
+        self,
+        config: NamesrvConfig | None = None,
+        *,
+        monotonic: Callable[[], int] = monotonic_ms,
+        settings: FileSettings[NamesrvConfig] | None = None,
+    ) -> None:
         self.config = complete(config if config is not None else NamesrvConfig())
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
@@ -65,6 +73,8 @@ class Nameserver:
         self.accounts = self.config.access.accounts(self.config.rocketmq_home)
         if self.accounts is not None:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
+        if settings is not None:
+            self.reloads.add("settings", partial(settings.read, partial(change, self.config)))
         self._running: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -133,7 +143,7 @@ async def serve(server: Nameserver, say: Say) -> None:
     Notifies systemd if that is the supervisor.
     """
     systemd = Supervisor(os.environ)
-    over = stop_event(server.reloads.all)
+    over = stop_event(partial(systemd.reload, server.reloads.all))
     server.tasks.on_fault = over.set
     await server.start()
     settled()
@@ -154,18 +164,20 @@ async def serve(server: Nameserver, say: Say) -> None:
 def main() -> None:
     """The command ``mqnamesrv``: exits with 78 for a wrong configuration, else with 1 when it cannot start."""
     start = configured(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ, works_here=works_here)
+    again = partial(command_line, NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
+    settings = FileSettings(start, again)
     if start.file is not None and not start.config.config_store_path:
         start.config.config_store_path = str(Path(start.file).absolute())
     with log_to_stderr() as say:
         raise_limit()
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
-        _run(start.config, say)
+        _run(start.config, settings, say)
 
 
-def _run(config: NamesrvConfig, say: Say) -> None:
+def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: Say) -> None:
     try:
-        server = Nameserver(config)
+        server = Nameserver(config, settings=settings)
     except ValueError as fault:
         end_misconfigured("mqnamesrv", BadSetting(str(fault)))
     except (BadKVFile, NoAccess) as fault:

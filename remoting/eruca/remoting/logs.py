@@ -25,8 +25,9 @@ from eruca.remoting.log_limit import LogLimit
 from eruca.remoting.log_line import LineFormat, one_line
 from eruca.remoting.log_writer import GRACE, LogWriter
 
-ALWAYS = (".audit", ".retention", ".start")
-"""Ends of the names of loggers whose every event gets a line: changes by operators, deleted files, finds of a start."""
+ALWAYS = (".audit", ".retention", ".start", ".dump")
+"""Ends of the names of loggers whose every event gets a line: changes by operators, deleted files, finds of a start,
+dumps that a signal asked for."""
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 LAST_LINES = 0.1
 """Seconds that standard output has at the end where standard error took all of GRACE."""

@@ -1,4 +1,4 @@
-"""Notification of systemd: ready, alive, stopping (sd_notify, without its library).
+"""Notification of systemd: starting, ready, reloading, alive, stopping (sd_notify, without its library).
 
 Owns: the datagrams to the socket in ``NOTIFY_SOCKET``, and the watchdog interval of ``WATCHDOG_USEC``.
 Must not know: what ready means; the daemon calls ``ready`` after recovery and with its port open.
@@ -20,7 +20,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 __all__ = ["Supervisor"]
 
@@ -37,6 +38,7 @@ class Supervisor:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.beat_every = _beat(environment, os.getpid() if pid is None else pid)
         """Seconds between two watchdog notifications, half of systemd's limit; None without a watchdog."""
+        self._ready = False
         self._next: asyncio.TimerHandle | None = None
 
     def starting(self, status: str, seconds: float) -> None:
@@ -45,12 +47,24 @@ class Supervisor:
 
     def ready(self, status: str = "") -> None:
         """Notify that the daemon serves, and start the watchdog timer. Call it on the event loop."""
+        self._ready = True
         self._send("READY=1", status)
         if self._address and self.beat_every is not None:
             self._beat(asyncio.get_running_loop(), self.beat_every)
 
+    def reload(self, work: Callable[[], object]) -> None:
+        """Do ``work``, by which a daemon reloads; of one that is ready it is notified."""
+        if self._ready:
+            self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+        try:
+            work()
+        finally:
+            if self._ready:
+                self._send("READY=1")
+
     def stopping(self, status: str = "") -> None:
         """Notify that the daemon stops, and stop the watchdog timer."""
+        self._ready = False
         if self._next is not None:
             self._next.cancel()
             self._next = None

@@ -1,4 +1,4 @@
-"""What the signals of a daemon do: some stop it in order, SIGHUP reloads, the others leave a line, and none kills it.
+"""What the signals of a daemon do: some stop it in order, SIGHUP reloads, SIGUSR1 dumps, none kills it.
 
 Owns the table of signals. Must not know what a stop or a reload is: the daemon waits for the event, and gives the
 function that reloads. Each signal is a line of the audit log.
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from eruca.remoting.audit import audit_log
+from eruca.remoting.dumps import dump_on, dump_tasks
 
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 IGNORED: Final = {
-    signal.SIGUSR1: "it has no meaning here",
     signal.SIGUSR2: "it has no meaning here",
 }
 """Signals whose default is a kill, and what the line says about each."""
@@ -33,6 +33,8 @@ def stop_event(reload: Callable[[], object]) -> asyncio.Event:
     for number in IGNORED:
         loop.add_signal_handler(number, _ignore, number)
     loop.add_signal_handler(signal.SIGHUP, _received, signal.SIGHUP, reload, "reload")
+    loop.add_signal_handler(signal.SIGUSR1, _received, signal.SIGUSR1, dump_tasks, "dump")
+    dump_on(signal.SIGUSR1)
     return over
 
 

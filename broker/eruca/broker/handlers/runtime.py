@@ -6,7 +6,7 @@ change at run time (25).
 
 from __future__ import annotations
 
-from eruca.broker.broker import Broker
+from eruca.broker.broker import REGISTERED_SETTINGS, Broker
 from eruca.broker.handlers.checks import persisting
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
@@ -109,7 +109,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     if not changed:
         return Reply()
     broker.reconfigured()
-    if changed.keys() & {"brokerPermission", "autoCreateTopicEnable"}:
+    if changed.keys() & REGISTERED_SETTINGS:
         broker.topics.renew()
         await broker.registration.register_all()
     with persisting("the new configuration"):

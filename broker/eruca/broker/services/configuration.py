@@ -56,9 +56,13 @@ class Configuration:
                     f"Can not update config in black list. {key} is set in the configuration file only",
                 )
         try:
-            changed = change(self._config, wanted, fits, self.given)
+            return self.take(wanted)
         except BadSetting as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+    def take(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        """Apply texts by key; returns them as they are shown. Raises BadSetting."""
+        changed = change(self._config, wanted, fits, self.given)
         if changed:
             self.given |= changed.keys()
             self.version = self.version.following(self._clock())
