@@ -19,7 +19,7 @@ C = TypeVar("C")
 class FileSettings(Generic[C]):
     """The settings of a daemon by its command line, of which the file can be read again.
 
-    ``start`` is what the daemon starts with, ``again`` reads it anew and may raise BadSetting.
+    ``start`` is what the daemon starts with, ``again`` reads all of it again, and may raise BadSetting.
     """
 
     def __init__(self, start: Start[C], again: Callable[[], Start[C]]) -> None:
