@@ -67,6 +67,7 @@ STAMPS = {
         "eruca.broker.state.topics.Topics.renew",
         "eruca.client.consuming.membership.next_version",
         "eruca.client.consuming.push_consumer.PushConsumer.start",
+        "eruca.remoting.access.editor.AccountEditor._rewrite",
     },
     "times that operators and traces show": {
         "eruca.admin.commands.export._export_cluster",

@@ -44,6 +44,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
+from eruca.remoting.access.editor import AccountEditor
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.readiness import Readiness
@@ -89,6 +90,7 @@ class Broker:
         self.accounts = config.access.accounts(config.rocketmq_home)
         if self.accounts is not None:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
+        self.account_editor = AccountEditor(self.accounts, clock) if self.accounts is not None else None
         self.own_account = OwnAccount(config.rocketmq_home)
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         folder = config.config_folder

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -56,11 +57,14 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def replace_file(path: Path, content: bytes, *, backup: bool = True) -> None:
-    """Make ``content`` the content of ``path``, durably; missing directories are created. Raises OSError."""
+def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int | None = None) -> None:
+    """Make ``content`` the content of ``path``, durably; missing directories are created. Raises OSError.
+
+    The permissions of a file that is there remain; a new one has ``mode``, or what the process gives to new files.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".tmp")
-    _write_durably(aside, content)
+    _write_durably(aside, content, stat.S_IMODE(path.stat().st_mode) if path.exists() else mode)
     if backup:
         _keep(path, content)
     os.replace(aside, path)
@@ -78,12 +82,14 @@ def _keep(path: Path, new: bytes) -> None:
         try:
             os.link(path, old)
         except OSError:  # a file system without hard links
-            _write_durably(old, path.read_bytes())
+            _write_durably(old, path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
     os.replace(old, backup_of(path))
 
 
-def _write_durably(path: Path, content: bytes) -> None:
+def _write_durably(path: Path, content: bytes, mode: int | None = None) -> None:
     with path.open("wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

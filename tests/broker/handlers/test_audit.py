@@ -29,6 +29,9 @@ class Asked(NamedTuple):
 
 TOPIC = {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "defaultTopic": "TBW102"}
 ASKED = {
+    50: Asked(None, {"accessKey": "somebody", "secretKey": "its-secret"}, "account somebody"),
+    51: Asked(None, {"accessKey": "somebody"}, "account somebody"),
+    53: Asked(None, {"globalWhiteAddrs": "10.0.0.*"}, "global white addresses"),
     17: Asked({**TOPIC, "topic": "Fresh"}, {**TOPIC, "topic": "a b"}, "topic Fresh"),
     25: Asked({}, {}, "settings brokerPermission", b"brokerPermission=4", b"listenPort=1"),
     200: Asked({}, {}, "group fresh", b'{"groupName":"fresh"}', b"{"),

@@ -1,12 +1,13 @@
 """Handlers: from a request to a service or the store, and back to a reply.
 
-RocketMQ's processors are AdminBrokerProcessor (clients, groups, offsets, progress, relays, resets, runtime,
+RocketMQ's processors are AdminBrokerProcessor (access, clients, groups, offsets, progress, relays, resets, runtime,
 topics), ClientManageProcessor and ConsumerManageProcessor (clients, offsets), EndTransactionProcessor (transactions),
 PullMessageProcessor (pull), QueryMessageProcessor (queries), ReplyMessageProcessor (replies) and SendMessageProcessor
 (send, send_back). ``TABLES`` lists the routes of every module here.
 """
 
 from eruca.broker.handlers import (
+    access,
     clients,
     groups,
     offsets,
@@ -40,5 +41,6 @@ TABLES = [
         relays,
         resets,
         runtime,
+        access,
     )
 ]

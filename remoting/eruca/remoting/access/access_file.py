@@ -33,7 +33,7 @@ _TEXTS: Final = {
     "defaultTopicPerm": "default_topic",
     "defaultGroupPerm": "default_group",
 }
-_SWITCHES: Final = ("admin", "monitor", "broker")
+SWITCHES: Final = ("admin", "monitor", "broker")
 _LISTS: Final = {"topicPerms": "topic", "groupPerms": "group"}
 
 
@@ -71,6 +71,11 @@ def read_access_file(text: str, name: str) -> AccessFile:
 def _named(key: str) -> str:
     """A key for a message, unless it may be a secret that stands in the wrong place."""
     return f" {key}" if key.isascii() and key.isalpha() and len(key) <= 32 else ""
+
+
+def is_true(text: str) -> bool:
+    """What the text of a switch says, as Java reads it."""
+    return text.lower() in _TRUE
 
 
 def _patterns(file: YamlFile, node: Any, key: str, warnings: list[str]) -> list[AddressPattern]:
@@ -123,7 +128,7 @@ class _AccountReader:
         for key, at, node in self._file.entries(self._node, "an account"):
             if key in _TEXTS:
                 values[_TEXTS[key]] = self._field(key, node)
-            elif key in _SWITCHES:
+            elif key in SWITCHES:
                 values[key] = self._switch(key, node)
             elif key in _LISTS:
                 self._entries(key, node)
@@ -162,10 +167,10 @@ class _AccountReader:
         return permissions.parse(word)
 
     def _switch(self, key: str, node: Any) -> bool:
-        text = (self._file.text(node, key) or "false").lower()
-        if text not in _TRUE and text not in _FALSE:
+        text = self._file.text(node, key) or "false"
+        if text.lower() not in _TRUE | _FALSE:
             raise self._file.fault(node, f"{key} must be true or false")
-        return text in _TRUE
+        return is_true(text)
 
     def _entries(self, key: str, node: Any) -> None:
         kind = _LISTS[key]

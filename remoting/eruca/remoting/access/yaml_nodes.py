@@ -56,7 +56,7 @@ class YamlFile:
 
         self.name = name
         try:
-            self.root = yaml.compose(text, Loader=yaml.BaseLoader)
+            self.root = yaml.compose(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
         except yaml.MarkedYAMLError as error:
             raise self._unreadable(error.problem_mark or error.context_mark, error.problem or error.context) from None
         except yaml.reader.ReaderError as error:
@@ -92,7 +92,7 @@ class YamlFile:
 
     def items(self, node: Any, what: str) -> list[Any]:
         """The nodes of a list; none for an empty value."""
-        if node.id == "scalar" and node.style is None and node.value in _NULLS:
+        if node.id == "scalar" and not node.style and node.value in _NULLS:
             return []
         if node.id != "sequence":
             raise self.fault(node, f"{what} must be a list: lines that begin with - and a blank")
@@ -104,13 +104,13 @@ class YamlFile:
             raise self.fault(node, f"{what} must be one value")
         if node.tag != _TEXT_TAG:
             raise self.fault(node, f"{what} has a tag of YAML, which begins with !; put the value in single quotes")
-        if node.style is None and node.value in _NULLS:
+        if not node.style and node.value in _NULLS:
             return None
         return str(node.value)
 
     def reads_otherwise(self, node: Any) -> bool:
         """Whether Java reads another text than we do."""
-        return node.style is None and node.value not in _NULLS and reads_otherwise(node.value)
+        return not node.style and node.value not in _NULLS and reads_otherwise(node.value)
 
     def value(self, node: Any, what: str) -> Value:
         """A node without its places."""
