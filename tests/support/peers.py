@@ -52,10 +52,11 @@ class Peer:
         self._task: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def connect(self, address: str) -> Peer:
-        """Connect to ``host:port``."""
+    async def connect(self, address: str, *, local: str | None = None) -> Peer:
+        """Connect to ``host:port``, from the address ``local`` of this machine."""
         host, _, port = address.rpartition(":")
-        reader, self._writer = await asyncio.open_connection(host, int(port))
+        source = None if local is None else (local, 0)
+        reader, self._writer = await asyncio.open_connection(host, int(port), local_addr=source)
         name = self._writer.get_extra_info("sockname")
         self.address = f"{name[0]}:{name[1]}"
         self._task = asyncio.create_task(self._read(reader))

@@ -19,6 +19,7 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers import TABLES
+from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.services.checks import fits, works_here
@@ -28,7 +29,8 @@ from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
 from eruca.protocol.codes import RequestCode
-from eruca.remoting import Connection, Router, Server, run
+from eruca.remoting import Connection, FastPath, Router, Server, run
+from eruca.remoting.access.guard import Guard
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
@@ -91,9 +93,9 @@ class BrokerApp:
         if settings is not None:
             self.broker.reloads.add("settings", partial(settings.read, self.broker.take))
         limits = config.connections.limits()
-        fast = fast_path(self.broker)
-        main = Router(self.broker, TABLES, fast_path=fast)
-        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, fast_path=fast)
+        fast, guards = self._guarded(fast_path(self.broker))
+        main = Router(self.broker, TABLES, guards=guards, fast_path=fast)
+        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, guards=guards, fast_path=fast)
         self._load = ServerLoad(limits)
         self._main = Server(main, limits=limits, load=self._load, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, load=self._load, on_lost=self._lost)
@@ -101,6 +103,14 @@ class BrokerApp:
         """What could not be saved or closed at the stop."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _guarded(self, fast: FastPath) -> tuple[FastPath, list[Guard[Broker]]]:
+        """What takes requests first, and what guards the others."""
+        broker = self.broker
+        if broker.accounts is None:
+            return fast, []
+        guard = Guard(broker, RULES, broker.accounts, broker.refusals, as_49=self.config.access.as_49)
+        return guard.for_white_addresses(fast), [guard]
 
     @property
     def address(self) -> str:

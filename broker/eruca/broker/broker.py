@@ -45,6 +45,7 @@ from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
 from eruca.remoting import Connection
 from eruca.remoting.access.editor import AccountEditor
+from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.readiness import Readiness
@@ -91,6 +92,7 @@ class Broker:
         if self.accounts is not None:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         self.account_editor = AccountEditor(self.accounts, clock) if self.accounts is not None else None
+        self.refusals = Tally(monotonic)
         self.own_account = OwnAccount(config.rocketmq_home)
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         folder = config.config_folder

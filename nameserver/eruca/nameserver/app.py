@@ -14,12 +14,15 @@ from pathlib import Path
 
 import structlog
 
+from eruca.nameserver.access_rules import RULES
 from eruca.nameserver.checks import works_here
 from eruca.nameserver.config import NamesrvConfig, complete
-from eruca.nameserver.handlers import routes
+from eruca.nameserver.handlers import NameserverTables, routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, Router, Server, run
+from eruca.remoting.access.guard import Guard
+from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms
 from eruca.remoting.command_line import command_line, configured, end_misconfigured
 from eruca.remoting.connection_limits import ServerLoad
@@ -66,7 +69,6 @@ class Nameserver:
         self.monotonic = monotonic
         limits = self.config.connections.limits()
         self._load = ServerLoad(limits)
-        self._server = Server(Router(self, [routes]), limits=limits, load=self._load, on_lost=self._lost)
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
@@ -75,7 +77,15 @@ class Nameserver:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         if settings is not None:
             self.reloads.add("settings", partial(settings.read, partial(change, self.config)))
+        self.refusals = Tally(monotonic)
+        router = Router(self, [routes], guards=self._guards())
+        self._server = Server(router, limits=limits, load=self._load, on_lost=self._lost)
         self._running: list[asyncio.Task[None]] = []
+
+    def _guards(self) -> list[Guard[NameserverTables]]:
+        if self.accounts is None:
+            return []
+        return [Guard(self, RULES, self.accounts, self.refusals, as_49=self.config.access.as_49)]
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""

@@ -2,7 +2,8 @@
 
 Owns the form of that line: account, address, request, target, before, after, result. Must not know what a request does:
 its route declares ``changes``, and its handler notes what was before and is after. Invariant: such a request leaves
-exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out.
+exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out. Only
+those of senders without a valid signature are not here but in the log of access control, which has a limit.
 """
 
 from __future__ import annotations

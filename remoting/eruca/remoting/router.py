@@ -24,6 +24,7 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Header
 from eruca.remoting import audit
+from eruca.remoting.access.refusals import AccessRefused
 from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.costly import CostlyRequests
 from eruca.remoting.log import log
@@ -142,7 +143,7 @@ class Router(Generic[S]):
             result = handler(self._service, call)
         except Exception as error:
             reply = _answer_to(error, call)
-            if head.code in self._changes:
+            if head.code in self._changes and (call.account or not isinstance(error, AccessRefused)):
                 call.change = call.change or Change(_target(self._changes[head.code], call))
                 audit.answered(call, reply)
             connection.reply(call, reply)

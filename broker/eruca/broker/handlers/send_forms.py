@@ -39,6 +39,8 @@ def learn(broker: Broker, call: Call[Any], to: Destination) -> None:
     ask, head = call.header, call.head
     if not isinstance(ask, SendMessageV2) or not ask.properties or not broker.accepting:
         return
+    if call.account:
+        return  # no other request has its signature
     if head.flag not in (0, frame.ONEWAY_FLAG) or ask.batch != (head.code == RequestCode.SEND_BATCH_MESSAGE):
         return
     forms = broker.admission.forms

@@ -7,7 +7,7 @@ no signature. What a request needs, a daemon's guard knows. PyYAML is imported w
 from eruca.remoting.access.account import Account
 from eruca.remoting.access.accounts import Accounts
 from eruca.remoting.access.permissions import ANY, DENY, PUB, SUB
-from eruca.remoting.access.refusals import refusal
+from eruca.remoting.access.refusals import AccessRefused
 from eruca.remoting.access.white_addresses import AddressPattern
 from eruca.remoting.access.yaml_nodes import BadAccessFile
 
@@ -16,9 +16,9 @@ __all__ = [
     "DENY",
     "PUB",
     "SUB",
+    "AccessRefused",
     "Account",
     "Accounts",
     "AddressPattern",
     "BadAccessFile",
-    "refusal",
 ]

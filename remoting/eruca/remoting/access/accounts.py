@@ -22,7 +22,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.signature import ACCESS_KEY, SIGNATURE
 from eruca.remoting.access.access_file import AccessFile, read_access_file
 from eruca.remoting.access.account import Account
-from eruca.remoting.access.refusals import refusal, shown
+from eruca.remoting.access.refusals import AccessRefused, shown
 from eruca.remoting.access.white_addresses import AddressPattern
 from eruca.remoting.access.yaml_nodes import BadAccessFile
 from eruca.remoting.log import Log
@@ -130,17 +130,17 @@ class Accounts:
         try:
             fields = call.texts()
         except ProtocolError as fault:
-            raise refusal(str(fault)) from None
+            raise AccessRefused(str(fault), "unreadable") from None
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
-            raise refusal("No accessKey is configured")
+            raise AccessRefused("No accessKey is configured", "no_access_key")
         account = self._table.accounts.get(access_key)
         if account is None:
-            raise refusal(f"No acl config for {shown(access_key)}")
+            raise AccessRefused(f"No acl config for {shown(access_key)}", "unknown_access_key")
         if account.white_address.matches(ip):
             return None
         if not _is_signed(account, call, fields):
-            raise refusal(f"Check signature failed for accessKey={access_key}")
+            raise AccessRefused(f"Check signature failed for accessKey={access_key}", "signature")
         return account
 
 

@@ -15,9 +15,12 @@ _PLACE = "eruca.remoting.access"
 _MOST_SHOWN = 255
 
 
-def refusal(text: str) -> Refused:
-    """The refusal of a request by access control."""
-    return Refused(ResponseCode.SYSTEM_ERROR, f"{_CLASS}: {text}, {_PLACE}")
+class AccessRefused(Refused):
+    """The refusal of a request by access control; ``reason`` is the kind of it, for those who count."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(ResponseCode.SYSTEM_ERROR, f"{_CLASS}: {text}, {_PLACE}")
+        self.reason = reason
 
 
 def shown(name: str) -> str:

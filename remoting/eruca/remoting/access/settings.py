@@ -26,6 +26,11 @@ class AccessSettings:
     acl_compat: str = setting("", one_of=("", "4.9"))
     """4.9: requests that 4.9 leaves open need nothing but a known account; a key of Eruca's own."""
 
+    @property
+    def as_49(self) -> bool:
+        """Whether what RocketMQ 4.9 does not check is left open to every account."""
+        return self.acl_compat == "4.9"
+
     def accounts(self, home: str | None) -> Accounts | None:
         """The accounts of a daemon with this RocketMQ home; None without access control. Raises BadAccessFile."""
         if not self.acl_enable:

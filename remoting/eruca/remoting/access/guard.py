@@ -1,0 +1,101 @@
+"""The guard of a daemon: looks at each request before its header is judged, and refuses what its sender may not ask.
+
+Owns the order of the checks: a listed broker, then the account, then the rule of the request. ``Accounts`` tell who
+signed it, the daemon's table what it needs. Must not know any request. Invariant: nothing is decided for a connection:
+each request is looked at by itself, since other accounts may use the connection, and accounts change. A code without a
+rule is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError, Refused
+from eruca.protocol.signature import ACCESS_KEY
+from eruca.remoting.access.account import Account
+from eruca.remoting.access.accounts import Accounts, host_of
+from eruca.remoting.access.refusals import AccessRefused, shown
+from eruca.remoting.access.rules import Rule, may_read
+from eruca.remoting.access.tally import Tally
+from eruca.remoting.connection import Connection, FastPath
+from eruca.remoting.request import Call
+
+S = TypeVar("S")
+
+
+class Guard(Generic[S]):
+    """Guards the routers of one daemon.
+
+    ``rules`` are by request code. ``as_49`` leaves open what 4.9.7 leaves open.
+    """
+
+    def __init__(
+        self,
+        service: S,
+        rules: Mapping[int, Rule[S]],
+        accounts: Accounts,
+        tally: Tally,
+        *,
+        as_49: bool = False,
+    ) -> None:
+        self._service = service
+        self._rules = rules
+        self._accounts = accounts
+        self._tally = tally
+        self._as_49 = as_49
+
+    def __call__(self, call: Call[Any]) -> None:
+        """Set the account of a request, or raise Refused. A header that cannot be read is left to the router."""
+        rule = self._rules.get(call.code)
+        if rule is not None and rule.of_brokers and self._accounts.is_broker(host_of(call.connection.remote)):
+            return
+        try:
+            account = self._accounts.authenticate(call)
+        except AccessRefused as refused:
+            self._note(call, refused.reason, "")
+            raise
+        if account is None:
+            return
+        call.account = account.access_key
+        if rule is None:
+            self._note(call, "unknown_code", "")
+            raise Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {call.code} not supported")
+        if isinstance(call.header, Refused) or (self._as_49 and not rule.always):
+            return
+        call.may_read = partial(self._may_read, call, account)
+        lack = rule.lack(self._service, call, account)
+        if lack is not None:
+            self._note(call, lack.reason, lack.resource)
+            raise AccessRefused(lack.text, lack.reason)
+
+    def for_white_addresses(self, fast_path: FastPath) -> FastPath:
+        """A fast path, which passes the guard by, for the connections that it would let do everything."""
+        white = self._accounts.white
+
+        def take(connection: Connection, data: bytes, at: int) -> int:
+            return fast_path(connection, data, at) if white(host_of(connection.remote)) else at
+
+        return take
+
+    def _may_read(self, call: Call[Any], account: Account, topic: str) -> bool:
+        if may_read(account, topic):
+            return True
+        self._note(call, "permission", f"topic:{shown(topic)}")
+        return False
+
+    def _note(self, call: Call[Any], reason: str, resource: str) -> None:
+        account = call.account or _claimed(call)
+        self._tally.add(
+            reason, call.connection.remote, account=shown(account), request_code=call.code, resource=resource
+        )
+
+
+def _claimed(call: Call[Any]) -> str:
+    """The access key that a request names, whether it is its sender's or not."""
+    try:
+        return call.texts().get(ACCESS_KEY, "")
+    except ProtocolError:
+        return ""
