@@ -32,7 +32,7 @@ from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, FastPath, Router, Server, run
 from eruca.remoting.access.guard import Guard
 from eruca.remoting.clock import monotonic_ms, now_ms
-from eruca.remoting.command_line import command_line, configured, end_misconfigured
+from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
@@ -377,7 +377,7 @@ def _run(start: Start[BrokerConfig], say: Say) -> None:
     try:
         app = BrokerApp(start.config, file=file, given=start.origins, settings=FileSettings(start, again))
     except ValueError as fault:
-        end_misconfigured("mqbroker", BadSetting(str(fault)))
+        raise BadSetting(f"mqbroker: {fault}") from None
     try:
         run(serve(app, say))
     except (NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged) as fault:

@@ -24,7 +24,7 @@ from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.access.guard import Guard
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms
-from eruca.remoting.command_line import command_line, configured, end_misconfigured
+from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
@@ -189,7 +189,7 @@ def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: Say)
     try:
         server = Nameserver(config, settings=settings)
     except ValueError as fault:
-        end_misconfigured("mqnamesrv", BadSetting(str(fault)))
+        raise BadSetting(f"mqnamesrv: {fault}") from None
     except (BadKVFile, NoAccess) as fault:
         sys.exit(f"mqnamesrv: {fault}")
     try:

@@ -17,14 +17,14 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from eruca.remoting.log_line import one_line
 from eruca.remoting.settings import BadSetting, Check, settings_of, values
 from eruca.remoting.sources import Given, Start, read, text_of
 from eruca.remoting.version import version
 
-__all__ = ["command_line", "configured", "end_misconfigured"]
+__all__ = ["command_line", "configured"]
 
 C = TypeVar("C")
 
@@ -47,18 +47,13 @@ def configured(
     try:
         start = command_line(kind, program, arguments, environment, fits=fits, works_here=works_here)
     except BadSetting as bad:
-        end_misconfigured(program, bad)
+        _print(sys.stderr, _lines(program, bad.faults, bad.warnings))
+        sys.exit(os.EX_CONFIG)
     if start.shown is not None:
         _print(sys.stderr, _lines(program, (), start.warnings))
         _print(sys.stdout, start.shown)
         sys.exit(0)
     return start
-
-
-def end_misconfigured(program: str, bad: BadSetting) -> NoReturn:
-    """Print every fault, and end with 78 (EX_CONFIG): another start makes no sense before an edit."""
-    _print(sys.stderr, _lines(program, bad.faults, bad.warnings))
-    sys.exit(os.EX_CONFIG)
 
 
 def command_line(

@@ -24,6 +24,7 @@ from eruca.remoting.log import quiet_logger, write
 from eruca.remoting.log_limit import LogLimit
 from eruca.remoting.log_line import LineFormat, one_line
 from eruca.remoting.log_writer import GRACE, LogWriter
+from eruca.remoting.settings import BadSetting
 
 ALWAYS = (".audit", ".retention", ".start", ".dump")
 """Ends of the names of loggers whose every event gets a line: changes by operators, deleted files, finds of a start,
@@ -41,7 +42,8 @@ def log_to_stderr() -> Iterator[Say]:
 
     Yields a function that prints a line on standard output, after the events before it; it neither raises nor waits
     either. The end of the block writes what waits, for a second at most for both streams together. The sentence of a
-    ``sys.exit`` becomes the last line; an error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
+    ``sys.exit`` becomes the last line, and so do those of a BadSetting, with the exit code EX_CONFIG (78); another
+    error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     log = _Log(_descriptor(STANDARD_ERROR, sys.stderr), colors=terminal)
@@ -56,6 +58,9 @@ def log_to_stderr() -> Iterator[Say]:
             raise
         log.writer.put(one_line(end.code) + "\n")
         raise SystemExit(1) from None
+    except BadSetting as bad:
+        log.writer.put("".join(one_line(fault) + "\n" for fault in bad.faults))
+        raise SystemExit(os.EX_CONFIG) from None
     except Exception:
         structlog.get_logger("eruca").exception("daemon_failed")
         raise SystemExit(os.EX_SOFTWARE) from None
