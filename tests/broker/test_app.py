@@ -446,12 +446,11 @@ def test_a_promise_that_cannot_be_kept_is_warned_about(
     tmp_path: Path, command: Callable[..., subprocess.Popen[str]]
 ) -> None:
     with (tmp_path / "broker.conf").open("a") as conf:
-        conf.write("enableDLegerCommitLog=true\nuseTLS=true\n")
+        conf.write("enableDLegerCommitLog=true\n")
         conf.write("disableConsumeIfConsumerReadSlowly=true\nenableConsumeQueueExt=true\n")
     _, errors = command("-c", "broker.conf", "-p").communicate(timeout=20)
     for words in (
         "enableDLegerCommitLog=true has no effect",
-        "useTLS=true has no effect",
         "disableConsumeIfConsumerReadSlowly=true has no effect",
         "enableConsumeQueueExt=true has no effect",
     ):

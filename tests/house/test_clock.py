@@ -99,11 +99,16 @@ STAMPS = {
         "eruca.spark_connector.read.stream.StreamReader._plan_first",
         "eruca.standalone.demo.steps.Demonstration._send_all",
     },
+    "until when certificates are valid": {
+        "eruca.remoting.certificates._builder",
+        "eruca.remoting.tls_daemon.DaemonTls.seconds_left",
+    },
     "the clock itself, and the parts that are given it": {
         "eruca.broker.app.BrokerApp.__init__",
         "eruca.broker.broker.Broker.__init__",
         "eruca.broker.store.store.Store.__init__",
         "eruca.remoting.clock.now_ms",
+        "eruca.remoting.tls_daemon.DaemonTls.__init__",
     },
 }
 """By reason: the functions that read the wall clock."""

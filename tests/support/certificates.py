@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 class Certificates:
     """What one authority signed; the server's certificate is for 127.0.0.1 and the name `broker.example`.
 
-    With `server_until` it is valid until then.
+    With `server_until` it is valid until then. `authority` is that of others.
     """
 
     def __init__(
@@ -21,9 +21,10 @@ class Certificates:
         folder: Path,
         server_names: tuple[str, ...] = ("127.0.0.1", "broker.example"),
         server_until: datetime | None = None,
+        authority: trustme.CA | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.authority = trustme.CA()
+        self.authority = authority if authority is not None else trustme.CA()
         self.ca_file = folder / "ca.pem"
         self.authority.cert_pem.write_to_path(str(self.ca_file))
         self._server = self.authority.issue_cert(*server_names, not_after=server_until)

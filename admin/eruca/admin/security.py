@@ -17,8 +17,10 @@ from eruca.protocol import properties
 from eruca.protocol.signature import Credentials
 from eruca.remoting import BadTls, Tls
 from eruca.remoting.credentials import read_credentials
+from eruca.remoting.settings import BadSetting, settings_of
+from eruca.remoting.sources import Given, read
+from eruca.remoting.tls_settings import TLS_FILE, TlsClientSettings
 
-TLS_FILE = "/etc/rocketmq/tls.properties"
 JavaProperties = dict[str, str]
 
 
@@ -54,23 +56,16 @@ def find_tls(given: Mapping[str, str]) -> Tls | None:
         known = dict(given)
     except (OSError, ValueError) as error:
         raise AdminError(f"{file} cannot be read: {error}") from None
-    test_mode = _is_true(known.get("tls.test.mode.enable"))
-    return Tls(
-        ca_file=known.get("tls.client.trustCertPath") or None,
-        certificate_file=None if test_mode else known.get("tls.client.certPath") or None,
-        key_file=None if test_mode else known.get("tls.client.keyPath") or None,
-        key_password=known.get("tls.client.keyPassword") or None,
-        verify=not test_mode and not _is_false(known.get("tls.client.authServer")),
-        check_hostname=not _is_false(known.get("tls.client.checkHostname")),
-    )
+    ours = settings_of(TlsClientSettings)
+    try:
+        texts = [Given(key, text, "mqadmin") for key, text in known.items() if key in ours]
+        return read(TlsClientSettings, given=texts).config.client
+    except BadSetting as error:
+        raise AdminError(f"TLS cannot be used: {error}") from None
 
 
 def _is_true(text: str | None) -> bool:
     return text is not None and text.strip().lower() == "true"
-
-
-def _is_false(text: str | None) -> bool:
-    return text is not None and text.strip().lower() == "false"
 
 
 def make_context(tls: Tls | None) -> ssl.SSLContext | None:

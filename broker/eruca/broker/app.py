@@ -97,8 +97,9 @@ class BrokerApp:
         main = Router(self.broker, TABLES, guards=guards, fast_path=fast)
         vip = Router(self.broker, TABLES, without=NOT_AT_VIP, guards=guards, fast_path=fast)
         self._load = ServerLoad(limits)
-        self._main = Server(main, limits=limits, load=self._load, on_lost=self._lost)
-        self._vip = Server(vip, limits=limits, load=self._load, on_lost=self._lost)
+        tls = self.broker.tls.port
+        self._main = Server(main, limits=limits, load=self._load, tls=tls, on_lost=self._lost)
+        self._vip = Server(vip, limits=limits, load=self._load, tls=tls, on_lost=self._lost)
         self.faults: list[str] = []
         """What could not be saved or closed at the stop."""
         self._ports: Ports | None = None
@@ -157,6 +158,7 @@ class BrokerApp:
             start("silent clients", _repeat(self._drop_every, self._drop_silent)),
             start("reloads", broker.reloads.watch()),
             start("memory", broker.memory_alarm.watch()),
+            start("certificates", broker.tls.watch()),
         ]
         if not self.config.is_slave:
             save_every = self.config.store.flush_delay_offset_interval / 1000

@@ -51,6 +51,7 @@ from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.tasks import Tasks
+from eruca.remoting.tls_daemon import DaemonTls
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -95,6 +96,8 @@ class Broker:
         self.refusals = Tally(monotonic)
         self.own_account = OwnAccount(config.rocketmq_home)
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
+        self.tls = DaemonTls(config.tls, clock=clock)
+        self.tls.register(self.reloads)
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
         self.groups = Groups(
@@ -138,7 +141,7 @@ class Broker:
                 lambda topic: self.topics.create_if_absent(topic, 1),
             ),
         )
-        self.registration = Registration(config, self.topics, self.tasks, self.own_account)
+        self.registration = Registration(config, self.topics, self.tasks, self.own_account, self.tls.client)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.memory_alarm = MemoryAlarm(self.admission, lambda: config.memory_high_water)
         self.halves = Halves(
@@ -157,9 +160,11 @@ class Broker:
         self.check_backs = CheckBacks(config, self.halves, self.clients, monotonic)
         self.loop_monitor = LoopMonitor()
         self.accepting = False
-        self.slaves = Slaves(self.store, config.store)
-        self.ha_client = HAClient(self.store, config.store, self.tasks)
-        self.table_sync = TableSync(self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account)
+        self.slaves = Slaves(self.store, config.store, self.tls.ha_port)
+        self.ha_client = HAClient(self.store, config.store, self.tasks, self.tls.ha_client)
+        self.table_sync = TableSync(
+            self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account, self.tls.client
+        )
         self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}

@@ -21,6 +21,7 @@ from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
+from eruca.remoting.tls_settings import TlsSettings
 
 DAY = 86_400_000
 """In ms; the longest of the times that requests wait."""
@@ -98,7 +99,8 @@ class ClientSettings:
     client_socket_rcv_buf_size: int = 0
     client_pooled_byte_buf_allocator_enable: bool = False
     client_close_socket_if_timeout: bool = True
-    use_tls: bool = setting(False, key="useTLS", unmet="this broker speaks no TLS, everything goes in plain text")
+    use_tls: bool = setting(False, key="useTLS")
+    """As ``tls.enable``, which wins where it is set."""
 
 
 @dataclass(kw_only=True)
@@ -286,6 +288,7 @@ class BrokerConfig:
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     @property
     def nameservers(self) -> list[str]:
@@ -315,6 +318,8 @@ def complete(config: BrokerConfig) -> BrokerConfig:
     config.broker_name = config.broker_name or machine_name()
     config.broker_ip1 = config.broker_ip1 or advertised(config.server.bind_address)
     config.broker_ip2 = config.broker_ip2 or config.broker_ip1
+    if config.client.use_tls and config.tls.tls_enable is None:
+        config.tls.tls_enable = True
     if not config.is_slave:
         config.broker_id = 0
     elif config.broker_id == 0:

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from eruca.nameserver.access_rules import RULES
-from eruca.nameserver.checks import works_here
+from eruca.nameserver.checks import fits, works_here
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import NameserverTables, routes
 from eruca.nameserver.kv import BadKVFile, KVStore
@@ -38,6 +38,7 @@ from eruca.remoting.reloads import Reloads
 from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
+from eruca.remoting.tls_daemon import DaemonTls
 
 LINES_AT_ONCE = 10
 """Brokers that are lost together leave this many lines in the log, and one with the number of the others."""
@@ -77,9 +78,11 @@ class Nameserver:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         if settings is not None:
             self.reloads.add("settings", partial(settings.read, partial(change, self.config)))
+        self.tls = DaemonTls(self.config.tls)
+        self.tls.register(self.reloads)
         self.refusals = Tally(monotonic)
         router = Router(self, [routes], guards=self._guards())
-        self._server = Server(router, limits=limits, load=self._load, on_lost=self._lost)
+        self._server = Server(router, limits=limits, load=self._load, tls=self.tls.port, on_lost=self._lost)
         self._running: list[asyncio.Task[None]] = []
 
     def _guards(self) -> list[Guard[NameserverTables]]:
@@ -95,7 +98,11 @@ class Nameserver:
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
         start = self.tasks.start
-        self._running = [start("scan", self._scan_silent()), start("reloads", self.reloads.watch())]
+        self._running = [
+            start("scan", self._scan_silent()),
+            start("reloads", self.reloads.watch()),
+            start("certificates", self.tls.watch()),
+        ]
         self.readiness.restore("start")
 
     @property
@@ -173,8 +180,8 @@ async def serve(server: Nameserver, say: Say) -> None:
 
 def main() -> None:
     """The command ``mqnamesrv``: exits with 78 for a wrong configuration, else with 1 when it cannot start."""
-    start = configured(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ, works_here=works_here)
-    again = partial(command_line, NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ)
+    start = configured(NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ, fits=fits, works_here=works_here)
+    again = partial(command_line, NamesrvConfig, "mqnamesrv", sys.argv[1:], os.environ, fits=fits)
     settings = FileSettings(start, again)
     if start.file is not None and not start.config.config_store_path:
         start.config.config_store_path = str(Path(start.file).absolute())

@@ -1,4 +1,4 @@
-"""What a start of the nameserver would find in its way on this machine: files, folders, address, port.
+"""The settings of a nameserver looked at together, and what a start would find in its way on this machine.
 
 Must not know what one value may be (the fields declare that), and where a value was set. Invariant: nothing is changed
 on the disk, and the port is free again.
@@ -16,6 +16,11 @@ from eruca.remoting.access.settings import access_faults
 from eruca.remoting.files import NoAccess, folder_fault
 from eruca.remoting.listener import bind, port_fault
 from eruca.remoting.settings import Finding
+
+
+def fits(config: NamesrvConfig, given: Collection[str]) -> Iterator[Finding]:
+    """What does not fit together."""
+    yield from config.tls.findings()
 
 
 def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Finding]:

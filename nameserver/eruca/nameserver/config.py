@@ -15,6 +15,7 @@ from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.settings import setting
+from eruca.remoting.tls_settings import TlsSettings
 
 
 @dataclass(kw_only=True)
@@ -43,6 +44,7 @@ class NamesrvConfig:
     namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;")
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""

@@ -21,7 +21,7 @@ from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
 from eruca.remoting.rpc_hooks import Renamer, Signer
-from eruca.remoting.tls import TlsFiles, why_no_handshake
+from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -109,13 +109,8 @@ class Channels:
 
     def security(self, address: str) -> dict[str, Any]:
         """The TLS arguments of ``create_connection`` for an address; empty without TLS."""
-        if self._tls is None:
-            return {}
-        return {
-            "ssl": self._tls.context() if isinstance(self._tls, TlsFiles) else self._tls,
-            "server_hostname": self._server_name or self.host_names.get(address) or split_address(address)[0],
-            "ssl_handshake_timeout": self._connect_timeout,
-        }
+        host = self.host_names.get(address) or split_address(address)[0]
+        return tls_arguments(self._tls, host, self._connect_timeout, self._server_name)
 
     def _make(self) -> Connection:
         return Connection(

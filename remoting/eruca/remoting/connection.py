@@ -26,6 +26,7 @@ from eruca.remoting.log import log
 from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
 from eruca.remoting.tls import why_ended
+from eruca.remoting.tls_server import HELLO
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -37,6 +38,7 @@ WRITE_HIGH_WATER = 4 * 1024 * 1024
 _JOIN_UP_TO = 16 * 1024
 _LINGER = 0.02
 """Seconds between two checks whether a closing TLS connection has sent everything."""
+_NO_TLS = "it speaks TLS: name a certificate in tls.server.certPath here, or let it connect with tls.enable=false"
 _prefix = struct.Struct(">II").unpack_from
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
@@ -384,7 +386,10 @@ class Connection(asyncio.Protocol):
         try:
             used = self.process(data)
         except ProtocolError as error:
-            log.warning("bad_frame", remote=self.remote, error=str(error))
+            if self._seen_first or not data.startswith(HELLO):
+                log.warning("bad_frame", remote=self.remote, error=str(error))
+            else:
+                log.warning("tls_not_served", remote=self.remote, advice=_NO_TLS)
             self._flush()
             self.calls.end(f": what it sent is no frame of RocketMQ's ({error})")
             self.abort()

@@ -15,6 +15,7 @@ from typing import Any
 from eruca.remoting.descriptors import reason
 from eruca.remoting.log import log
 from eruca.remoting.settings import Finding
+from eruca.remoting.tls_server import TlsPort
 
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A peer that vanished without a word is noticed after 60 s of silence and 6 unanswered probes, 10 s apart."""
@@ -71,11 +72,12 @@ class Listener:
     """Accepts connections until it is closed.
 
     ``admit`` is called with the address of each peer; it returns the protocol that serves the peer, or None to turn it
-    away.
+    away. With ``tls`` peers may begin a handshake first; of one that fails the protocol only hears that it is lost.
     """
 
-    def __init__(self, admit: Callable[[str], asyncio.BaseProtocol | None]) -> None:
+    def __init__(self, admit: Callable[[str], asyncio.BaseProtocol | None], tls: TlsPort | None = None) -> None:
         self._admit = admit
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._arriving: set[asyncio.Task[None]] = set()
@@ -136,16 +138,23 @@ class Listener:
             if protocol is None:
                 sock.close()
                 continue
-            task = self._loop.create_task(self._serve(sock, protocol))
+            task = self._loop.create_task(self._serve(sock, protocol, str(address[0])))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
 
-    async def _serve(self, sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:
+    async def _serve(self, sock: socket.socket, protocol: asyncio.BaseProtocol, address: str) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: protocol, sock)
-        except OSError as fault:  # it ended before it was served
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, sock)
+            else:
+                await self._tls.serve(sock, protocol, address)
+        except OSError as fault:  # it ended before it was served, or is refused
             sock.close()
             protocol.connection_lost(fault)
+        except asyncio.CancelledError:
+            sock.close()
+            protocol.connection_lost(None)
+            raise
 
     def _pause(self, fault: OSError) -> None:
         """Nothing can be accepted at present: try again later instead of at once, for ever."""
@@ -165,7 +174,7 @@ class Listener:
         self._watch(self._sockets)
 
     def close(self) -> None:
-        """Accept nothing any more; what was accepted is served."""
+        """Accept nothing any more; what was accepted is served, unless it is still to begin or end a handshake."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -173,6 +182,9 @@ class Listener:
             self._loop.remove_reader(sock)
             sock.close()
         self._sockets = []
+        if self._tls is not None:
+            for task in tuple(self._arriving):
+                task.cancel()
 
     async def settled(self) -> None:
         """Wait until all that was accepted has reached its protocol."""

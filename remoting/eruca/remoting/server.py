@@ -18,13 +18,14 @@ from eruca.remoting.connection_limits import DEFAULTS, ConnectionLimits, Rejecti
 from eruca.remoting.listener import Listener
 from eruca.remoting.log import log
 from eruca.remoting.router import Router
+from eruca.remoting.tls_server import TlsPort
 
 
 class Server:
     """Serves a router on one port.
 
     ``on_made`` and ``on_lost`` are called with every accepted connection. Servers of one daemon share a ``load``, so
-    that the ``limits`` hold for all of them together.
+    that the ``limits`` hold for all of them together. With ``tls`` connections may be encrypted.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Server:
         *,
         limits: ConnectionLimits = DEFAULTS,
         load: ServerLoad | None = None,
+        tls: TlsPort | None = None,
         on_made: Callable[[Connection], None] | None = None,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
@@ -43,6 +45,7 @@ class Server:
         self._router = router
         self._limits = limits
         self._load = load if load is not None else ServerLoad(limits)
+        self._tls = tls
         self._on_made = on_made
         self._on_lost = on_lost
         self._unsent: dict[Connection, int] = {}
@@ -53,13 +56,13 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen on ``host:port``; port 0 takes a free one. Raises OSError if the port is taken."""
-        listener = Listener(self._admit)
+        listener = Listener(self._admit, self._tls)
         await listener.listen(host, port)
         await self._begin(listener)
 
     async def start_on(self, bound: socket.socket) -> None:
         """Listen on a bound socket. Raises OSError if its port is taken after all."""
-        listener = Listener(self._admit)
+        listener = Listener(self._admit, self._tls)
         listener.listen_on(bound)
         await self._begin(listener)
 

@@ -108,6 +108,7 @@ class _Rules:
     environment: str | None = None
     unmet: str | None = None
     effect: bool = True
+    more: str | None = None
 
 
 def setting(
@@ -126,6 +127,7 @@ def setting(
     words: str = "text",
     environment: str | None = None,
     unmet: str | None = None,
+    more: str | None = None,
 ) -> Any:
     """A dataclass field with its rules; a plain ``name: type = default`` is a setting as well.
 
@@ -137,7 +139,8 @@ def setting(
     texts of a str. ``pattern``: a regular expression that the whole text must match; ``valid``: a
     function that says whether a text is allowed; errors explain both by ``words``.
     ``environment``: a variable that replaces the default. ``unmet``: a value other
-    than the default is accepted without effect; the warning says what follows from that.
+    than the default is accepted without effect; the warning says what follows from that. ``more``: it
+    names a file with more settings, those whose keys begin so; they win over the configuration file.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
@@ -156,6 +159,7 @@ def setting(
         environment=environment,
         unmet=unmet,
         effect=unmet is None,
+        more=more,
     )
     return dataclasses.field(default=default, metadata={_MARK: rules})
 

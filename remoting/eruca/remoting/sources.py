@@ -11,9 +11,9 @@ Invariant: a configuration that ``read`` returns has no fault; else BadSetting n
     start.origins     # {"listenPort": "--set", ...}; without the keys that have their defaults
 
 A value is taken from the first of: the command line, an environment variable ``ERUCA_<FIELD>`` (``ERUCA_LISTEN_PORT``),
-the file, the variable that the field names itself (as RocketMQ takes ``NAMESRV_ADDR``), the default. The value of a
-secret may stand in a file of its own, which the key with ``File`` at its end names. ``%d/`` at the beginning of a path
-is the folder of systemd's credentials, as in a unit.
+a further file that a setting names, the file, the variable that the field names itself (as RocketMQ takes
+``NAMESRV_ADDR``), the default. The value of a secret may stand in a file of its own, which the key with ``File`` at its
+end names. ``%d/`` at the beginning of a path is the folder of systemd's credentials, as in a unit.
 """
 
 from __future__ import annotations
@@ -79,12 +79,14 @@ def read(
     values together, after all of them are read. Raises BadSetting with every fault.
     """
     reading = _Reading(kind, environment or {})
-    for layer in (
-        reading.own_variables(),
-        reading.entries(text, source),
-        reading.prefixed_variables(),
+    layers = [
+        list(reading.own_variables()),
+        list(reading.entries(text, source)),
+        list(reading.prefixed_variables()),
         given,
-    ):
+    ]
+    layers.insert(2, list(reading.further_entries(layers)))
+    for layer in layers:
         reading.take(layer)
     reading.check(checks)
     if reading.faults:
@@ -141,6 +143,25 @@ class _Reading(Generic[C]):
             )
             return
         yield from found.values()
+
+    def further_entries(self, layers: Iterable[Iterable[Given]]) -> Iterator[Given]:
+        """The entries of files that settings name; one that only a default names may be missing."""
+        texts = {each.key: each for layer in layers for each in layer}
+        for key, item in self._known.items():
+            prefix, named = item.rules.more, texts.get(key)
+            if prefix is None or (named is None and not Path(item.default).exists()):
+                continue
+            try:
+                file = item.value(self._path(key, named.text)) if named is not None else item.default
+                text = text_of(file)
+            except BadSetting as fault:
+                self.faults.append(f"{named.place if named is not None else key}: {fault}")
+                continue
+            for each in self.entries(text, file):
+                if each.key.startswith(prefix):
+                    yield each
+                else:
+                    self.warnings.append(f"{each.place}: {each.key} does not belong there; it is ignored")
 
     # ------------------------------------------------------------------ values
 

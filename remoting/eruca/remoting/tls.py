@@ -1,7 +1,7 @@
 """TLS of connecting peers: trusted certificates, the own certificate, and the reasons of failed handshakes.
 
-Owns the settings, the context built of them, and the error texts. Reads the files when the context is built, and again
-for a new connection if one of them was replaced.
+Owns the settings, the context built of them, and the error texts; and, for servers too, the files of a certificate with
+its key: they are read when the context is built, and again if one of them was replaced. Knows no listening sockets.
 Invariant: a server's certificate is checked unless ``verify=False`` is set; no password is ever shown.
 """
 
@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.x509 import validity
 
 File = str | PathLike[str] | None
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class BadTls(ValueError):
@@ -42,72 +49,156 @@ class Tls:
     check_hostname: bool = True
     server_name: str | None = None
 
+    @property
+    def certificate(self) -> File:
+        """The file of the own certificate."""
+        return self.certificate_file
+
+    @property
+    def files(self) -> Sequence[File]:
+        """All files."""
+        return (self.ca_file, self.certificate_file, self.key_file)
+
     def context(self) -> ssl.SSLContext:
         """The context of these settings. Raises BadTls for unusable files."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ValueError) as error:
             raise BadTls(f'the certificates in ca_file="{self.ca_file}" cannot be read: {_reason(error)}') from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.verify and self.check_hostname
         if not self.verify:
             context.verify_mode = ssl.CERT_NONE
         if self.certificate_file is not None:
-            self._load_certificate(context, self.certificate_file)
+            KeyPair(self.certificate_file, self.key_file, self.key_password).load(context)
         elif self.key_file is not None:
             raise BadTls("key_file is given without certificate_file: a key proves nothing without its certificate")
         return context
 
-    def _load_certificate(self, context: ssl.SSLContext, file: str | PathLike[str]) -> None:
+
+class KeyPair(NamedTuple):
+    """A certificate and its key, which may be in the same file; ``names`` are those of the three settings in errors."""
+
+    certificate: str | PathLike[str]
+    key: File
+    password: str | None
+    names: tuple[str, str, str] = ("certificate_file", "key_file", "key_password")
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Make it the own certificate of a context. Raises BadTls."""
+        certificate, key, password_name = self.names
+
         def password() -> str:
-            if self.key_password is None:
-                raise BadTls(f'the key of "{file}" is encrypted: give its key_password')
-            return self.key_password
+            if not self.password:
+                raise BadTls(f'the key of "{self.certificate}" is encrypted: give its {password_name}')
+            return self.password
 
         try:
-            context.load_cert_chain(file, self.key_file, password)
+            context.load_cert_chain(self.certificate, self.key, password)
         except (OSError, ValueError) as error:
             if isinstance(error, BadTls):
                 raise
             raise BadTls(
-                f'certificate_file="{file}" and key_file="{self.key_file or file}" cannot be used: {_reason(error)}; '
-                "PEM files that belong together are expected, and the key_password of an encrypted key"
+                f'{certificate}="{self.certificate}" and {key}="{self.key or self.certificate}" cannot be used: '
+                f"{_reason(error)}; PEM files that belong together are expected, and the {password_name} of an "
+                "encrypted key"
             ) from None
+
+
+def expiry(certificate: str | PathLike[str]) -> int | None:
+    """When the first certificate in a file expires, in seconds since 1970; None if the file has none."""
+    try:
+        text = Path(certificate).read_text("ascii", "replace")
+        start = text.index(_BEGIN)
+        block = text[start : text.index(_END, start)] + _END
+        return validity(ssl.PEM_cert_to_DER_cert(block)).end
+    except (OSError, ValueError, ProtocolError):
+        return None
+
+
+def tls_arguments(
+    tls: ssl.SSLContext | TlsFiles | None, host: str, timeout: float, server_name: str | None = None
+) -> dict[str, Any]:
+    """The arguments of ``create_connection`` to a host, whose certificate must name it, or ``server_name``."""
+    if tls is None:
+        return {}
+    return {
+        "ssl": tls.context() if isinstance(tls, TlsFiles) else tls,
+        "server_hostname": server_name or host,
+        "ssl_handshake_timeout": timeout,
+    }
+
+
+class TlsSource(Protocol):
+    """Settings whose context is built of files: ``Tls``, or those of a server."""
+
+    @property
+    def certificate(self) -> File:
+        """The file of the own certificate."""
+
+    @property
+    def files(self) -> Sequence[File]:
+        """All files."""
+
+    def context(self) -> ssl.SSLContext:
+        """The context. Raises BadTls."""
 
 
 class TlsFiles:
     """The context of some settings over the life of a program: replaced files apply to new connections.
 
     If the files are unusable at that moment (a new certificate whose key is not written yet), the context stays as it
-    was; ``fault`` holds the reason, and the next connection tries again. Raises BadTls if they are unusable at first.
+    was; ``fault`` holds the reason, and the next connection tries again. ``expires_at`` is when the own certificate
+    expires, in seconds since 1970; None without one. Raises BadTls if the files are unusable at first.
     """
 
-    def __init__(self, tls: Tls) -> None:
+    def __init__(self, tls: TlsSource) -> None:
         self._tls = tls
-        self._seen = self._look()
-        self._context = tls.context()
         self.fault: str | None = None
+        self.expires_at: int | None = None
+        self._seen = self._look()
+        self._context = self._load()
+
+    @property
+    def present(self) -> ssl.SSLContext:
+        """The context as it was last read."""
+        return self._context
 
     def context(self) -> ssl.SSLContext:
-        """The present context."""
-        seen = self._look()
-        if seen != self._seen:
+        """The context, read again if a file was replaced."""
+        if self._look() != self._seen:
             try:
-                self._context = self._tls.context()
+                self.read()
             except BadTls as error:
                 self.fault = f"its files were replaced and the former ones are in use, since {error}"
-            else:
-                self._seen, self.fault = seen, None
         return self._context
+
+    def read(self) -> list[str]:
+        """Read the files again; returns a sentence if they were replaced. Raises BadTls; then the context stays."""
+        seen = self._look()
+        self._context = self._load()
+        replaced, self._seen, self.fault = seen != self._seen, seen, None
+        return ["new connections use the replaced certificates"] if replaced else []
+
+    def paths(self) -> list[Path]:
+        """The files."""
+        return [Path(file) for file in self._tls.files if file is not None]
+
+    def _load(self) -> ssl.SSLContext:
+        context = self._tls.context()
+        self.expires_at = expiry(self._tls.certificate) if self._tls.certificate is not None else None
+        return context
 
     def _look(self) -> list[tuple[int, ...] | None]:
         """What identifies the present version of each file; None for a missing one."""
         found: list[tuple[int, ...] | None] = []
-        for file in (self._tls.ca_file, self._tls.certificate_file, self._tls.key_file):
+        for file in self.paths():
             try:
-                one = os.stat(file) if file is not None else None
+                one = os.stat(file)
             except OSError:
-                one = None
-            found.append(None if one is None else (one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
+                found.append(None)
+            else:
+                found.append((one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns))
         return found
 
 
@@ -128,7 +219,10 @@ def why_no_handshake(error: Exception) -> str | None:
             )
         if "expired" in said or "not yet valid" in said:
             return f"its certificate is not valid now ({said}): the server needs another one, unless a clock is wrong"
-        return f"its certificate is not trusted ({said}): name the CA that signed it with ca_file"
+        return (
+            f"its certificate is not trusted ({said}): name the CA that signed it with ca_file "
+            "(tls.client.trustCertPath)"
+        )
     if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" not in str(error):
         refused = why_not_accepted(error)
         if refused is not None:
@@ -136,7 +230,10 @@ def why_no_handshake(error: Exception) -> str | None:
         if not isinstance(error, ssl.SSLEOFError):
             return f"the TLS handshake failed ({_reason(error)})"
     if isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
-        return "the server broke off the TLS handshake: it may serve no TLS (tls.server.mode=disabled in RocketMQ)"
+        return (
+            "the server broke off the TLS handshake: it may serve no TLS (tls.server.mode=disabled in RocketMQ); "
+            "then connect without TLS (tls=None, tls.enable=false)"
+        )
     return None
 
 
@@ -164,5 +261,11 @@ def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
     if heard:
         return ""
     if not encrypted:
-        return ", before the peer said anything: if it serves TLS only, TLS must be set here, too"
-    return ", before the peer said anything: if it asks for certificates, certificate_file must be set here"
+        return (
+            ", before the peer said anything: if it serves TLS only, TLS must be set here, too (tls=Tls(...), "
+            "tls.enable=true)"
+        )
+    return (
+        ", before the peer said anything: if it asks for certificates, certificate_file of one that it trusts must be "
+        "set here"
+    )

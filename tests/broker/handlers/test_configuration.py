@@ -59,7 +59,7 @@ async def test_the_version_rises_with_each_change(desk: Desk) -> None:
 
 async def test_unknown_keys_of_the_file_are_named_without_their_values(prepared: Prepared) -> None:
     """A broker cannot know which of them is a secret."""
-    keys = ("myOwnKey", "tls.server.keyPassword", "accessKey_Secret", "sslKeyPass", "accessKey", "passwd")
+    keys = ("myOwnKey", "tls.server.keyPassphrase", "accessKey_Secret", "sslKeyPass", "accessKey", "passwd")
     desk = await prepared(with_file("".join(f"{key}=hush\n" for key in keys)))
     answer = await desk.ask(SHOW)
     table = properties.parse(answer.body.decode())

@@ -40,6 +40,7 @@ def fits(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     yield from _sizes(config, given)
     yield from _ratios(config, given)
     yield from _times(config, given)
+    yield from config.tls.findings()
 
 
 def _contradiction(given: Collection[str], keys: tuple[str, ...], sentence: str) -> Finding:

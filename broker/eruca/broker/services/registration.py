@@ -27,7 +27,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, UnregisterBroker
-from eruca.remoting import Channels, Connection, RemotingError
+from eruca.remoting import Channels, Connection, RemotingError, TlsFiles
 from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
 
@@ -59,11 +59,14 @@ class Registered(NamedTuple):
 class Registration:
     """Keeps one broker registered under the addresses that ``advertise`` sets."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, tasks: Tasks, signer: Signer) -> None:
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, tasks: Tasks, signer: Signer, tls: TlsFiles | None = None
+    ) -> None:
         self._config = config
         self._topics = topics
         self._tasks = tasks
         self._signer = signer
+        self._tls = tls
         self.on_master: Callable[[str | None, str | None], None] | None = None
         """On a slave: called with the master's HA address and address by a nameserver, None if unknown."""
         self._lacks_master = config.is_slave
@@ -99,7 +102,7 @@ class Registration:
 
     async def start(self) -> None:
         """Register with every nameserver and keep registered; waits shortly for the first answers."""
-        self._channels = Channels(signer=self._signer, on_lost=self._lost)
+        self._channels = Channels(signer=self._signer, tls=self._tls, on_lost=self._lost)
         first = []
         for nameserver in dict.fromkeys(self._config.nameservers):
             self._due[nameserver] = asyncio.Event()

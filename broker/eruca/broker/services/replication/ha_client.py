@@ -25,6 +25,7 @@ from eruca.remoting.addresses import split_address
 from eruca.remoting.descriptors import reason
 from eruca.remoting.listener import keep_alive
 from eruca.remoting.tasks import Tasks, end
+from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
 
 RETRY_AFTER = (0.5, 5.0)
 """Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
@@ -42,11 +43,12 @@ class HAClient:
     registered.
     """
 
-    def __init__(self, store: Store, settings: StoreSettings, tasks: Tasks) -> None:
+    def __init__(self, store: Store, settings: StoreSettings, tasks: Tasks, tls: TlsFiles | None = None) -> None:
         self.on_following: Callable[[str | None], None] = lambda master: None
         self._store = store
         self._settings = settings
         self._tasks = tasks
+        self._tls = tls
         self._address = settings.ha_master_address or None
         self._fixed = self._address is not None
         self._master: str | None = None
@@ -172,7 +174,8 @@ class HAClient:
             await waiter
         try:
             if end:
-                await check_log(address, await self._tail(end), self._settings.ha_housekeeping_interval / 1000)
+                silence = self._settings.ha_housekeeping_interval / 1000
+                await check_log(address, await self._tail(end), silence, self._tls)
         except (CopyRefused, ProtocolError) as fault:
             self._refuse(address, str(fault))
             return False
@@ -200,7 +203,10 @@ class HAClient:
             host, port = split_address(address)
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 transport, link = await loop.create_connection(
-                    lambda: MasterConnection(self._store, self._settings), host, port
+                    lambda: MasterConnection(self._store, self._settings),
+                    host,
+                    port,
+                    **tls_arguments(self._tls, host, CONNECT_TIMEOUT),
                 )
             keep_alive(transport.get_extra_info("socket"))
         except (OSError, ValueError, OverflowError) as fault:  # it may be no address
@@ -210,7 +216,8 @@ class HAClient:
 
     def _unreachable(self, address: str, fault: Exception) -> None:
         if not self._failing:
-            log.warning("master_unreachable", address=address, fault=str(fault) or "timeout")
+            said = why_no_handshake(fault) if self._tls is not None else None
+            log.warning("master_unreachable", address=address, fault=said or str(fault) or "timeout")
         self._failing = True
 
 

@@ -19,6 +19,7 @@ from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.transfer import ReportReader, TransferRate, frame_head
 from eruca.broker.store.file_system import NotInMemory
 from eruca.broker.store.replicator import Replicator
+from eruca.remoting.tls_server import HELLO
 
 FRAMES_A_TURN = 16
 """Frames that are sent before the event loop runs others."""
@@ -100,7 +101,8 @@ class HAConnection(asyncio.Protocol):
         for timer in (self._timer, self._watch):
             if timer is not None:
                 timer.cancel()
-        log.info("slave_disconnected", remote=self.remote, acknowledged=self.acknowledged)
+        if self.remote:
+            log.info("slave_disconnected", remote=self.remote, acknowledged=self.acknowledged)
         self.gone.set_result(None)
         self._on_end(self)
 
@@ -131,6 +133,9 @@ class HAConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Reports of the slave."""
         self._received_at = asyncio.get_running_loop().time()
+        if self.next < 0 and data.startswith(HELLO):
+            self._give_up("it speaks TLS, and this HA port does not: name a certificate in tls.server.certPath")
+            return
         reported = self._reports.feed(data)
         if reported is None:
             return

@@ -12,6 +12,7 @@ import asyncio
 from eruca.broker.services.replication.transfer import FrameReader, report
 from eruca.broker.store import CopyRefused, Tail
 from eruca.remoting.addresses import split_address
+from eruca.remoting.tls import TlsFiles, tls_arguments
 
 CONNECT_TIMEOUT = 3.0
 """Seconds."""
@@ -21,7 +22,7 @@ _READ = 1 << 16
 _STORES = "check both with 'eruca store verify' before one of them is emptied"
 
 
-async def check_log(address: str, tail: Tail, silence: float) -> None:
+async def check_log(address: str, tail: Tail, silence: float, tls: TlsFiles | None = None) -> None:
     """Return if the master at ``address`` has all bytes of ``tail``.
 
     Raises:
@@ -32,7 +33,7 @@ async def check_log(address: str, tail: Tail, silence: float) -> None:
     """
     host, port = split_address(address)
     async with asyncio.timeout(CONNECT_TIMEOUT):
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, **tls_arguments(tls, host, CONNECT_TIMEOUT))
     try:
         writer.write(report(tail.start))
         await _compare(address, reader, tail, silence)

@@ -20,7 +20,8 @@ from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
 from eruca.broker.store.waiters import OffsetWaiters
 from eruca.protocol.bodies import HAConnectionRuntimeInfo, HARuntimeInfo
-from eruca.remoting.listener import keep_alive
+from eruca.remoting.listener import Listener
+from eruca.remoting.tls_server import TlsPort
 
 MOST_SLAVES = 16
 """Connections to the HA port. Without a bound they could take all descriptors of the broker."""
@@ -28,20 +29,10 @@ MOST_SLAVES = 16
 log = structlog.get_logger("eruca.broker")
 
 
-class _Rejected(asyncio.Protocol):
-    """A connection for which there is no room."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
-        peer = transport.get_extra_info("peername")
-        log.warning("slave_rejected", remote=str(peer), reason=f"{MOST_SLAVES} slaves are connected, more may not be")
-        transport.close()
-
-
 class Slaves:
     """All connected slaves."""
 
-    def __init__(self, store: Store, settings: StoreSettings) -> None:
+    def __init__(self, store: Store, settings: StoreSettings, tls: TlsPort | None = None) -> None:
         self.confirmed = 0
         """The offset up to which a slave reports to have the log."""
         self._copied = 0
@@ -54,27 +45,29 @@ class Slaves:
         """The range of ends that no report confirms: a slave was empty and began after them."""
         self._store = store
         self._settings = settings
+        self._tls = tls
         self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
         self._changed = asyncio.Event()
         """Set by each report of a slave, and when one is stuck or disconnects."""
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     # ------------------------------------------------------------------ life
 
     async def start(self, bound: socket.socket) -> None:
         """Accept slaves on a bound socket. The store is open and started."""
         self._store.on_written = self._written
-        keep_alive(bound)
-        self._server = await asyncio.get_running_loop().create_server(self._connection, sock=bound)
+        self._listener = Listener(self._admit, self._tls)
+        self._listener.listen_on(bound)
 
     async def stop(self) -> None:
         """Send the slaves in reach what they lack, within slaveTimeout, and close every connection.
 
         Afterwards the store shows what is durable here.
         """
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.settled()
+            self._listener = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.slave_timeout / 1000):
                     await self._caught_up()
@@ -93,9 +86,10 @@ class Slaves:
             self._changed.clear()
             await self._changed.wait()
 
-    def _connection(self) -> asyncio.Protocol:
+    def _admit(self, address: str) -> asyncio.Protocol | None:
         if len(self.connected) >= MOST_SLAVES:
-            return _Rejected()
+            log.warning("slave_rejected", remote=address, reason=f"{MOST_SLAVES} slaves are connected, more may not be")
+            return None
         slave = HAConnection(self._store.replicator, self._settings, self._reported, self._stuck, self._ended)
         self.connected.add(slave)
         return slave

@@ -21,7 +21,7 @@ from eruca.protocol import api, bodies
 from eruca.protocol.bodies import SubscriptionGroupWrapper, TopicConfigSerializeWrapper
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
-from eruca.remoting import Channels, RemotingError
+from eruca.remoting import Channels, RemotingError, TlsFiles
 from eruca.remoting.addresses import vip_address
 from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
@@ -40,7 +40,14 @@ class TableSync:
     """Keeps a slave's tables equal to its master's."""
 
     def __init__(
-        self, topics: Topics, groups: Groups, offsets: Offsets, delays: Delays, tasks: Tasks, signer: Signer
+        self,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        delays: Delays,
+        tasks: Tasks,
+        signer: Signer,
+        tls: TlsFiles | None = None,
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -48,6 +55,7 @@ class TableSync:
         self._delays = delays
         self._tasks = tasks
         self._signer = signer
+        self._tls = tls
         self._master: str | None = None
         self._missed: set[str] = set()
         """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
@@ -105,7 +113,7 @@ class TableSync:
             log.warning("table_not_fetched", table=fetch_one.__name__[7:], master=master, fault=str(fault))
 
     async def _ask(self, address: str, endpoint: api.Endpoint[Empty, Empty]) -> bytes:
-        self._channels = self._channels or Channels(signer=self._signer)
+        self._channels = self._channels or Channels(signer=self._signer, tls=self._tls)
         return (await self._channels.call(address, endpoint, timeout=TIMEOUT)).body
 
     async def _fetch_topics(self, master: str) -> None:
