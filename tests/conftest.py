@@ -18,6 +18,8 @@ from hypothesis import settings
 
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+os.environ.setdefault("ERUCA_METRICS_PORT", "0")
+"""Brokers of tests run side by side, and the usual port of their pages is one; a test of the pages names its own."""
 _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "left out", "xfailed": "known to fail"}
 
 

@@ -48,6 +48,8 @@ STAMPS = {
     "the age of what has only a stamp: files, filters of groups that left, half messages of an earlier run, messages": {
         "eruca.admin.commands.cluster._list_once",
         "eruca.broker.handlers.progress._span",
+        "eruca.broker.metrics.lags.Lags._age",
+        "eruca.broker.metrics.storage._add_rocketmqs.reserve",
         "eruca.broker.services.halves.Halves._half_of",
         "eruca.broker.state.filters.Filters._add",
         "eruca.broker.state.filters.Filters._bury",
@@ -74,6 +76,8 @@ STAMPS = {
         "eruca.admin.commands.response_time.cluster_send_time",
         "eruca.broker.handlers.clients.all_producers",
         "eruca.broker.handlers.runtime.replication",
+        "eruca.nameserver.app.Nameserver.__init__",
+        "eruca.remoting.daemon_metrics.add_process",
         "eruca.client.consuming.membership.GroupMember.join",
         "eruca.client.consuming.membership._queue_info",
         "eruca.client.consuming.queue_puller.QueuePuller._pull",

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -22,7 +23,9 @@ from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
+from eruca.broker.metrics import add_metrics
 from eruca.broker.services.checks import fits, works_here
+from eruca.broker.services.health import state, watch_readiness
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
@@ -34,9 +37,11 @@ from eruca.remoting.access.guard import Guard
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting.daemon_metrics import add_connections, add_daemon, add_process, version
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
+from eruca.remoting.health import HealthPages, MetricsPortTaken
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -59,6 +64,8 @@ FIRST_REPORT = 0.5
 """Seconds of a start that need no report of its progress."""
 REPORT_EVERY = 10.0
 """Seconds between two reports of a start's progress."""
+METRICS_PORT = 5557
+"""Where the pages of health and metrics are unless metricsPort says otherwise; RocketMQ 5's metricsPromExporterPort."""
 STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
 
@@ -94,14 +101,17 @@ class BrokerApp:
             self.broker.reloads.add("settings", partial(settings.read, self.broker.take))
         limits = config.connections.limits()
         fast, guards = self._guarded(fast_path(self.broker))
-        main = Router(self.broker, TABLES, guards=guards, fast_path=fast)
-        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, guards=guards, fast_path=fast)
+        latency = self.broker.rpc_latency
+        main = Router(self.broker, TABLES, guards=guards, fast_path=fast, latency=latency)
+        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, guards=guards, fast_path=fast, latency=latency)
         self._load = ServerLoad(limits)
         tls = self.broker.tls.port
         self._main = Server(main, limits=limits, load=self._load, tls=tls, on_lost=self._lost)
         self._vip = Server(vip, limits=limits, load=self._load, tls=tls, on_lost=self._lost)
         self.faults: list[str] = []
         """What could not be saved or closed at the stop."""
+        self.pages = self._health_pages()
+        """Health and metrics over HTTP; the daemon starts and stops them, so that they are there meanwhile."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,6 +122,19 @@ class BrokerApp:
             return fast, []
         guard = Guard(broker, RULES, broker.accounts, broker.refusals, as_49=self.config.access.as_49)
         return guard.for_white_addresses(fast), [guard]
+
+    def _health_pages(self) -> HealthPages:
+        broker, settings = self.broker, self.config.metrics
+        watch_readiness(broker.readiness, self.config, broker.store, broker.registration, broker.ha_client)
+        add_process(broker.metrics)
+        add_daemon(broker.metrics, broker.readiness, broker.tasks, broker.loop_monitor, broker.rpc_latency)
+        add_connections(broker.metrics, (self._main, self._vip), self._load)
+        add_metrics(broker)
+        return HealthPages(broker.readiness, broker.loop_monitor, broker.metrics, self._info, settings.off)
+
+    def _info(self) -> dict[str, Any]:
+        broker = self.broker
+        return state(self.config, broker.store, broker.address, broker.statistics.booted, version(), native.on)
 
     @property
     def address(self) -> str:
@@ -281,7 +304,6 @@ class BrokerApp:
         broker.admission.forget()
         await end(self._tasks)
         self._tasks.clear()
-        broker.loop_monitor.stop()
         await broker.slaves.stop()
         await broker.ha_client.stop()
         await broker.table_sync.stop()
@@ -295,6 +317,7 @@ class BrokerApp:
         fault = broker.store.close()
         if fault is not None:
             self.faults.append(f"the store was not closed in order ({fault}), the next start recovers it")
+        broker.loop_monitor.stop()
         if self._ports is not None:
             self._ports.close()
             self._ports = None
@@ -327,21 +350,31 @@ async def serve(app: BrokerApp, say: Say) -> None:
     over = stop_event(partial(supervisor.reload, app.broker.reloads.all))
     tasks = app.broker.tasks
     tasks.on_fault = over.set
-    if await _started(app, over, supervisor):
-        settled()
-        for warning in app.config.access.warnings(app.config.server.bind_address):
-            start_log.warning("access", warning=warning)
-        nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
-        say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
-        supervisor.ready(f"listening on {app.address}")
-        try:
-            await over.wait()
-        finally:
-            supervisor.stopping(tasks.fault or "")
-            await app.stop()
+    settings = app.config.metrics
+    await app.pages.start(settings.metrics_bind, settings.metrics_port, METRICS_PORT)
+    try:
+        if await _started(app, over, supervisor):
+            await _serve(app, over, supervisor, say)
+    finally:
+        await app.pages.stop()
     if tasks.fault is not None:
         sys.exit(os.EX_SOFTWARE)
     exit_for(app.faults, "mqbroker")
+
+
+async def _serve(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor, say: Say) -> None:
+    settled()
+    app.pages.announce()
+    for warning in app.config.access.warnings(app.config.server.bind_address):
+        start_log.warning("access", warning=warning)
+    nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
+    say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
+    supervisor.ready(f"listening on {app.address}")
+    try:
+        await over.wait()
+    finally:
+        supervisor.stopping(app.broker.tasks.fault or "")
+        await app.stop()
 
 
 async def _started(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor) -> bool:
@@ -382,7 +415,7 @@ def _run(start: Start[BrokerConfig], say: Say) -> None:
         raise BadSetting(f"mqbroker: {fault}") from None
     try:
         run(serve(app, say))
-    except (NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged) as fault:
+    except (MetricsPortTaken, NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged) as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:
         sys.exit(f"mqbroker: cannot start: {fault}")

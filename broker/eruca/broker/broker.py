@@ -18,7 +18,6 @@ from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
-from eruca.broker.services.loop_monitor import LoopMonitor
 from eruca.broker.services.memory_alarm import MemoryAlarm
 from eruca.broker.services.registration import Registration
 from eruca.broker.services.replication.ha_client import HAClient
@@ -48,8 +47,11 @@ from eruca.remoting.access.editor import AccountEditor
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.credentials import OwnAccount
+from eruca.remoting.loop_monitor import LoopMonitor
+from eruca.remoting.metrics import Metrics
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
+from eruca.remoting.rpc_latency import RpcLatency
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls_daemon import DaemonTls
 
@@ -98,6 +100,16 @@ class Broker:
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         self.tls = DaemonTls(config.tls, clock=clock)
         self.tls.register(self.reloads)
+        self.rpc_latency = RpcLatency()
+        self.metrics = Metrics(
+            {
+                **config.metrics.labels,
+                "cluster": config.broker_cluster_name,
+                "node_type": "broker",
+                "node_id": config.broker_name,
+            },
+            lambda: config.metrics.metrics_otel_cardinality_limit,
+        )
         folder = config.config_folder
         self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
         self.groups = Groups(

@@ -20,6 +20,7 @@ from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
+from eruca.remoting.metrics import MetricsSettings
 from eruca.remoting.settings import setting
 from eruca.remoting.tls_settings import TlsSettings
 
@@ -289,6 +290,7 @@ class BrokerConfig:
     client: ClientSettings = field(default_factory=ClientSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
     @property
     def nameservers(self) -> list[str]:

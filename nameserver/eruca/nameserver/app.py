@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -19,19 +21,24 @@ from eruca.nameserver.checks import fits, works_here
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.handlers import NameserverTables, routes
 from eruca.nameserver.kv import BadKVFile, KVStore
+from eruca.nameserver.metrics import add_metrics
 from eruca.nameserver.routes import LiveBroker, RouteTable
 from eruca.remoting import Connection, Router, Server, run
 from eruca.remoting.access.guard import Guard
 from eruca.remoting.access.tally import Tally
-from eruca.remoting.clock import monotonic_ms
+from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting.daemon_metrics import add_connections, add_daemon, add_process, version
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
+from eruca.remoting.health import HealthPages, MetricsPortTaken
 from eruca.remoting.listener import port_fault
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
+from eruca.remoting.loop_monitor import LoopMonitor
+from eruca.remoting.metrics import Metrics
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
@@ -40,6 +47,8 @@ from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls_daemon import DaemonTls
 
+METRICS_PORT = 5558
+"""Where the pages of health and metrics are unless metricsPort says otherwise."""
 LINES_AT_ONCE = 10
 """Brokers that are lost together leave this many lines in the log, and one with the number of the others."""
 SCAN_EVERY = 10.0
@@ -83,6 +92,17 @@ class Nameserver:
         self.refusals = Tally(monotonic)
         router = Router(self, [routes], guards=self._guards())
         self._server = Server(router, limits=limits, load=self._load, tls=self.tls.port, on_lost=self._lost)
+        self.loop_monitor = LoopMonitor()
+        figures = self.config.metrics
+        labels = {**figures.labels, "node_type": "nameserver", "node_id": socket.gethostname()}
+        self.metrics = Metrics(labels, lambda: figures.metrics_otel_cardinality_limit)
+        self.pages = HealthPages(self.readiness, self.loop_monitor, self.metrics, self._info, figures.off)
+        """Health and metrics over HTTP; the daemon starts and stops them, so that they are there meanwhile."""
+        add_process(self.metrics)
+        add_daemon(self.metrics, self.readiness, self.tasks, self.loop_monitor, router.latency)
+        add_connections(self.metrics, (self._server,), self._load)
+        add_metrics(self.metrics, self.table)
+        self._started = now_ms()
         self._running: list[asyncio.Task[None]] = []
 
     def _guards(self) -> list[Guard[NameserverTables]]:
@@ -104,6 +124,17 @@ class Nameserver:
             start("certificates", self.tls.watch()),
         ]
         self.readiness.restore("start")
+
+    def _info(self) -> dict[str, Any]:
+        clusters = self.table.clusters()
+        return {
+            "version": version(),
+            "role": "NAMESERVER",
+            "address": self.address,
+            "processId": os.getpid(),
+            "started": self._started,
+            "brokers": sorted(clusters.broker_addr_table),
+        }
 
     @property
     def address(self) -> str:
@@ -162,8 +193,21 @@ async def serve(server: Nameserver, say: Say) -> None:
     systemd = Supervisor(os.environ)
     over = stop_event(partial(systemd.reload, server.reloads.all))
     server.tasks.on_fault = over.set
+    settings = server.config.metrics
+    await server.pages.start(settings.metrics_bind, settings.metrics_port, METRICS_PORT)
+    try:
+        await _serve(server, over, systemd, say)
+    finally:
+        server.loop_monitor.stop()
+        await server.pages.stop()
+    if server.tasks.fault is not None:
+        sys.exit(os.EX_SOFTWARE)
+
+
+async def _serve(server: Nameserver, over: asyncio.Event, systemd: Supervisor, say: Say) -> None:
     await server.start()
     settled()
+    server.pages.announce()
     for warning in server.config.access.warnings(server.config.bind_address):
         start_log.warning("access", warning=warning)
     say("The Name Server boot success. serializeType=JSON")
@@ -174,8 +218,6 @@ async def serve(server: Nameserver, say: Say) -> None:
     finally:
         systemd.stopping(server.tasks.fault or "")
         await server.stop()
-    if server.tasks.fault is not None:
-        sys.exit(os.EX_SOFTWARE)
 
 
 def main() -> None:
@@ -201,7 +243,7 @@ def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: Say)
         sys.exit(f"mqnamesrv: {fault}")
     try:
         run(serve(server, say))
-    except NoAccess as fault:
+    except (MetricsPortTaken, NoAccess) as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as error:
         sys.exit(f"mqnamesrv: {port_fault(error, config.bind_address, config.listen_port).sentence}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
+from eruca.remoting.metrics import MetricsSettings
 from eruca.remoting.settings import setting
 from eruca.remoting.tls_settings import TlsSettings
 
@@ -45,6 +46,7 @@ class NamesrvConfig:
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""

@@ -78,10 +78,12 @@ def register(server: NameserverTables, call: Call[headers.RegisterBroker]) -> Re
     """103: register a broker; the answer holds the order configuration and, for a slave, its master."""
     ask = call.header
     if ask.body_crc32 and body_crc32(call.body) != ask.body_crc32:
+        server.table.refusals["crc32"] += 1
         log.warning("registration_refused", broker=ask.broker_addr, reason="crc32")
         raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     fault = _fault_of_place(ask)
     if fault is not None:
+        server.table.refusals["bad_place"] += 1
         log.warning("registration_refused", broker=ask.broker_addr, reason=fault)
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the broker was not registered: {fault}")
     try:

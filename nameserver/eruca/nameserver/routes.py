@@ -8,6 +8,7 @@ belong to one address at a time. What the end of a broker costs depends on its o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -90,6 +91,12 @@ class RouteTable:
         self._live: dict[_Key, LiveBroker] = {}  # broker name and id -> registration
         self._at_address: dict[str, dict[_Key, LiveBroker]] = {}
         self._over: dict[object, dict[_Key, LiveBroker]] = {}  # connection -> its registrations
+        self.registrations = 0
+        """Registrations that were taken."""
+        self.refusals: Counter[str] = Counter()
+        """Registrations that were refused, by reason."""
+        self.lost_brokers = 0
+        """Brokers that were silent, or whose connection ended."""
 
     # ------------------------------------------------------------------ brokers come and go
 
@@ -111,7 +118,9 @@ class RouteTable:
         key = ask.broker_name, ask.broker_id
         holder = self._live.get(key)
         if holder is not None and holder.address != ask.broker_addr and not takeover:
+            self.refusals["name_taken"] += 1
             raise NameTaken(holder)
+        self.registrations += 1
         is_changed = self.is_changed(ask, topics.data_version)
         self._enter(ask, topics.data_version, connection, now)
         for other in tuple(self._at_address[ask.broker_addr].values()):
@@ -195,6 +204,7 @@ class RouteTable:
 
     def _remove_all(self, gone: Iterable[LiveBroker]) -> list[LiveBroker]:
         found = list(gone)
+        self.lost_brokers += len(found)
         for live in found:
             self._remove(live)
         return found
@@ -270,6 +280,15 @@ class RouteTable:
         return len(named.topics)
 
     # ------------------------------------------------------------------ overviews
+
+    @property
+    def topic_count(self) -> int:
+        """The number of topics that have a route."""
+        return len(self._queues)
+
+    def brokers(self) -> Counter[str]:
+        """The number of registered brokers in each cluster."""
+        return Counter(live.cluster for live in self._live.values())
 
     def clusters(self) -> ClusterInfo:
         """All brokers and clusters."""

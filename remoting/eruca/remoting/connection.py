@@ -12,6 +12,7 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from eruca.protocol import frame
@@ -102,7 +103,7 @@ class Connection(asyncio.Protocol):
         self._relief: asyncio.Future[None] | None = None
         self.remote = self.local = ""
         self.tasks: set[asyncio.Future[Any]] = set()
-        self.last_active = self._loop.time()
+        self.last_active = monotonic()
         self.partial_since: float | None = None
         self._dispatcher = dispatcher
         self.reader = dispatcher.reader
@@ -136,6 +137,15 @@ class Connection(asyncio.Protocol):
     def unfinished(self) -> int:
         """Bytes that were received and are no whole frame yet, or that wait until the peer reads."""
         return len(self._rest)
+
+    @property
+    def state(self) -> str:
+        """What it is doing: congested (the peer does not read), half_frame, handling (a request waits), or idle."""
+        if self.congested:
+            return "congested"
+        if self.partial_since is not None:
+            return "half_frame"
+        return "handling" if self.tasks else "idle"
 
     @property
     def encrypted(self) -> bool:
@@ -357,14 +367,14 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         self.remote = self.calls.remote = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
-        self.last_active = self._loop.time()
+        self.last_active = monotonic()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)  # type: ignore[union-attr]
         if self._on_made is not None:
             self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
-        self.last_active = self._loop.time()
+        self.last_active = monotonic()
         rest = self._rest
         if rest:
             rest += data
@@ -490,7 +500,7 @@ class Connection(asyncio.Protocol):
         """Called by the event loop: the peer reads again."""
         self.congested = False
         self._relieve()
-        self.last_active = self._loop.time()
+        self.last_active = monotonic()
         if self._held_up:
             self._loop.call_soon(self._go_on)
         else:

@@ -98,7 +98,7 @@ class ServerLoad:
         self.budgets = budgets(limits.unfinished, limits.unsent)
         self.by_address: Counter[str] = Counter()
         """Connections by address."""
-        self._limits = limits
+        self.limits = limits
 
     def rejection(self, address: str) -> Rejection | None:
         """Why a connection from this address is turned away; None if it is not."""
@@ -110,10 +110,10 @@ class ServerLoad:
 
     def most(self, address: str) -> int:
         """The connections that an address may have."""
-        for pattern, number in self._limits.overrides:
+        for pattern, number in self.limits.overrides:
             if pattern.matches(address):
                 return number
-        return self._limits.connections_per_address
+        return self.limits.connections_per_address
 
     def enter(self, address: str) -> None:
         """Count a connection."""

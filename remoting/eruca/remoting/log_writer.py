@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from queue import Empty, SimpleQueue
+from weakref import WeakSet
 
 from eruca.remoting.loop import fork_count
 
@@ -29,6 +30,14 @@ GRACE = 1.0
 
 Queue = SimpleQueue[bytes | threading.Event]
 """Lines, and marks that are set when what came before them is written."""
+
+
+_writers: WeakSet[LogWriter] = WeakSet()
+
+
+def lines_lost() -> int:
+    """The lines that all writers of this process have lost."""
+    return sum(writer.lost for writer in tuple(_writers))
 
 
 def _none_late(closing: bool) -> Sequence[str]:
@@ -59,6 +68,7 @@ class LogWriter:
         self._late = late
         self._former = former
         self._capacity = capacity
+        _writers.add(self)
         self._begin()
 
     def _begin(self) -> None:

@@ -56,7 +56,7 @@ class Call(msgspec.Struct, Generic[A]):
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
     checked; empty without access control. ``may_read`` is whether the requester may read the messages of a topic: to
     be asked where a request names a message, not its topic. ``change`` is there for requests whose route declares
-    ``changes``.
+    ``changes``. ``held`` is whether the answer waited for a message to arrive.
     """
 
     header: A
@@ -68,6 +68,7 @@ class Call(msgspec.Struct, Generic[A]):
     account: str = ""
     may_read: Callable[[str], bool] = _readable
     change: Change | None = None
+    held: bool = False
 
     def note(self, *, target: str | None = None, before: object = None, after: object = None) -> None:
         """What the audit log is to say of this request, beside its outcome."""

@@ -29,6 +29,7 @@ from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.costly import CostlyRequests
 from eruca.remoting.log import log
 from eruca.remoting.request import Call, Change, Reply
+from eruca.remoting.rpc_latency import RpcLatency
 
 S = TypeVar("S")
 A = TypeVar("A", bound=Header)
@@ -86,7 +87,8 @@ class Router(Generic[S]):
 
     ``without`` are request codes that this server does not answer (the VIP port serves no pulls), ``guards`` look at
     every request first. A code without a handler is answered with 3, as Apache's broker does. ``fast_path`` passes
-    guards by: it may take only what they would not refuse.
+    guards by: it may take only what they would not refuse. ``latency`` counts what the requests took; routers may share
+    one.
     """
 
     def __init__(
@@ -97,13 +99,17 @@ class Router(Generic[S]):
         without: Collection[int] = (),
         guards: Sequence[Guard] = (),
         fast_path: FastPath | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
+        self.latency = latency if latency is not None else RpcLatency()
         self.fast_path = fast_path
         self._service = service
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
         self._changes: dict[int, Target[Any]] = {}
         self._costly = CostlyRequests(self._start)
+        self._declared: set[int] = set()
+        """The codes of requests that are handled later, or not at all."""
         asks: dict[int, type[Header]] = {}
         readers: dict[int, frame.FieldsReader] = {}
         for table in routes:
@@ -115,6 +121,8 @@ class Router(Generic[S]):
                     self._handlers[code] = self._as_declared(route)
                     if route.changes is not None:
                         self._changes[code] = route.changes
+                    if route.reads or route.costly:
+                        self._declared.add(code)
                     asks[code] = endpoint.ask
                     if endpoint.read_binary is not None:
                         readers[code] = endpoint.read_binary
@@ -142,16 +150,18 @@ class Router(Generic[S]):
                 raise ext
             result = handler(self._service, call)
         except Exception as error:
-            reply = _answer_to(error, call)
+            result = _answer_to(error, call)
             if head.code in self._changes and (call.account or not isinstance(error, AccessRefused)):
                 call.change = call.change or Change(_target(self._changes[head.code], call))
-                audit.answered(call, reply)
-            connection.reply(call, reply)
-            return
+                audit.answered(call, result)
         if type(result) is Reply:
             connection.reply(call, result)
-        elif result is not None:
-            self._start(connection, _finish(call, cast(Awaitable[Reply | None], result)))
+            self.latency.answered(head, result.code, connection.last_active)
+        elif result is None:
+            if head.code not in self._declared:  # the handler has sent the answer
+                self.latency.answered(head, ResponseCode.SUCCESS, connection.last_active)
+        else:
+            self._start(connection, self._finish(call, cast(Awaitable[Reply | None], result), connection.last_active))
 
     def _start(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something for a connection, until it ends."""
@@ -161,6 +171,15 @@ class Router(Generic[S]):
         task.add_done_callback(connection.tasks.discard)
         task.add_done_callback(self.tasks.discard)
         return task
+
+    async def _finish(self, call: Call[Any], waiting: Awaitable[Reply | None], since: float) -> None:
+        try:
+            reply = await waiting
+        except Exception as error:
+            reply = _answer_to(error, call)
+        if reply is not None:
+            call.connection.reply(call, reply)
+            self.latency.answered(call.head, reply.code, since, held=call.held)
 
     def _as_declared(self, route: Route) -> Handler[S, Any]:
         """The handler of a route with what it declares: the requests of all others pay nothing for it."""
@@ -174,7 +193,9 @@ class Router(Generic[S]):
             if not route.costly:
                 return handler(service, call)
             size = len(call.data) + len(call.body)
-            self._costly.add(call.connection, size, lambda: _finish(call, _result(handler, service, call)))
+            since = call.connection.last_active
+            work = lambda: self._finish(call, _result(handler, service, call), since)  # noqa: E731
+            self._costly.add(call.connection, size, work)
             return None
 
         return declared
@@ -223,15 +244,6 @@ def _target(target: Target[Any], call: Call[Any]) -> str:
 async def _result(handler: Handler[S, Any], service: S, call: Call[Any]) -> Reply | None:
     result = handler(service, call)
     return result if result is None or isinstance(result, Reply) else await result
-
-
-async def _finish(call: Call[Any], waiting: Awaitable[Reply | None]) -> None:
-    try:
-        reply = await waiting
-    except Exception as error:
-        reply = _answer_to(error, call)
-    if reply is not None:
-        call.connection.reply(call, reply)
 
 
 def _answer_to(error: Exception, call: Call[Any]) -> Reply:

@@ -24,14 +24,18 @@ class Tasks:
         """The first task that ended by itself, and why, as a sentence."""
         self.on_fault: Callable[[], object] | None = None
         """Called when a task has ended by itself."""
+        self.running: set[asyncio.Task[None]] = set()
+        """The tasks that have not ended."""
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run ``work`` on the running loop until its owner cancels it."""
         task = asyncio.get_running_loop().create_task(work, name=name)
+        self.running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
         if task.cancelled() and task.cancelling():
             return
         error = None if task.cancelled() else task.exception()

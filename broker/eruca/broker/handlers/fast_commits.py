@@ -49,6 +49,7 @@ class FastCommits:
         replies = b"".join([reply for _, _, reply in commits[:count]])
         if replies:
             connection.send(replies)
+        self._broker.rpc_latency.answered_many(RequestCode.END_TRANSACTION, 0, connection.last_active, count)
         return commits[count - 1][1]
 
     def _read(self, connection: Connection, data: bytes, at: int) -> list[tuple[End, int, bytes]]:

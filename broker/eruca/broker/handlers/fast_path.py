@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.fast_commits import FastCommits, is_end
@@ -20,12 +21,14 @@ from eruca.broker.store import native
 from eruca.broker.store.layout import SendHosts
 from eruca.broker.store.results import Durability
 from eruca.protocol import frame
+from eruca.protocol.codes import RequestCode
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendReply
 from eruca.remoting import Call, Connection, FastPath, Reply
 
-_JSON_CODES = frozenset((b"310", b"320"))
-_BINARY_CODES = frozenset((b"\1\x36", b"\1\x40"))
+_JSON_BATCH, _BINARY_BATCH = b"320", b"\1\x40"
+_JSON_CODES = frozenset((b"310", _JSON_BATCH))
+_BINARY_CODES = frozenset((b"\1\x36", _BINARY_BATCH))
 
 
 def fast_path(broker: Broker) -> FastPath:
@@ -49,6 +52,12 @@ def fast_path(broker: Broker) -> FastPath:
 def is_send(data: bytes, at: int) -> bool:
     """Whether a frame begins at ``at`` that looks like a send."""
     return data[at + 8 : at + 10] in _BINARY_CODES or data[at + 16 : at + 19] in _JSON_CODES
+
+
+def code_of(data: bytes, at: int) -> int:
+    """The request code of a frame that looks like a send."""
+    batch = data[at + 8 : at + 10] == _BINARY_BATCH or data[at + 16 : at + 19] == _JSON_BATCH
+    return RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 
 
 class NativeSends:
@@ -85,9 +94,20 @@ class NativeSends:
                 broker.halves.sent(half, now)
         if waiting is None:
             connection.send(replies)
+            broker.rpc_latency.answered_many(code_of(data, at), 0, connection.last_active, requests)
         else:
-            waiting.add(connection, replies, end, requests)
+            waiting.add(Waiting(connection, replies, requests, code_of(data, at), connection.last_active), end)
         return stop
+
+
+class Waiting(NamedTuple):
+    """The replies to some requests, which came on a connection in one read; ``code`` is the first one's."""
+
+    connection: Connection
+    frames: bytes
+    requests: int
+    code: int
+    since: float
 
 
 class WaitingReplies:
@@ -95,7 +115,7 @@ class WaitingReplies:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._replies: list[tuple[Connection, bytes, int]] = []
+        self._replies: list[Waiting] = []
         self._end = 0
 
     @property
@@ -103,13 +123,13 @@ class WaitingReplies:
         """How many more sends may wait; the plain handler refuses the next one."""
         return max(self._broker.config.send_thread_pool_queue_capacity - self._broker.waiting_sends, 0)
 
-    def add(self, connection: Connection, replies: bytes, end: int, count: int) -> None:
-        """Send the replies to ``count`` requests as soon as the log is durable up to ``end``."""
+    def add(self, replies: Waiting, end: int) -> None:
+        """Send replies as soon as the log is durable up to ``end``."""
         if not self._replies:
             asyncio.get_running_loop().call_soon(self._wait)
-        self._replies.append((connection, replies, count))
+        self._replies.append(replies)
         self._end = end
-        self._broker.waiting_sends += count
+        self._broker.waiting_sends += replies.requests
 
     def _wait(self) -> None:
         replies, self._replies = self._replies, []
@@ -120,17 +140,17 @@ class WaitingReplies:
         else:
             waiter.add_done_callback(done)
 
-    def _done(
-        self, replies: list[tuple[Connection, bytes, int]], since: float, waiter: asyncio.Future[Durability] | None
-    ) -> None:
+    def _done(self, replies: list[Waiting], since: float, waiter: asyncio.Future[Durability] | None) -> None:
         broker = self._broker
-        broker.waiting_sends -= sum([count for _, _, count in replies])
+        broker.waiting_sends -= sum([each.requests for each in replies])
         if waiter is not None and waiter.cancelled():
             return
         durability = Durability.DURABLE if waiter is None else waiter.result()
         took = int((monotonic() - since) * 1000)
-        for connection, frames, count in replies:
+        response = 0 if durability is Durability.DURABLE else judge(broker, Reply(), durability).code
+        for connection, frames, count, code, arrived in replies:
             broker.statistics.put_took(took, count)
+            broker.rpc_latency.answered_many(code, response, arrived, count)
             if durability is Durability.DURABLE:
                 connection.send(frames)
             else:

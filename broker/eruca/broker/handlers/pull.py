@@ -125,6 +125,7 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
 
 async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
     ask = call.header
+    call.held = True
     while True:
         await hold
         await call.connection.room()

@@ -94,6 +94,8 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     if half is not None:
         broker.halves.sent(sent_of(put, half, ask.born_timestamp, call.body), broker.monotonic())
     broker.statistics.put(target.topic, target.queue_id, 1, put.size)
+    if target is not to and names.is_dead_letter_topic(target.topic):
+        broker.statistics.became_dead(target.topic.removeprefix(names.DLQ_PREFIX), ask.topic)
     connection = call.connection
     if not (broker.waits or broker.topics.dirty or connection.negotiating):
         template = admission.reply_templates.get((call.serialization, to.queue_id)) or template_of_replies(

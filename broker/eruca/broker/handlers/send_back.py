@@ -121,6 +121,8 @@ def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result
         raise Refused(ResponseCode.SYSTEM_ERROR, put.status.name)
     broker.statistics.put(back.to.topic, back.to.queue_id, 1, put.size)
     broker.statistics.sent_back(group, back.values[names.RETRY_TOPIC])
+    if names.is_dead_letter_topic(back.to.topic):
+        broker.statistics.became_dead(group, back.values[names.RETRY_TOPIC])
     waiter = broker.durable(put.end_offset)
     if waiter is None and not broker.topics.dirty:
         return Reply()

@@ -77,6 +77,8 @@ class Registration:
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, asyncio.Event] = {}
         self._registered: set[str] = set()
+        self._registered_at: dict[str, float] = {}
+        self._began = 0.0
         self._name_taken: dict[str, str] = {}
         self._name_taken_logged: dict[str, float] = {}
         self._announcing = False
@@ -88,6 +90,23 @@ class Registration:
     def registered(self) -> frozenset[str]:
         """The nameservers that answered the last registration."""
         return frozenset(self._registered)
+
+    def ages(self) -> dict[str, float]:
+        """The seconds since each nameserver took a registration; since the start for one that took none."""
+        now = asyncio.get_running_loop().time()
+        return {nameserver: now - self._registered_at.get(nameserver, self._began) for nameserver in self._due}
+
+    @property
+    def fault(self) -> str | None:
+        """Why clients may not find this broker; None if a nameserver took a registration in the last two periods.
+
+        A broker whose name is taken is not ready for that reason.
+        """
+        most = 2 * self._period
+        now = asyncio.get_running_loop().time()
+        if not self._due or self._name_taken or any(now - at <= most for at in self._registered_at.values()):
+            return None
+        return f"no nameserver has registered this broker in the last {most:.0f} s: {'; '.join(self._due)}"
 
     @property
     def name_taken(self) -> Mapping[str, str]:
@@ -103,6 +122,7 @@ class Registration:
     async def start(self) -> None:
         """Register with every nameserver and keep registered; waits shortly for the first answers."""
         self._channels = Channels(signer=self._signer, tls=self._tls, on_lost=self._lost)
+        self._began = asyncio.get_running_loop().time()
         first = []
         for nameserver in dict.fromkeys(self._config.nameservers):
             self._due[nameserver] = asyncio.Event()
@@ -219,6 +239,7 @@ class Registration:
             self._failed(nameserver, error)
             return False
         self._is_not_taken(nameserver)
+        self._registered_at[nameserver] = asyncio.get_running_loop().time()
         if nameserver not in self._registered:
             log.info("registered", nameserver=nameserver, address=self._address)
             self._registered.add(nameserver)

@@ -14,9 +14,9 @@ the minute (7 samples kept), 10 minutes for the hour (7), hour for the day (25),
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 SECOND = 1000
@@ -42,6 +42,12 @@ _SLOW_NAMES = (
 )
 
 
+MESSAGE_SIZES = (1024.0, 4096.0, 524_288.0, 1_048_576.0, 2_097_152.0, 4_194_304.0)
+"""Bounds of the sizes of messages, in bytes; those up to the first are not counted apart."""
+_SMALL = 1024
+_NONE_LARGE = (0,) * len(MESSAGE_SIZES)
+
+
 class Tally(NamedTuple):
     """Messages, their bytes, the requests that brought or took them, and the ms that these waited for the disk."""
 
@@ -52,9 +58,12 @@ class Tally(NamedTuple):
 
 
 class Counter:
-    """A running tally; its holder adds to its fields directly. ``reached`` is the offset of the next pull."""
+    """A running tally; its holder adds to its fields directly. ``reached`` is the offset of the next pull.
 
-    __slots__ = ("messages", "reached", "size", "times", "waited")
+    ``large`` are the messages by size, in the buckets of MESSAGE_SIZES after the first.
+    """
+
+    __slots__ = ("large", "messages", "reached", "size", "times", "waited")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -62,6 +71,13 @@ class Counter:
         self.times = 0
         self.waited = 0
         self.reached = 0
+        self.large: Sequence[int] = _NONE_LARGE
+
+    def count_large(self, count: int, size: int) -> None:
+        """Count messages of more than 1 KiB; those that come together have their average size."""
+        large = list(self.large)
+        large[bisect_left(MESSAGE_SIZES, size / count) - 1] += count
+        self.large = large
 
     @property
     def tally(self) -> Tally:
@@ -119,6 +135,8 @@ class Statistics:
         self._puts: dict[tuple[str, int], Counter] = {}
         self._gets: dict[tuple[str, str, int], Counter] = {}
         self._sent_back: dict[tuple[str, str], Counter] = {}
+        self.dead_letters: dict[tuple[str, str], int] = {}
+        """The messages that became dead letters, by group and topic."""
         self._known: tuple[int, dict[tuple[str, ...], list[_Key]]] = (-1, {})
         self._slow: dict[int, int] = {}
         self._slow_before: dict[int, int] | None = None
@@ -146,6 +164,22 @@ class Statistics:
         counter.messages += count
         counter.size += size
         counter.times += times
+        if size > count * _SMALL:
+            counter.count_large(count, size)
+
+    @property
+    def put_counters(self) -> Mapping[tuple[str, int], Counter]:
+        """The counters of puts by topic and queue, the oldest first."""
+        return self._puts
+
+    @property
+    def got_counters(self) -> Mapping[tuple[str, str, int], Counter]:
+        """The counters of gets by group, topic and queue, the oldest first."""
+        return self._gets
+
+    def became_dead(self, group: str, topic: str) -> None:
+        """Count a message of a topic that a group could not consume."""
+        self.dead_letters[group, topic] = self.dead_letters.get((group, topic), 0) + 1
 
     def puts(self, topic: str, queue_id: int) -> Counter:
         """The counter of a queue, for callers that hold on to it until the topic is changed or deleted."""

@@ -20,11 +20,14 @@ from eruca.broker.store.flush_thread import FlushThread
 from eruca.broker.store.results import Durability
 from eruca.broker.store.segment import Segment
 from eruca.broker.store.waiters import OffsetWaiters
+from eruca.remoting.histogram import Histogram
 
 PATIENCE = 0.0005
 """The loop waits at most this many seconds for a flush."""
 _MUCH = 1 << 20
 """The loop does not wait for a flush of more bytes than this."""
+TOOK = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Bounds of the times of flushes, in seconds."""
 RESTS = 8 * PATIENCE, 256 * PATIENCE
 """Seconds without such a wait after a flush that was too slow: the first time, and at most (doubled each time)."""
 
@@ -42,6 +45,8 @@ class Flush:
         self.on_flushed: Callable[[], None] | None = None
         """Called after each flush, a failed one too."""
         self.count = 0
+        self.took = Histogram(TOOK)
+        """The seconds of all flushes."""
         self._log = log
         self._timeout = timeout / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,10 +141,12 @@ class Flush:
         return target, segments, new_files
 
     def _work(self, segments: list[Segment], new_files: bool) -> None:
+        begun = time.monotonic()
         for segment in segments:
             segment.flush()
         if new_files:
             self._log.file_system.flush_folder(self._log.path)
+        self.took.add(time.monotonic() - begun)
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False

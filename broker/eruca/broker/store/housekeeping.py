@@ -67,6 +67,7 @@ class Housekeeping:
         """Returns the commit log offset from which on nothing is deleted; called with True if the disk is too full."""
         self.held_back = 0
         """Commit log offset up to which the last round would have deleted files without ``needed``."""
+        self.deleted_files = 0
         self._config = config
         self._log = log
         self._queues = queues
@@ -211,6 +212,7 @@ class Housekeeping:
         self._note_deleted(file.segment.path, file.modified, file.reason)
 
     def _note_deleted(self, path: Path | str, modified: int, reason: str = "all of its messages were deleted") -> None:
+        self.deleted_files += 1
         retention_log.info(
             "file_deleted", file=str(path), age_hours=round((self._clock() - modified) / HOUR, 1), reason=reason
         )

@@ -51,6 +51,7 @@ from eruca.broker.store.scheduler import Scheduler
 from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.files import check_writable
+from eruca.remoting.histogram import Histogram
 from eruca.remoting.tasks import Tasks
 
 log = structlog.get_logger("eruca.broker")
@@ -464,6 +465,11 @@ class Store:
         return self.housekeeping.drop_expired_queues(keys)
 
     # ---- figures
+
+    @property
+    def fsyncs(self) -> Histogram:
+        """The seconds that bringing the log to the disk took."""
+        return self._flush.took
 
     def figures(self) -> Figures:
         """The store's state in numbers."""

@@ -68,6 +68,11 @@ class HAClient:
         """Whether the master is connected."""
         return self._link is not None
 
+    @property
+    def silent(self) -> float | None:
+        """The seconds since something came from the master; None while it is not connected."""
+        return None if self._link is None else asyncio.get_running_loop().time() - self._link.received_at
+
     def status(self, now: int) -> HARuntimeInfo:
         """The state of this slave at ``now``, in ms since 1970 (907); the master's flushed offset is unknown here."""
         address = (self._linked if self._link is not None else self._address) or ""

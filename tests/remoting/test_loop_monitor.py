@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from eruca.broker.services.loop_monitor import LoopMonitor
+from eruca.remoting.loop_monitor import LoopMonitor
 
 
 async def test_one_long_iteration_is_no_wait_and_two_in_succession_are() -> None:

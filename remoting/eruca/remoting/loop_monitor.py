@@ -10,8 +10,12 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
+from eruca.remoting.histogram import Histogram
+
 EVERY = 0.05
 """Seconds between two ticks."""
+LATE_BY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Bounds of the delays of ticks, in seconds."""
 
 
 class LoopMonitor:
@@ -23,12 +27,15 @@ class LoopMonitor:
         """The ``monotonic`` time after which the next tick is late."""
         self.former = 0.0
         """Seconds by which the previous tick was late."""
+        self.late = Histogram(LATE_BY)
+        """Seconds by which all ticks were late."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start the timer; the time before, in which the store was opened, is no iteration of the loop."""
         self.last = monotonic() - EVERY
-        self._tick()
+        if self._timer is None:
+            self._tick()
 
     def stop(self) -> None:
         """Stop the timer."""
@@ -41,7 +48,13 @@ class LoopMonitor:
         self.former = now - self.last - EVERY
         self.last = now
         self.overdue = now + 2 * EVERY
+        self.late.add(max(self.former, 0.0))
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last tick."""
+        return monotonic() - self.last
 
     @property
     def waited(self) -> int:

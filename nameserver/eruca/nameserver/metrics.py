@@ -1,0 +1,27 @@
+"""The metrics of a nameserver for Prometheus: its brokers, topics and registrations.
+
+Owns the names of these metrics. Must not know how routes are kept.
+"""
+
+from __future__ import annotations
+
+from eruca.nameserver.routes import RouteTable
+from eruca.remoting.metrics import Metrics
+
+
+def add_metrics(metrics: Metrics, table: RouteTable) -> None:
+    """Add the metrics of a nameserver."""
+    metrics.gauge(
+        "eruca_nameserver_brokers",
+        "Registered brokers, by cluster.",
+        lambda: table.brokers(),
+        "cluster",
+    )
+    metrics.gauge("eruca_nameserver_topics", "Topics that have a route.", lambda: table.topic_count)
+    metrics.counter(
+        "eruca_nameserver_registrations_total", "Registrations that were taken.", lambda: table.registrations
+    )
+    metrics.counter(
+        "eruca_nameserver_refusals_total", "Registrations that were refused.", lambda: table.refusals, "reason"
+    )
+    metrics.counter("eruca_nameserver_brokers_lost_total", "Brokers that were lost.", lambda: table.lost_brokers)
