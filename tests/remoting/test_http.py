@@ -12,6 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from eruca.remoting.http import CONNECTIONS, LONGEST_HEADER, Fields, HttpServer, Page
+from tests.support.pairs import eventually
 
 GET = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -233,7 +234,8 @@ async def test_an_answer_that_nobody_reads_is_given_up(hasty: Site) -> None:
     reader, writer = await hasty.connect()
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(b"GET /large HTTP/1.1\r\n\r\n")
-    await asyncio.sleep(0.5)
+    await eventually(lambda: hasty.server.connections == 1)
+    await eventually(lambda: hasty.server.connections == 0)
     writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     with contextlib.suppress(ConnectionError):

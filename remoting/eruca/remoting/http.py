@@ -58,6 +58,11 @@ class HttpServer:
         """The listening port; 0 before the start."""
         return self._port
 
+    @property
+    def connections(self) -> int:
+        """The number of present connections."""
+        return len(self._exchanges)
+
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 takes a free one. Raises OSError."""
         listener = Listener(self._admit)
@@ -75,7 +80,7 @@ class HttpServer:
         self._port = 0
 
     def _admit(self, address: str) -> asyncio.BaseProtocol | None:
-        if len(self._exchanges) >= CONNECTIONS:
+        if self.connections >= CONNECTIONS:
             idle = next((each for each in self._exchanges if not each.working), None)
             if idle is None:
                 return None
