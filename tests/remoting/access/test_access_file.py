@@ -145,7 +145,9 @@ def test_a_secret_is_its_text_and_java_that_reads_another_is_told_of(secret: str
     assert quoted.warnings == []
 
 
-@pytest.mark.parametrize("secret", ["12345678", "-1234567", "its-secret", "00ab-secret", "10.0.0.7", "truehearted"])
+@pytest.mark.parametrize(
+    "secret", ["12345678", "012345678", "-1234567", "its-secret", "00ab-secret", "10.0.0.7", "truehearted"]
+)
 def test_a_secret_that_java_reads_alike_is_no_warning(secret: str) -> None:
     file = read_access_file(f"accounts:\n- accessKey: ordinary\n  secretKey: {secret}\n", "acl.yml")
 
