@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eruca.remoting.connection_limits import ConnectionSettings, ServerLoad
-from eruca.remoting.settings import BadSetting
+from eruca.remoting.settings import BadSetting, settings_of
 
 
 def settings(overrides: str) -> ConnectionSettings:
@@ -43,17 +43,8 @@ def test_what_has_ended_counts_no_more() -> None:
     assert (load.count.taken, dict(load.by_address)) == (2, {"10.0.0.1": 2})
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("10.0.0.1", "write addresses and a number"),
-        ("=5", "write addresses and a number"),
-        ("10.0.0.1=many", "write addresses and a number"),
-        ("10.0.*.1=5", "10.0.*.1"),
-        ("10.0.0.1=5;10.0.0.300=6", "10.0.0.300"),
-    ],
-)
-def test_an_override_that_means_nothing_is_refused(text: str, why: str) -> None:
-    with pytest.raises(BadSetting) as refused:
-        settings(text).limits()
-    assert "serverMaxConnectionsPerAddressOverrides" in str(refused.value) and why in str(refused.value)
+@pytest.mark.parametrize("text", ["10.0.0.1", "=5", "10.0.0.1=many", "10.0.*.1=5", "10.0.0.1=5;10.0.0.300=6"])
+def test_an_override_that_means_nothing_is_refused(text: str) -> None:
+    key = "serverMaxConnectionsPerAddressOverrides"
+    with pytest.raises(BadSetting, match=f"{key}: .* is not allowed; write addresses and numbers, like 10"):
+        settings_of(ConnectionSettings)[key].value(text)

@@ -199,6 +199,7 @@ async def test_more_connections_than_allowed_are_turned_away_over_all_ports(
     limits: ConnectionLimits, reason: str
 ) -> None:
     load = ServerLoad(limits)
+    load.connects.now = lambda: 100.0
     with capture_logs() as said, ExitStack() as peers:
         async with serving(limits=limits, load=load) as one, serving(limits=limits, load=load) as other:
             for server in (one, other, one):

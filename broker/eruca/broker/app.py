@@ -23,6 +23,7 @@ from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
+from eruca.broker.handlers.new_topics import NewTopics
 from eruca.broker.metrics import add_metrics
 from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.health import state, watch_readiness
@@ -45,6 +46,8 @@ from eruca.remoting.health import HealthPages, MetricsPortTaken
 from eruca.remoting.logs import Say, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
+from eruca.remoting.quotas import Quotas
+from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import stop_event
 from eruca.remoting.sources import Start
@@ -100,6 +103,8 @@ class BrokerApp:
         if settings is not None:
             self.broker.reloads.add("settings", partial(settings.read, self.broker.take))
         limits = config.connections.limits()
+        self.quotas = Quotas(config.quotas)
+        self.new_topics = NewTopics(self.broker.topics, config.quota_new_topics_per_second)
         fast, guards = self._guarded(fast_path(self.broker))
         latency = self.broker.rpc_latency
         main = Router(self.broker, TABLES, guards=guards, fast_path=fast, latency=latency)
@@ -115,13 +120,15 @@ class BrokerApp:
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _guarded(self, fast: FastPath) -> tuple[FastPath, list[Guard[Broker]]]:
-        """What takes requests first, and what guards the others."""
+    def _guarded(self, fast: FastPath) -> tuple[FastPath | None, list[RequestGuard]]:
+        """What takes requests first, and what guards the others; quotas of requests or bytes look at each of them."""
         broker = self.broker
-        if broker.accounts is None:
-            return fast, []
-        guard = Guard(broker, RULES, broker.accounts, broker.refusals, as_49=self.config.access.as_49)
-        return guard.for_white_addresses(fast), [guard]
+        guards: list[RequestGuard] = [each for each in (self.quotas, self.new_topics) if each.on]
+        if broker.accounts is not None:
+            guard = Guard(broker, RULES, broker.accounts, broker.refusals, as_49=self.config.access.as_49)
+            fast = guard.for_white_addresses(fast)
+            guards.insert(0, guard)
+        return None if self.quotas.on else fast, guards
 
     def _health_pages(self) -> HealthPages:
         broker, settings = self.broker, self.config.metrics

@@ -111,7 +111,7 @@ class Broker:
             lambda: config.metrics.metrics_otel_cardinality_limit,
         )
         folder = config.config_folder
-        self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num)
+        self.topics = Topics(folder / "topics.json", clock, lambda: config.max_topic_num, config.prefix_limits)
         self.groups = Groups(
             folder / "subscriptionGroup.json",
             clock,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
+from eruca.broker.state.prefix_limits import PrefixLimits, are_numbers, numbers
 from eruca.broker.store.config import LONGEST_REPLY, MOST_MESSAGES, StoreConfig, StoreRules
 from eruca.protocol.names import ILLEGAL, TOPIC_MAX_LENGTH, TRACE_TOPIC, topic_fault
 from eruca.protocol.queues import MOST_QUEUES
@@ -21,6 +22,7 @@ from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.metrics import MetricsSettings
+from eruca.remoting.quotas import QuotaSettings
 from eruca.remoting.settings import setting
 from eruca.remoting.tls_settings import TlsSettings
 
@@ -36,6 +38,7 @@ MOST_ENTRIES = 10_000_000
 
 
 _NAME = f"a name of letters, digits, _, -, % and |, {TOPIC_MAX_LENGTH} characters at most"
+_PREFIXES = "beginnings of names and numbers, like orders-=100;pay-=5"
 _ADVERTISED = "the address or name of this machine that others connect to, without a port"
 
 
@@ -196,6 +199,12 @@ class BrokerConfig:
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)
     max_topic_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
     """The number of topics from which on no new one is made; 0 for any number. A key of Eruca's own."""
+    max_topic_num_by_prefix: str = setting("", live=True, valid=are_numbers, words=_PREFIXES)
+    """The number of topics, by the beginning of their names, from which on no new one is made."""
+    max_queue_num_by_prefix: str = setting("", live=True, valid=are_numbers, words=_PREFIXES)
+    """The number of their queues in all: for reading or for writing, whichever is more."""
+    quota_new_topics_per_second: float = setting(0.0, at_least=0, at_most=MOST_ENTRIES)
+    """The topics a second that one account, or address where requests are not signed, may make; 0 for any number."""
     max_subscription_group_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
     """The number of groups from which on no new one is made; 0 for any number. A key of Eruca's own."""
     auto_create_topic_enable: bool = setting(True, live=True, important=True)
@@ -285,6 +294,7 @@ class BrokerConfig:
     enable_detail_stat: bool = True
     auto_delete_unused_stats: bool = False
     isolate_log_enable: bool = False
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     client: ClientSettings = field(default_factory=ClientSettings)
@@ -296,6 +306,10 @@ class BrokerConfig:
     def nameservers(self) -> list[str]:
         """The addresses of all nameservers."""
         return [part for part in (piece.strip() for piece in (self.namesrv_addr or "").split(";")) if part]
+
+    def prefix_limits(self) -> PrefixLimits:
+        """The most topics and queues by the beginning of the topics' names."""
+        return PrefixLimits(numbers(self.max_topic_num_by_prefix), numbers(self.max_queue_num_by_prefix))
 
     @property
     def is_slave(self) -> bool:

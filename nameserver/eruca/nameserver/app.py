@@ -19,7 +19,7 @@ import structlog
 from eruca.nameserver.access_rules import RULES
 from eruca.nameserver.checks import fits, works_here
 from eruca.nameserver.config import NamesrvConfig, complete
-from eruca.nameserver.handlers import NameserverTables, routes
+from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.metrics import add_metrics
 from eruca.nameserver.routes import LiveBroker, RouteTable
@@ -40,8 +40,10 @@ from eruca.remoting.loop import settled
 from eruca.remoting.loop_monitor import LoopMonitor
 from eruca.remoting.metrics import Metrics
 from eruca.remoting.notify import Supervisor
+from eruca.remoting.quotas import Quotas
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
+from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import Tasks, end
@@ -79,6 +81,7 @@ class Nameserver:
         self.monotonic = monotonic
         limits = self.config.connections.limits()
         self._load = ServerLoad(limits)
+        self.quotas = Quotas(self.config.quotas)
         self.readiness = Readiness()
         self.tasks = Tasks(self.readiness)
         self.reloads = Reloads()
@@ -105,10 +108,11 @@ class Nameserver:
         self._started = now_ms()
         self._running: list[asyncio.Task[None]] = []
 
-    def _guards(self) -> list[Guard[NameserverTables]]:
-        if self.accounts is None:
-            return []
-        return [Guard(self, RULES, self.accounts, self.refusals, as_49=self.config.access.as_49)]
+    def _guards(self) -> list[RequestGuard]:
+        guards: list[RequestGuard] = [self.quotas] if self.quotas.on else []
+        if self.accounts is not None:
+            guards.insert(0, Guard(self, RULES, self.accounts, self.refusals, as_49=self.config.access.as_49))
+        return guards
 
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""

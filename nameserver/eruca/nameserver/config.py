@@ -15,6 +15,7 @@ from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.metrics import MetricsSettings
+from eruca.remoting.quotas import QuotaSettings
 from eruca.remoting.settings import setting
 from eruca.remoting.tls_settings import TlsSettings
 
@@ -45,6 +46,7 @@ class NamesrvConfig:
     namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;")
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
 

@@ -16,7 +16,7 @@ from eruca.remoting.access.white_addresses import AddressPattern
 from eruca.remoting.byte_budget import budgets
 from eruca.remoting.descriptors import ConnectionCount
 from eruca.remoting.rates import Rate
-from eruca.remoting.settings import BadSetting, setting
+from eruca.remoting.settings import setting
 
 
 class Rejection(StrEnum):
@@ -51,6 +51,23 @@ class ConnectionLimits:
 DEFAULTS = ConnectionLimits()
 
 
+def _overrides(text: str) -> Iterator[tuple[AddressPattern, int]]:
+    """Patterns and numbers. Raises ValueError."""
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        pattern, _, number = (piece.strip() for piece in part.rpartition("="))
+        if not pattern or not number.isdecimal():
+            raise ValueError(f"'{part}' is no override")
+        yield AddressPattern(pattern), int(number)
+
+
+def _are_overrides(text: str) -> bool:
+    try:
+        tuple(_overrides(text))
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(kw_only=True)
 class ConnectionSettings:
     """The keys of the limits, for a broker and for a nameserver; the first is RocketMQ's (NettyServerConfig)."""
@@ -58,7 +75,9 @@ class ConnectionSettings:
     server_channel_max_idle_time_seconds: int = setting(int(DEFAULTS.idle), at_least=1)
     server_max_connections: int = setting(DEFAULTS.connections, at_least=1)
     server_max_connections_per_address: int = setting(DEFAULTS.connections_per_address, at_least=1)
-    server_max_connections_per_address_overrides: str = ""
+    server_max_connections_per_address_overrides: str = setting(
+        "", valid=_are_overrides, words="addresses and numbers, like 10.0.0.*=5000;10.0.1.7=200"
+    )
     """Other numbers for some addresses, ``pattern=number`` joined by ``;``, by the first pattern that matches."""
     server_max_connects_per_second_per_address: int = setting(DEFAULTS.connects, at_least=0)
     """0 for any number."""
@@ -66,7 +85,7 @@ class ConnectionSettings:
     server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
 
     def limits(self) -> ConnectionLimits:
-        """The limits that these settings mean. Raises BadSetting."""
+        """The limits that these settings mean. Raises ValueError."""
         return ConnectionLimits(
             connections=self.server_max_connections,
             connections_per_address=self.server_max_connections_per_address,
@@ -76,17 +95,6 @@ class ConnectionSettings:
             unsent=self.server_max_unsent_bytes,
             idle=float(self.server_channel_max_idle_time_seconds),
         )
-
-
-def _overrides(text: str) -> Iterator[tuple[AddressPattern, int]]:
-    for part in filter(None, (piece.strip() for piece in text.split(";"))):
-        pattern, _, number = (piece.strip() for piece in part.rpartition("="))
-        try:
-            if not pattern or not number.isdecimal():
-                raise ValueError("write addresses and a number, like 10.0.0.*=5000;10.0.1.7=200")
-            yield AddressPattern(pattern), int(number)
-        except ValueError as fault:
-            raise BadSetting(f"serverMaxConnectionsPerAddressOverrides: '{part}' is not allowed; {fault}") from None
 
 
 class ServerLoad:

@@ -23,7 +23,7 @@ class Rate:
         self.a_second = a_second
         self.refused = 0
         self._most = max(a_second, 1.0)
-        self._now = now
+        self.now = now
         self._buckets: dict[str, tuple[float, float]] = {}
         """The tokens that a name had left, and when that was."""
         self._tidy_at = now() + _TIDY_EVERY
@@ -32,7 +32,7 @@ class Rate:
         """Take ``amount`` tokens of a name; False, and nothing is taken, if it has none. ``forced`` takes anyway."""
         if not self.a_second:
             return True
-        now = self._now()
+        now = self.now()
         left, at = self._buckets.get(name, (self._most, now))
         left = min(self._most, left + (now - at) * self.a_second)
         if left < min(amount, 1.0) and not forced:

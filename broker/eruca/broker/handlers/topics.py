@@ -52,7 +52,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
         order=known is not None and known.order,
     )
     _sensible(config)
-    broker.topics.need_room(ask.topic)
+    broker.topics.need_room(ask.topic, max(config.read_queue_nums, config.write_queue_nums))
     call.note(before=known or NOTHING, after=config)
     broker.topics.put(config)
     with persisting(f"the topic {ask.topic}"):

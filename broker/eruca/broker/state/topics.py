@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from eruca.broker.state.prefix_limits import PrefixLimits
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import (
@@ -46,14 +47,22 @@ class Topics(SavedState):
     """Topic settings by name.
 
     ``path`` is ``…/config/topics.json``; ``clock`` returns ms; ``most`` returns how many topics there may be
-    (maxTopicNum, 0 for any number). ``watchers`` are called with the name after each change.
+    (maxTopicNum, 0 for any number), ``prefixes`` how many topics and queues there may be with some beginnings of their
+    names. ``watchers`` are called with the name after each change.
     """
 
-    def __init__(self, path: Path, clock: Clock, most: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        most: Callable[[], int] = lambda: 0,
+        prefixes: Callable[[], PrefixLimits] = PrefixLimits,
+    ) -> None:
         self.version = DataVersion(timestamp=clock())
         self.watchers: list[Callable[[str], None]] = []
         self._clock = clock
         self._most = most
+        self._prefixes = prefixes
         self._table: dict[str, TopicConfig] = {}
         self._system: set[str] = set(names.SYSTEM_TOPICS)
         self._saver = Saver(path, self._encode)
@@ -96,11 +105,12 @@ class Topics(SavedState):
         """All topics with their version: the answer to 21 and the body of a registration."""
         return TopicConfigSerializeWrapper(data_version=self.version, topic_config_table=dict(self._table))
 
-    def need_room(self, name: str) -> None:
-        """Raise Refused if the topic does not exist, and there are as many as may be.
+    def need_room(self, name: str, queues: int = 0) -> None:
+        """Raise Refused if a topic with this number of ``queues`` may not be made, or an existing one not get them.
 
         Topics that come with a group that exists, and those of the broker itself, need no room.
         """
+        self._prefixes().check(self._table, name, queues)
         count, most = len(self._table), self._most()
         if name in self._table:
             return
@@ -152,9 +162,9 @@ class Topics(SavedState):
         model = self._table.get(template)
         if model is None or not model.perm & PERM_INHERIT:
             return None
-        if not names.is_retry_topic(name):
-            self.need_room(name)
         count = max(0, min(queues, model.write_queue_nums))
+        if not names.is_retry_topic(name):
+            self.need_room(name, count)
         config = TopicConfig(
             topic_name=name,
             read_queue_nums=count,
