@@ -225,6 +225,29 @@ async def test_a_busy_broker_is_busy_on_the_fast_path_too(desk: Desk, lines: lis
     assert (await producer.send("KEYS\x01k", queue_id=1)).code == 2
 
 
+async def test_quotas_hold_for_sends_that_the_fast_path_would_take(
+    prepared: Prepared, lines: list[asyncio.StreamWriter]
+) -> None:
+    def narrow(desk: Desk) -> None:
+        desk.config.quotas.quota_requests_per_second = 30
+
+    desk = await prepared(narrow)
+    desk.app.quotas.requests.now = lambda: 100.0
+    producer = await learned(desk, lines)
+    codes = [(await producer.send("KEYS\x01k", queue_id=1)).code for _ in range(40)]
+    assert codes == sorted(codes) and set(codes) == {0, 2}
+
+
+async def test_a_broker_without_memory_refuses_on_the_fast_path_too(
+    desk: Desk, lines: list[asyncio.StreamWriter], dispatched: list[int]
+) -> None:
+    producer = await learned(desk, lines)
+    desk.broker.admission.suspend("no memory")
+    assert {(await producer.send("KEYS\x01k", queue_id=1)).code for _ in range(3)} == {2}
+    desk.broker.admission.resume()
+    assert {(await producer.send("KEYS\x01k", queue_id=1)).code for _ in range(3)} == {0}
+
+
 def sync(desk: Desk) -> None:
     desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
     desk.config.send_thread_pool_queue_capacity = 500
