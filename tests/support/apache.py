@@ -5,6 +5,7 @@ the caller gives. Readiness is a connection that is accepted and a route that is
 `options` of the caller come later on the command line and win (java.LONG_LIFE for who measures).
 """
 
+import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -52,7 +53,10 @@ class ApacheNameServer:
 
 
 class ApacheBroker:
-    """A broker of that release, registered with `name_server`; `properties` go to its file, `options` to Java."""
+    """A broker of that release, registered with `name_server`; `properties` go to its file, `options` to Java.
+
+    `tls` is how that name server is asked for it.
+    """
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class ApacheBroker:
         *,
         heap: tuple[str, ...] = _HEAP,
         options: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = free_broker_port()
         self.address = f"{(properties or {}).get('brokerIP1', '127.0.0.1')}:{self.port}"
@@ -88,7 +93,7 @@ class ApacheBroker:
         self.process = Process([*command, "-c", str(conf)], home / "broker.out")
         self.process.wait_for_line("boot success")
         self.process.wait_for_port(self.port)
-        self.process.wait_until(lambda: registered(self.address, name_server), "registration")
+        self.process.wait_until(lambda: registered(self.address, name_server, tls), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""

@@ -3,6 +3,7 @@
 Owns their end, and the question by which a registration is known. How they are started is in apache.py and eruca.py.
 """
 
+import ssl
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -62,6 +63,6 @@ class DaemonCluster:
         self.name_server.stop()
 
 
-def registered(address: str, name_server: str) -> bool:
+def registered(address: str, name_server: str, tls: ssl.SSLContext | None = None) -> bool:
     """Whether the name server knows the broker at that address."""
-    return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO)[1]
+    return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO, tls=tls)[1]

@@ -5,6 +5,7 @@ daemons (listenPort=0) and read from what they print.
 """
 
 import re
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +20,10 @@ SCRIPTS = Path(sys.executable).parent
 class ErucaNameServer:
     """`mqnamesrv` as a process; `address` is ip:port."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        conf = _write(home / "namesrv.conf", {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json")})
+        settings = {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json"), **(properties or {})}
+        conf = _write(home / "namesrv.conf", settings)
         self.process = Process([str(SCRIPTS / "mqnamesrv"), "-c", str(conf)], home / "namesrv.out")
         line = self.process.wait_for_line("listening on")
         self.port = int(line.rpartition(":")[2])
@@ -32,9 +34,19 @@ class ErucaNameServer:
 
 
 class ErucaBroker:
-    """`mqbroker` as a process, registered with `name_server`; `properties` go to its file."""
+    """`mqbroker` as a process, registered with `name_server`; `properties` go to its file.
 
-    def __init__(self, home: Path, name_server: str, properties: Mapping[str, str] | None = None) -> None:
+    `tls` is how that name server is asked for it.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        name_server: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.store = home / "store"
         home.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -53,7 +65,7 @@ class ErucaBroker:
         found = re.search(r"\[[^,]+, ([\d.]+:(\d+))\]", self.process.wait_for_line("boot success"))
         assert found is not None
         self.address, self.port = found.group(1), int(found.group(2))
-        self.process.wait_until(lambda: registered(self.address, name_server), "registration")
+        self.process.wait_until(lambda: registered(self.address, name_server, tls), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""

@@ -5,6 +5,7 @@ For tests that must ask a server without any client of either side. Knows the fr
 
 import json
 import socket
+import ssl
 import struct
 from typing import Any
 
@@ -32,6 +33,7 @@ def ask(
     body: bytes = b"",
     *,
     timeout: float = 3.0,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """Header and body of the answer; raises OSError when there is none."""
     host, _, port = address.rpartition(":")
@@ -46,7 +48,8 @@ def ask(
             "version": 401,
         }
     ).encode()
-    with socket.create_connection((host, int(port)), timeout=timeout) as peer:
+    plain = socket.create_connection((host, int(port)), timeout=timeout)
+    with plain if tls is None else tls.wrap_socket(plain, server_hostname=host) as peer:
         peer.sendall(frame(header, body))
         with peer.makefile("rb") as answers:
             length, marked = struct.unpack(">ii", answers.read(8))

@@ -95,11 +95,11 @@ class Authority:
         return Issued(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM), key)
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only this user may read, in place of an existing one. Raises OSError."""
+def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file of this ``mode``, by default for this user alone, in place of an existing one. Raises OSError."""
     aside = path.with_name(path.name + ".tmp")
     aside.unlink(missing_ok=True)
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

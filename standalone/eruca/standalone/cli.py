@@ -99,6 +99,42 @@ def verify(folder: Path, conf: str | None) -> None:
     sys.exit(0 if result.sound else 1)
 
 
+@main.group()
+def tls() -> None:
+    """Certificates for encrypted connections."""
+
+
+@tls.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or an address of the servers; repeat it.")
+@click.option("--days", default=397, show_default=True, type=click.IntRange(1, 3650), help="How long they are valid.")
+@click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Encrypt the keys of servers and clients with the first line of this file.",
+)
+def init(folder: Path, hosts: tuple[str, ...], days: int, password_file: Path | None) -> None:
+    """Make an authority of your own in DIR, and issue certificates for servers and clients.
+
+    An authority that is in DIR already goes on, and the certificates are issued again: that renews them.
+    """
+    try:
+        from eruca.standalone.own_authority import BadAuthority
+        from eruca.standalone.own_authority import init as write
+    except ModuleNotFoundError as missing:
+        sys.exit(f"eruca tls init: the package {missing.name} is missing: pip install 'eruca[tls]'")
+    try:
+        password = password_file.read_text().partition("\n")[0] if password_file is not None else None
+        made = write(folder, hosts, days=days, password=password)
+    except (BadAuthority, OSError, ValueError) as error:
+        sys.exit(f"eruca tls init: {error}")
+    authority = "a new authority" if made.new_authority else "the authority"
+    server = (folder / "server").absolute()
+    click.echo(f"{authority} in {folder}: ca.pem (clients trust it), ca.key (keep it elsewhere)")
+    click.echo(f"server.pem and server.key for {', '.join(made.hosts)}, client.pem and client.key, for {days} days")
+    click.echo(f"servers: tls.server.certPath={server}.pem, tls.server.keyPath={server}.key")
+
+
 @main.command()
 def demo() -> None:
     """Run send, consume, rewind and a Spark read on real processes."""
