@@ -156,7 +156,7 @@ def of_broker(offset: int = 0, message_id: str = "0" * 32) -> dict[int, Asked]:
         26: Asked({}),
         50: Asked({"accessKey": "added-account", "secretKey": "added-secret", "admin": "false"}),
         51: Asked({"accessKey": "added-account"}),
-        53: Asked({"globalWhiteAddrs": "127.0.0.99"}),
+        53: Asked({"globalWhiteAddrs": "127.0.0.2"}),
         54: Asked({}),
         200: Asked({}, _json({"groupName": GROUP, "consumeEnable": True})),
         207: Asked({"groupName": "Other", "removeOffset": "false"}),

@@ -202,6 +202,8 @@ class BrokerApp:
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
+        if not self.config.is_slave:
+            broker.ha_access.start()
         broker.readiness.restore("start")
 
     async def _opened(self) -> None:
@@ -311,6 +313,7 @@ class BrokerApp:
         broker.admission.forget()
         await end(self._tasks)
         self._tasks.clear()
+        await broker.ha_access.stop()
         await broker.slaves.stop()
         await broker.ha_client.stop()
         await broker.table_sync.stop()

@@ -20,6 +20,7 @@ from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.memory_alarm import MemoryAlarm
 from eruca.broker.services.registration import Registration
+from eruca.broker.services.replication.ha_access import HAAccess
 from eruca.broker.services.replication.ha_client import HAClient
 from eruca.broker.services.replication.slaves import Slaves
 from eruca.broker.services.replication.table_sync import TableSync
@@ -172,7 +173,13 @@ class Broker:
         self.check_backs = CheckBacks(config, self.halves, self.clients, monotonic)
         self.loop_monitor = LoopMonitor()
         self.accepting = False
-        self.slaves = Slaves(self.store, config.store, self.tls.ha_port)
+        self.ha_access = HAAccess(
+            config.store.ha_allowed_addresses,
+            self.registration.hosts_of_name if self.accounts is not None else None,
+            self.refusals,
+            self.tasks,
+        )
+        self.slaves = Slaves(self.store, config.store, self.tls.ha_port, self.ha_access)
         self.ha_client = HAClient(self.store, config.store, self.tasks, self.tls.ha_client)
         self.table_sync = TableSync(
             self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account, self.tls.client

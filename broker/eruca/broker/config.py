@@ -19,6 +19,7 @@ from eruca.broker.store.config import LONGEST_REPLY, MOST_MESSAGES, StoreConfig,
 from eruca.protocol.names import ILLEGAL, TOPIC_MAX_LENGTH, TRACE_TOPIC, topic_fault
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.access.settings import AccessSettings
+from eruca.remoting.access.white_addresses import are_patterns
 from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.metrics import MetricsSettings
@@ -123,6 +124,8 @@ class StoreSettings(StoreRules):
     ha_transfer_batch_size: int = setting(32_768, at_least=256, at_most=LONGEST_REPLY)
     ha_master_address: str | None = setting(None, valid=is_address, words="host:port")
     """The address from which a slave replicates; empty uses that of the master whom nameservers name."""
+    ha_allowed_addresses: str = setting("", valid=are_patterns, words="patterns of addresses, joined by ;")
+    """The addresses of slaves; empty: with access control those that nameservers know for this name, without it all."""
     ha_slave_fallbehind_max: int = setting(268_435_456, at_least=1)
     ha_stuck_after: int = setting(30_000, at_least=1, at_most=DAY)
     """The time after which a slave that confirms no more of what it lacks counts as unavailable."""

@@ -23,11 +23,13 @@ from eruca.protocol.bodies import (
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
+    TopicRouteData,
     body_crc32,
 )
 from eruca.protocol.errors import ProtocolError, Refused
-from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, UnregisterBroker
+from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, RouteOf, UnregisterBroker
 from eruca.remoting import Channels, Connection, RemotingError, TlsFiles
+from eruca.remoting.addresses import split_address
 from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
 
@@ -291,6 +293,32 @@ class Registration:
             await self._channels.call(nameserver, api.UNREGISTER_BROKER, self._identity(), timeout=UNREGISTER_TIMEOUT)
         except (RemotingError, Refused, ProtocolError) as error:
             log.warning("unregistration_failed", nameserver=nameserver, error=str(error))
+
+    # ------------------------------------------------------------------ others of this name
+
+    async def hosts_of_name(self) -> frozenset[str] | None:
+        """The hosts of all brokers with this name, by all nameservers that answer; None if none does."""
+        answers = await asyncio.gather(*(self._hosts_by(nameserver) for nameserver in self._due))
+        found = [hosts for hosts in answers if hosts is not None]
+        return frozenset().union(*found) if found else None
+
+    async def _hosts_by(self, nameserver: str) -> frozenset[str] | None:
+        name = self._config.broker_name
+        if self._channels is None:
+            return None
+        try:
+            answer = await self._channels.call(nameserver, api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=name))
+            route = TopicRouteData.decode(answer.body)
+            addresses = [
+                address
+                for data in route.broker_datas
+                if data.broker_name == name
+                for address in data.broker_addrs.values()
+            ]
+            return frozenset(split_address(address)[0] for address in addresses)
+        except (RemotingError, Refused, ProtocolError, ValueError) as fault:
+            log.warning("slaves_not_known", nameserver=nameserver, fault=str(fault))
+            return None
 
     # ------------------------------------------------------------------ the request
 

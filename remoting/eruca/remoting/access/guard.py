@@ -87,9 +87,10 @@ class Guard(Generic[S]):
         return False
 
     def _note(self, call: Call[Any], reason: str, resource: str) -> None:
-        account = call.account or _claimed(call)
+        remote = call.connection.remote
+        account = shown(call.account or _claimed(call))
         self._tally.add(
-            reason, call.connection.remote, account=shown(account), request_code=call.code, resource=resource
+            reason, host_of(remote), remote=remote, account=account, request_code=call.code, resource=resource
         )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import structlog
 
-from eruca.remoting.access.accounts import host_of
 from eruca.remoting.clock import monotonic_ms
 
 REPORTED_FOR = 60_000
@@ -31,10 +30,10 @@ class Tally:
         self._reported: dict[tuple[str, str], tuple[int, int]] = {}
         """By reason and address: until when there is no line, and how many there would have been."""
 
-    def add(self, reason: str, remote: str, **what: object) -> None:
-        """Count a refusal of the peer at ``remote`` (``ip:port``)."""
+    def add(self, reason: str, address: str, **what: object) -> None:
+        """Count a refusal of a peer at an address without its port; ``what`` is for the line."""
         self.refused[reason] += 1
-        now, place = self._monotonic(), (reason, host_of(remote))
+        now, place = self._monotonic(), (reason, address)
         until, more = self._reported.get(place, (0, 0))
         if now < until:
             self._reported[place] = until, more + 1
@@ -42,4 +41,4 @@ class Tally:
         if len(self._reported) >= MOST_REPORTED:
             self._reported.clear()
         self._reported[place] = now + REPORTED_FOR, 0
-        log.warning("access_refused", reason=reason, remote=remote, **what, more=more)
+        log.warning("access_refused", reason=reason, **what, more=more)

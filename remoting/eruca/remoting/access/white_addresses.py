@@ -67,6 +67,20 @@ class AddressPattern:
         return f"AddressPattern({self.text!r})"
 
 
+def patterns_of(text: str) -> list[AddressPattern]:
+    """The patterns of a setting, which are joined by ``;``. Raises ValueError."""
+    return [AddressPattern(each.strip()) for each in text.split(";") if each.strip()]
+
+
+def are_patterns(text: str) -> bool:
+    """Whether a text is such a setting; an empty one has none."""
+    try:
+        patterns_of(text)
+    except ValueError:
+        return False
+    return True
+
+
 @functools.lru_cache(4096)
 def _groups(ip: str) -> Groups:
     """The groups of an address, none if it is no address; an IPv4 address inside an IPv6 one is taken out of it."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 import structlog
 
 from eruca.broker.config import BrokerRole, StoreSettings
+from eruca.broker.services.replication.ha_access import HAAccess
 from eruca.broker.services.replication.ha_server import HAConnection
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
@@ -32,7 +33,9 @@ log = structlog.get_logger("eruca.broker")
 class Slaves:
     """All connected slaves."""
 
-    def __init__(self, store: Store, settings: StoreSettings, tls: TlsPort | None = None) -> None:
+    def __init__(
+        self, store: Store, settings: StoreSettings, tls: TlsPort | None = None, access: HAAccess | None = None
+    ) -> None:
         self.confirmed = 0
         """The offset up to which a slave reports to have the log."""
         self._copied = 0
@@ -46,6 +49,7 @@ class Slaves:
         self._store = store
         self._settings = settings
         self._tls = tls
+        self._access = access
         self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
         self._changed = asyncio.Event()
         """Set by each report of a slave, and when one is stuck or disconnects."""
@@ -87,6 +91,8 @@ class Slaves:
             await self._changed.wait()
 
     def _admit(self, address: str) -> asyncio.Protocol | None:
+        if self._access is not None and not self._access.admits(address):
+            return None
         if len(self.connected) >= MOST_SLAVES:
             log.warning("slave_rejected", remote=address, reason=f"{MOST_SLAVES} slaves are connected, more may not be")
             return None
