@@ -12,7 +12,6 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from eruca.protocol import frame
@@ -103,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._relief: asyncio.Future[None] | None = None
         self.remote = self.local = ""
         self.tasks: set[asyncio.Future[Any]] = set()
-        self.last_active = monotonic()
+        self.last_active = self._loop.time()
         self.partial_since: float | None = None
         self._dispatcher = dispatcher
         self.reader = dispatcher.reader
@@ -367,14 +366,14 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         self.remote = self.calls.remote = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
-        self.last_active = monotonic()
+        self.last_active = self._loop.time()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)  # type: ignore[union-attr]
         if self._on_made is not None:
             self._on_made(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
-        self.last_active = monotonic()
+        self.last_active = self._loop.time()
         rest = self._rest
         if rest:
             rest += data
@@ -500,7 +499,7 @@ class Connection(asyncio.Protocol):
         """Called by the event loop: the peer reads again."""
         self.congested = False
         self._relieve()
-        self.last_active = monotonic()
+        self.last_active = self._loop.time()
         if self._held_up:
             self._loop.call_soon(self._go_on)
         else:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib import metadata
 
 from eruca.remoting import descriptors
+from eruca.remoting.access.tally import Tally
 from eruca.remoting.connection_limits import Rejection, ServerLoad
 from eruca.remoting.log_writer import lines_lost
 from eruca.remoting.loop_monitor import LoopMonitor
@@ -23,6 +24,7 @@ from eruca.remoting.rpc_latency import LABELS, RpcLatency
 from eruca.remoting.server import Server
 from eruca.remoting.slices import sliced
 from eruca.remoting.tasks import Tasks
+from eruca.remoting.tls_daemon import DaemonTls
 
 
 def version() -> str:
@@ -72,6 +74,20 @@ def add_daemon(metrics: Metrics, readiness: Readiness, tasks: Tasks, loop: LoopM
         "Milliseconds from the read that brought a request to its answer.",
         lambda: list(latency.rows()),
         *LABELS,
+    )
+
+
+def add_security(metrics: Metrics, tls: DaemonTls, refusals: Tally) -> None:
+    """Certificates, and what access control has refused."""
+    metrics.gauge(
+        "eruca_tls_certificate_expires_seconds",
+        "Seconds until a certificate of the daemon expires.",
+        tls.seconds_left,
+        "certificate",
+        merge=min,
+    )
+    metrics.counter(
+        "eruca_access_refusals_total", "Requests that access control has refused.", lambda: refusals.refused, "reason"
     )
 
 

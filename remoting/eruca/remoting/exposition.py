@@ -62,12 +62,16 @@ class Exposition:
         for source in self._metrics.sources:
             try:
                 found = await self._metrics.rows(source)
+                made = [
+                    piece
+                    for family, rows in zip(source.families, found, strict=True)
+                    for piece in await self._family(encode, family, rows)
+                ]
             except Exception:
                 self.failed += len(source.families)
                 log.exception("metrics_failed", metrics=", ".join(family.name for family in source.families))
-                continue
-            for family, rows in zip(source.families, found, strict=True):
-                pieces += await self._family(encode, family, rows)
+            else:
+                pieces += made
             await next_slice()
         return b"".join(pieces)
 

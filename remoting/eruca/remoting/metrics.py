@@ -132,9 +132,12 @@ class Metrics:
         most, taken = self._most(), 0
         pairs = rows.items() if isinstance(rows, Mapping) else rows
         async for labels, value in sliced(list(pairs)):
+            labels = labels if isinstance(labels, tuple) else (str(labels),)
+            if len(labels) != len(family.labels):
+                raise ValueError(f"{family.name} has the labels {family.labels}, not {labels}")
             taken += len(value.counts) + 2 if isinstance(value, Histogram) else 1
             if taken <= most:
-                kept.append((labels if isinstance(labels, tuple) else (str(labels),), value))
+                kept.append((labels, value))
             else:
                 rest.append(value)
         if rest:

@@ -7,6 +7,8 @@ would have stored and answered.
 
 from __future__ import annotations
 
+from time import monotonic
+
 from eruca.broker.broker import Broker
 from eruca.broker.services.commits import End
 from eruca.protocol import frame
@@ -34,6 +36,7 @@ class FastCommits:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._took = broker.rpc_latency.of(RequestCode.END_TRANSACTION)
         self._most = _TOGETHER
         """How many ends are read at once: few after one that needed the plain handler, for the rest is read again."""
 
@@ -49,7 +52,7 @@ class FastCommits:
         replies = b"".join([reply for _, _, reply in commits[:count]])
         if replies:
             connection.send(replies)
-        self._broker.rpc_latency.answered_many(RequestCode.END_TRANSACTION, 0, connection.last_active, count)
+        self._took.add(int((monotonic() - connection.last_active) * 1000), count)
         return commits[count - 1][1]
 
     def _read(self, connection: Connection, data: bytes, at: int) -> list[tuple[End, int, bytes]]:

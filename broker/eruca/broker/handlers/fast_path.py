@@ -26,9 +26,10 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendReply
 from eruca.remoting import Call, Connection, FastPath, Reply
 
-_JSON_BATCH, _BINARY_BATCH = b"320", b"\1\x40"
+_JSON_BATCH = b"320"
+_BINARY_SEND, _BINARY_BATCH = b"\1\x36", b"\1\x40"
 _JSON_CODES = frozenset((b"310", _JSON_BATCH))
-_BINARY_CODES = frozenset((b"\1\x36", _BINARY_BATCH))
+_BINARY_CODES = frozenset((_BINARY_SEND, _BINARY_BATCH))
 
 
 def fast_path(broker: Broker) -> FastPath:
@@ -54,9 +55,10 @@ def is_send(data: bytes, at: int) -> bool:
     return data[at + 8 : at + 10] in _BINARY_CODES or data[at + 16 : at + 19] in _JSON_CODES
 
 
-def code_of(data: bytes, at: int) -> int:
+def code_of(data: bytes, at: int) -> RequestCode:
     """The request code of a frame that looks like a send."""
-    batch = data[at + 8 : at + 10] == _BINARY_BATCH or data[at + 16 : at + 19] == _JSON_BATCH
+    byte = data[at + 9]
+    batch = byte == _BINARY_BATCH[1] or (byte != _BINARY_SEND[1] and data[at + 17] == _JSON_BATCH[1])
     return RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
 
 
@@ -67,12 +69,17 @@ class NativeSends:
         self._broker = broker
         self._forms = broker.admission.forms
         self._waiting = WaitingReplies(broker) if broker.waits else None
+        self._took = {
+            code: broker.rpc_latency.of(code) for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        }
+        """What sends took until they were stored; the native step itself takes microseconds."""
 
     def take(self, connection: Connection, data: bytes, at: int) -> int:
         """Store and answer the sends in ``data`` from ``at`` on; returns where it stopped (a ``FastPath``)."""
         broker, waiting = self._broker, self._waiting
         host = broker.hosts.get(connection)
-        if host is None or monotonic() > broker.loop_monitor.overdue:
+        now = monotonic()
+        if host is None or now > broker.loop_monitor.overdue:
             return at
         tip = broker.store.appender.tip()
         if tip is None:
@@ -94,7 +101,7 @@ class NativeSends:
                 broker.halves.sent(half, now)
         if waiting is None:
             connection.send(replies)
-            broker.rpc_latency.answered_many(code_of(data, at), 0, connection.last_active, requests)
+            self._took[code_of(data, at)].add(int((now - connection.last_active) * 1000), requests)
         else:
             waiting.add(Waiting(connection, replies, requests, code_of(data, at), connection.last_active), end)
         return stop
@@ -150,7 +157,7 @@ class WaitingReplies:
         response = 0 if durability is Durability.DURABLE else judge(broker, Reply(), durability).code
         for connection, frames, count, code, arrived in replies:
             broker.statistics.put_took(took, count)
-            broker.rpc_latency.answered_many(code, response, arrived, count)
+            broker.rpc_latency.of(code, response).add(int((monotonic() - arrived) * 1000), count)
             if durability is Durability.DURABLE:
                 connection.send(frames)
             else:

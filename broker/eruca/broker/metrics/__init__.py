@@ -8,7 +8,7 @@ and DefaultStoreMetricsManager in 5.3.3.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.metrics import clients, lags, messages, replication, storage
+from eruca.broker.metrics import clients, lags, limits, messages, replication, storage
 
 
 def add_metrics(broker: Broker) -> None:
@@ -17,4 +17,5 @@ def add_metrics(broker: Broker) -> None:
     clients.add(broker)
     lags.add(broker)
     storage.add(broker)
+    limits.add(broker)
     replication.add(broker)
