@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import NamedTuple
 
 import structlog
@@ -95,7 +96,7 @@ class Registration:
 
     def ages(self) -> dict[str, float]:
         """The seconds since each nameserver took a registration; since the start for one that took none."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         return {nameserver: now - self._registered_at.get(nameserver, self._began) for nameserver in self._due}
 
     @property
@@ -104,8 +105,7 @@ class Registration:
 
         A broker whose name is taken is not ready for that reason.
         """
-        most = 2 * self._period
-        now = asyncio.get_running_loop().time()
+        most, now = 2 * self._period, monotonic()
         if not self._due or self._name_taken or any(now - at <= most for at in self._registered_at.values()):
             return None
         return f"no nameserver has registered this broker in the last {most:.0f} s: {'; '.join(self._due)}"
@@ -124,7 +124,7 @@ class Registration:
     async def start(self) -> None:
         """Register with every nameserver and keep registered; waits shortly for the first answers."""
         self._channels = Channels(signer=self._signer, tls=self._tls, on_lost=self._lost)
-        self._began = asyncio.get_running_loop().time()
+        self._began = monotonic()
         first = []
         for nameserver in dict.fromkeys(self._config.nameservers):
             self._due[nameserver] = asyncio.Event()
@@ -241,7 +241,7 @@ class Registration:
             self._failed(nameserver, error)
             return False
         self._is_not_taken(nameserver)
-        self._registered_at[nameserver] = asyncio.get_running_loop().time()
+        self._registered_at[nameserver] = monotonic()
         if nameserver not in self._registered:
             log.info("registered", nameserver=nameserver, address=self._address)
             self._registered.add(nameserver)
