@@ -16,7 +16,7 @@ import pytest
 from tests.support.daemons import registered
 from tests.support.disks import SmallDisk
 from tests.support.load import TOPIC, pull, send
-from tests.support.lone import SMALL, LoneBroker
+from tests.support.lone import MANY_PEERS, SMALL, LoneBroker
 from tests.support.pairs import eventually
 from tests.support.peers import Peer
 from tests.support.pipes import fill_pipe
@@ -230,7 +230,7 @@ async def test_a_stalled_pipe_that_is_read_again_says_what_was_lost(tmp_path: Pa
 async def test_a_flood_of_bad_frames_leaves_a_bounded_log(tmp_path: Path) -> None:
     """Ten lines a second, and how many more there were: no frame is forgotten."""
     flood = 2000
-    broker = await LoneBroker.start(tmp_path, tmp_path / "store")
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", MANY_PEERS)
     try:
         host, _, port = broker.address.rpartition(":")
 

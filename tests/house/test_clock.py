@@ -87,7 +87,7 @@ STAMPS = {
         "eruca.client.trace.MessageTrace.after_end_transaction",
         "eruca.client.trace.MessageTrace.before_consume",
         "eruca.client.trace.MessageTrace.before_send",
-        "eruca.remoting.log_line.LineFormat.line",
+        "eruca.remoting.log_line.moment",
     },
     "the day, whose messages are counted": {
         "eruca.broker.app.BrokerApp._sample_statistics",

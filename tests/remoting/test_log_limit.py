@@ -21,9 +21,30 @@ def test_ten_lines_of_one_event_a_second_and_then_how_many_more() -> None:
     assert limit.ended() == []
     for _ in range(11):
         limit.admit("bad_frame", "warning")
-    now = 2.5
+    now = 3.0
     assert limit.ended() == [LeftOut("bad_frame", "warning", 2)]
     assert limit.ended(closing=True) == []
+
+
+def test_a_flood_that_lasts_is_fewer_and_fewer_lines() -> None:
+    now = 0.0
+    limit = LogLimit(monotonic=lambda: now)
+    lines: list[float] = []
+    for tick in range(3600 * 100):
+        now = tick / 100
+        admitted, left_out = limit.admit("bad_frame", "warning")
+        lines += [now] * (admitted + (left_out is not None))
+        if tick % 100 == 0:
+            lines += [now] * len(limit.ended())
+    assert sum(moment < 63 for moment in lines) <= 6 * (LINES + 1)
+    assert len(lines) <= (6 + 60) * (LINES + 1)
+    now += 60
+    limit.ended()
+    now += 120
+    assert limit.ended() == []
+    assert [limit.admit("bad_frame", "warning")[0] for _ in range(11)] == [True] * 10 + [False]
+    now += 1
+    assert limit.ended() == [LeftOut("bad_frame", "warning", 1)], "after a pause its interval is a second again"
 
 
 def test_events_of_very_many_names_share_a_count() -> None:

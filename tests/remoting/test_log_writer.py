@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.remoting.log_writer import LogWriter
+from eruca.remoting.log_writer import Descriptor, LogWriter
 from tests.support.disks import SmallDisk
 from tests.support.pipes import fill_pipe
 
@@ -48,7 +48,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def test_lines_of_many_threads_come_whole_and_in_the_order_of_each(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
-        writer = LogWriter(file.fileno(), notice)
+        writer = LogWriter(Descriptor(file.fileno()), notice)
 
         def put(name: str) -> None:
             for number in range(500):
@@ -69,7 +69,7 @@ def test_lines_of_many_threads_come_whole_and_in_the_order_of_each(tmp_path: Pat
 def test_a_reader_that_stalls_holds_nobody_up_and_hears_what_was_lost() -> None:
     with pipe() as (reading, writing):
         fill_pipe(writing)
-        writer = LogWriter(writing, notice, capacity=200_000)
+        writer = LogWriter(Descriptor(writing), notice, capacity=200_000)
         for number in range(10_000):
             writer.put(f"{number:099}\n")
         assert writer.lost == 8000
@@ -85,7 +85,7 @@ def test_a_reader_that_stalls_holds_nobody_up_and_hears_what_was_lost() -> None:
 def test_a_close_waits_no_longer_than_its_grace_for_a_stalled_reader() -> None:
     with pipe() as (reading, writing):
         fill_pipe(writing)
-        writer = LogWriter(writing, notice)
+        writer = LogWriter(Descriptor(writing), notice)
         writer.put("in time\n")
         begun = time.monotonic()
         writer.close(0.05)
@@ -99,7 +99,7 @@ def test_a_close_waits_no_longer_than_its_grace_for_a_stalled_reader() -> None:
 def test_a_line_that_a_full_disk_cuts_is_lost_and_the_next_begins_a_new_one(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "disk", 16 * PAGE) as disk, (disk.folder / "log").open("wb") as file:
         log, ballast = disk.folder / "log", disk.folder / "ballast"
-        writer = LogWriter(file.fileno(), notice)
+        writer = LogWriter(Descriptor(file.fileno()), notice)
         writer.put("a" * 2999 + "\n")
         eventually(lambda: log.stat().st_size == 3000)
         with ballast.open("wb", buffering=0) as filled, suppress(OSError):
@@ -121,7 +121,7 @@ def test_errors_are_counted_and_nothing_else(descriptor: str) -> None:
     number = os.open("/dev/full", os.O_WRONLY)
     if descriptor == "closed":
         os.close(number)
-    writer = LogWriter(number, notice)
+    writer = LogWriter(Descriptor(number), notice)
     for _ in range(100):
         writer.put("line\n")
     writer.close()
@@ -132,7 +132,7 @@ def test_errors_are_counted_and_nothing_else(descriptor: str) -> None:
 
 def test_a_forked_child_writes_with_a_thread_of_its_own() -> None:
     with pipe() as (reading, writing):
-        writer = LogWriter(writing, notice)
+        writer = LogWriter(Descriptor(writing), notice)
         writer.put("parent\n")
         assert read_until(reading, b"\n") == b"parent\n"
         child = os.fork()
@@ -150,7 +150,7 @@ def test_a_forked_child_writes_with_a_thread_of_its_own() -> None:
 def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
     with pipe() as (reading, writing):
         os.set_blocking(writing, False)
-        writer = LogWriter(writing, notice)
+        writer = LogWriter(Descriptor(writing), notice)
         for number in range(5000):
             writer.put(f"{number:099}\n")
         lines = read_until(reading, f"{4999:099}\n".encode()).decode().splitlines()
@@ -161,8 +161,8 @@ def test_a_descriptor_that_does_not_block_is_waited_for() -> None:
 
 def test_lines_for_another_file_come_after_the_former_ones() -> None:
     with pipe() as (reading, writing):
-        log = LogWriter(writing, notice)
-        output = LogWriter(writing, notice, former=log)
+        log = LogWriter(Descriptor(writing), notice)
+        output = LogWriter(Descriptor(writing), notice, former=log)
         for number in range(50):
             log.put(f"event {number}\n")
             output.put(f"said {number}\n")
@@ -177,8 +177,8 @@ def test_lines_for_another_file_come_after_the_former_ones() -> None:
 def test_a_former_file_that_stalls_delays_the_others_for_a_while_only() -> None:
     with pipe() as (late, stalled), pipe() as (reading, writing):
         fill_pipe(stalled)
-        log = LogWriter(stalled, notice)
-        output = LogWriter(writing, notice, former=log)
+        log = LogWriter(Descriptor(stalled), notice)
+        output = LogWriter(Descriptor(writing), notice, former=log)
         log.put("event\n")
         output.put("said\n")
         assert read_until(reading, b"\n") == b"said\n"
@@ -189,7 +189,7 @@ def test_a_former_file_that_stalls_delays_the_others_for_a_while_only() -> None:
 
 def test_what_cannot_be_encoded_is_escaped() -> None:
     with pipe() as (reading, writing):
-        writer = LogWriter(writing, notice)
+        writer = LogWriter(Descriptor(writing), notice)
         writer.put("\ud800\n")
         assert read_until(reading, b"\n") == b"\\ud800\n"
         writer.close()

@@ -43,7 +43,7 @@ from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.health import HealthPages, MetricsPortTaken
-from eruca.remoting.logs import Say, log_to_stderr
+from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.quotas import Quotas
@@ -355,8 +355,10 @@ async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
             log.error("state_not_saved", error=str(error))
 
 
-async def serve(app: BrokerApp, say: Say) -> None:
-    """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
+async def serve(app: BrokerApp, say: DaemonLog) -> None:
+    """Run until a signal stops it, or until a task has ended by itself."""
+    app.broker.log_levels = say.levels
+    app.broker.reloads.add("log", partial(say.reload, app.config.log))
     supervisor = Supervisor(os.environ)
     over = stop_event(partial(supervisor.reload, app.broker.reloads.all))
     tasks = app.broker.tasks
@@ -373,7 +375,7 @@ async def serve(app: BrokerApp, say: Say) -> None:
     exit_for(app.faults, "mqbroker")
 
 
-async def _serve(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor, say: Say) -> None:
+async def _serve(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor, say: DaemonLog) -> None:
     settled()
     app.pages.announce()
     for warning in app.config.access.warnings(app.config.server.bind_address):
@@ -412,12 +414,13 @@ def main() -> None:
     start = configured(BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits, works_here=works_here)
     with log_to_stderr() as say:
         raise_limit()
+        say.settle(start.config.log, "broker")
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
         _run(start, say)
 
 
-def _run(start: Start[BrokerConfig], say: Say) -> None:
+def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
     again = partial(command_line, BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits)
     file = Path(start.file) if start.file else None
     try:

@@ -48,6 +48,7 @@ from eruca.remoting.access.editor import AccountEditor
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.credentials import OwnAccount
+from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.loop_monitor import LoopMonitor
 from eruca.remoting.metrics import Metrics
 from eruca.remoting.readiness import Readiness
@@ -97,6 +98,8 @@ class Broker:
             self.reloads.add("accounts", self.accounts.read, files=self.accounts.files)
         self.account_editor = AccountEditor(self.accounts, clock) if self.accounts is not None else None
         self.refusals = Tally(monotonic)
+        self.log_levels = LogLevels()
+        """Those of the daemon's log, where this broker is one."""
         self.own_account = OwnAccount(config.rocketmq_home)
         self.reloads.add("own account", self.own_account.read, files=self.own_account.files)
         self.tls = DaemonTls(config.tls, clock=clock)

@@ -22,6 +22,7 @@ from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.access.white_addresses import are_patterns
 from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
 from eruca.remoting.connection_limits import ConnectionSettings
+from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.metrics import MetricsSettings
 from eruca.remoting.quotas import QuotaSettings
 from eruca.remoting.settings import setting
@@ -304,6 +305,7 @@ class BrokerConfig:
     store: StoreSettings = field(default_factory=StoreSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    log: LogSettings = field(default_factory=LogSettings)
 
     @property
     def nameservers(self) -> list[str]:

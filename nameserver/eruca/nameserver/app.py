@@ -35,7 +35,8 @@ from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.health import HealthPages, MetricsPortTaken
 from eruca.remoting.listener import port_fault
-from eruca.remoting.logs import Say, log_to_stderr
+from eruca.remoting.log_levels import LogLevels
+from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.loop_monitor import LoopMonitor
 from eruca.remoting.metrics import Metrics
@@ -107,6 +108,8 @@ class Nameserver:
         add_connections(self.metrics, (self._server,), self._load)
         add_metrics(self.metrics, self.table)
         self._started = now_ms()
+        self.log_levels = LogLevels()
+        """Those of the daemon's log, where this nameserver is one."""
         self._running: list[asyncio.Task[None]] = []
 
     def _guards(self) -> list[RequestGuard]:
@@ -190,11 +193,13 @@ def _report_lost(gone: list[LiveBroker], reason: str, now: int) -> None:
         log.warning("brokers_lost", more=len(gone) - LINES_AT_ONCE, reason=reason)
 
 
-async def serve(server: Nameserver, say: Say) -> None:
-    """Run until a signal stops it, or until a task has ended by itself; ``say`` prints a line.
+async def serve(server: Nameserver, say: DaemonLog) -> None:
+    """Run until a signal stops it, or until a task has ended by itself.
 
     Notifies systemd if that is the supervisor.
     """
+    server.log_levels = say.levels
+    server.reloads.add("log", partial(say.reload, server.config.log))
     systemd = Supervisor(os.environ)
     over = stop_event(partial(systemd.reload, server.reloads.all))
     server.tasks.on_fault = over.set
@@ -209,7 +214,7 @@ async def serve(server: Nameserver, say: Say) -> None:
         sys.exit(os.EX_SOFTWARE)
 
 
-async def _serve(server: Nameserver, over: asyncio.Event, systemd: Supervisor, say: Say) -> None:
+async def _serve(server: Nameserver, over: asyncio.Event, systemd: Supervisor, say: DaemonLog) -> None:
     await server.start()
     settled()
     server.pages.announce()
@@ -234,12 +239,13 @@ def main() -> None:
         start.config.config_store_path = str(Path(start.file).absolute())
     with log_to_stderr() as say:
         raise_limit()
+        say.settle(start.config.log, "namesrv")
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
         _run(start.config, settings, say)
 
 
-def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: Say) -> None:
+def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: DaemonLog) -> None:
     try:
         server = Nameserver(config, settings=settings)
     except ValueError as fault:

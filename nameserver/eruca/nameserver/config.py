@@ -14,6 +14,7 @@ from pathlib import Path
 from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
+from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.metrics import MetricsSettings
 from eruca.remoting.quotas import QuotaSettings
 from eruca.remoting.settings import setting
@@ -45,6 +46,7 @@ class NamesrvConfig:
     access: AccessSettings = field(default_factory=AccessSettings)
     namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;")
     """Accepted because start scripts pass -n; nameservers do not know one another."""
+    log: LogSettings = field(default_factory=LogSettings)
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)

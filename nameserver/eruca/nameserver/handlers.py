@@ -40,6 +40,7 @@ from eruca.remoting.addresses import split_address
 from eruca.remoting.audit import NOTHING, note_settings
 from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
+from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.router import Result
 from eruca.remoting.settings import BadSetting, change, settings_of, values
 from eruca.remoting.slices import encoded, in_thread
@@ -63,6 +64,7 @@ class NameserverTables(Protocol):
     config: NamesrvConfig
     table: RouteTable
     kv: KVStore
+    log_levels: LogLevels
 
     def monotonic(self) -> int:
         """The time in ms of the monotonic clock."""
@@ -411,6 +413,8 @@ def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     except Refused:
         change(server.config, {key: before[key] for key in changed})
         raise
+    if "logLevel" in changed:
+        server.log_levels.set(changed["logLevel"])
     return Reply()
 
 

@@ -1,6 +1,6 @@
 """The writing thread of a daemon's log: nobody waits for the file that it goes to, and nobody hears of its errors.
 
-Owns the queue, the thread, and the count of lost lines. Knows lines and a descriptor, not events. A line is lost, and
+Owns the queue, the thread, and the count of lost lines. Knows lines and a target, not events. A line is lost, and
 counted, if it finds the queue full or cannot be written; as soon as lines can be written again, one says how many were
 lost. Any thread may put lines, also a finalizer that interrupts another put. A forked child has its own queue and
 thread. Invariant: the lines that wait, and those that are being written, have at most ``capacity`` bytes.
@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from queue import Empty, SimpleQueue
+from typing import Protocol
 from weakref import WeakSet
 
 from eruca.remoting.loop import fork_count
@@ -32,6 +33,37 @@ Queue = SimpleQueue[bytes | threading.Event]
 """Lines, and marks that are set when what came before them is written."""
 
 
+class Target(Protocol):
+    """Where lines are written."""
+
+    def begin(self, size: int) -> bool:
+        """Get ready for ``size`` bytes, which begin with a line; returns whether they go to another file."""
+
+    def write(self, data: memoryview) -> int:
+        """Write what fits, and wait until something does; returns how much that was. Raises OSError."""
+
+
+class Descriptor:
+    """A descriptor as a target; it stays open."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def begin(self, size: int) -> bool:
+        """It is always ready."""
+        return False
+
+    def write(self, data: memoryview) -> int:
+        """Write what fits."""
+        try:
+            return os.write(self._number, data)
+        except BlockingIOError:  # whoever shares the file has made it so
+            poll = select.poll()
+            poll.register(self._number, select.POLLOUT)
+            poll.poll()
+            return 0
+
+
 _writers: WeakSet[LogWriter] = WeakSet()
 
 
@@ -45,7 +77,7 @@ def _none_late(closing: bool) -> Sequence[str]:
 
 
 class LogWriter:
-    """Writes lines to a descriptor, in a thread.
+    """Writes lines to a target, in a thread.
 
     ``notice`` is the line that says how many lines were lost. ``late`` returns lines that nobody puts, and is called
     about each second; with true for the last time. What is put here comes after what was put into ``former`` before,
@@ -54,7 +86,7 @@ class LogWriter:
 
     def __init__(
         self,
-        descriptor: int,
+        target: Target,
         notice: Callable[[int], str],
         late: Callable[[bool], Sequence[str]] = _none_late,
         *,
@@ -63,7 +95,7 @@ class LogWriter:
     ) -> None:
         self.lost = 0
         """The lines that were lost so far (``log_lines_lost``)."""
-        self._descriptor = descriptor
+        self._target = target
         self._notice = notice
         self._late = late
         self._former = former
@@ -148,6 +180,8 @@ class LogWriter:
 
     def _write(self, lines: list[bytes]) -> int:
         """Write lines until one cannot be written; returns how many were."""
+        if self._target.begin(sum(map(len, lines))):
+            self._torn = False
         if not lines:
             return 0
         start = 1 if self._torn else 0
@@ -156,21 +190,12 @@ class LogWriter:
         at = 0
         try:
             while at < len(data):
-                at += self._write_some(data[at:])
+                at += self._target.write(data[at:])
         except OSError:
             pass
         if at:
             self._torn = at not in (start, *ends)
         return sum(end <= at for end in ends)
-
-    def _write_some(self, data: memoryview) -> int:
-        try:
-            return os.write(self._descriptor, data)
-        except BlockingIOError:  # whoever shares the file has made it so
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLOUT)
-            poll.poll()
-            return 0
 
 
 def _batch(queue: Queue) -> tuple[list[bytes], threading.Event | None]:

@@ -1,9 +1,10 @@
-"""Logging of a daemon: one event per line on standard error; inside another program, to ``logging``.
+"""Logging of a daemon: one event per line, on standard error or in files; inside another program, to ``logging``.
 
-Owns the format, and the way of everything to standard error: events, messages of ``logging`` (asyncio's among them),
-warnings, errors of threads, the last sentence. Invariants: no log line raises or waits; values cannot end a line or
-reach a terminal as control characters; the content of a failed request (messages, keys, secrets) is never logged; a
-traceback shows lines of code, not values.
+Owns the way of everything to the log: events, messages of ``logging`` (asyncio's among them), warnings, errors of
+threads, the last sentence; and which format, file and level an event gets. Invariants: no log line raises or waits;
+values cannot end a line or reach a terminal as control characters; the content of a failed request (messages, keys,
+secrets) is never logged; a traceback shows lines of code, not values; the audit log is never left out, whatever the
+level.
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict
 
 from eruca.remoting.log import quiet_logger, write
+from eruca.remoting.log_files import LogFile, make_folder, part_of, paths_of
+from eruca.remoting.log_json import JsonFormat
+from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.log_limit import LogLimit
 from eruca.remoting.log_line import LineFormat, one_line
-from eruca.remoting.log_writer import GRACE, LogWriter
+from eruca.remoting.log_repeats import Repeats
+from eruca.remoting.log_settings import LEVELS, LogSettings
+from eruca.remoting.log_writer import GRACE, Descriptor, LogWriter, Target
 from eruca.remoting.settings import BadSetting
 
-ALWAYS = (".audit", ".retention", ".start", ".dump")
+AUDIT = ".audit"
+"""The end of the names of loggers whose events get a line at every level."""
+ALWAYS = (AUDIT, ".retention", ".start", ".dump")
 """Ends of the names of loggers whose every event gets a line: changes by operators, deleted files, finds of a start,
 dumps that a signal asked for."""
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
@@ -34,40 +43,36 @@ LAST_LINES = 0.1
 """Seconds that standard output has at the end where standard error took all of GRACE."""
 
 Say = Callable[[str], None]
+Format = LineFormat | JsonFormat
 
 
 @contextmanager
-def log_to_stderr() -> Iterator[Say]:
+def log_to_stderr() -> Iterator[DaemonLog]:
     """While the block runs, log everything from INFO on, with time and level; in color only on a terminal.
 
-    Yields a function that prints a line on standard output, after the events before it; it neither raises nor waits
-    either. The end of the block writes what waits, for a second at most for both streams together. The sentence of a
-    ``sys.exit`` becomes the last line, and so do those of a BadSetting, with the exit code EX_CONFIG (78); another
-    error that leaves the block is logged, and the exit code is EX_SOFTWARE (70).
+    Yields the log, which takes its settings when they are known. The end of the block writes what waits, for a second
+    at most for all streams and files together. The sentence of a ``sys.exit`` becomes the last line, and so do those of
+    a BadSetting, with the exit code EX_CONFIG (78); another error that leaves the block is logged, and the exit code is
+    EX_SOFTWARE (70).
     """
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    log = _Log(_descriptor(STANDARD_ERROR, sys.stderr), colors=terminal)
-    output = LogWriter(
-        _descriptor(STANDARD_OUTPUT, sys.stdout), lambda lost: f"{lost} lines are lost\n", former=log.writer
-    )
+    log = DaemonLog()
     log.begin()
     try:
-        yield lambda line: output.put(f"{line}\n")
+        yield log
     except SystemExit as end:
         if not isinstance(end.code, str):
             raise
-        log.writer.put(one_line(end.code) + "\n")
+        log.last(end.code)
         raise SystemExit(1) from None
     except BadSetting as bad:
-        log.writer.put("".join(one_line(fault) + "\n" for fault in bad.faults))
+        for fault in bad.faults:
+            log.last(fault)
         raise SystemExit(os.EX_CONFIG) from None
     except Exception:
-        structlog.get_logger("eruca").exception("daemon_failed")
+        log.failed()
         raise SystemExit(os.EX_SOFTWARE) from None
     finally:
-        ended = time.monotonic() + GRACE
         log.end()
-        output.close(max(ended - time.monotonic(), LAST_LINES))
 
 
 def _descriptor(number: int, stream: TextIO | None) -> int:
@@ -75,59 +80,170 @@ def _descriptor(number: int, stream: TextIO | None) -> int:
     return number if stream is not None else os.open(os.devnull, os.O_WRONLY)
 
 
-class _Log:
-    """The way of events to standard error: limit, format, writing thread."""
+class DaemonLog:
+    """The log of a daemon: to standard error, until ``settle`` names files.
 
-    def __init__(self, descriptor: int, *, colors: bool) -> None:
-        self.writer = LogWriter(descriptor, self._notice, self._late)
-        self._limit = LogLimit()
-        self._format = LineFormat(colors=colors)
-        self._limited, self._unlimited = _Lines(self.writer.put), _Lines(self.writer.put)
+    Called with a line, it prints that on standard output, after the events before it; that neither raises nor waits
+    either.
+    """
+
+    def __init__(self) -> None:
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        self.levels = LogLevels(self._configure)
+        self._errors = _Way(
+            Descriptor(_descriptor(STANDARD_ERROR, sys.stderr)), LineFormat(colors=terminal), self._expire
+        )
+        self._output = LogWriter(
+            Descriptor(_descriptor(STANDARD_OUTPUT, sys.stdout)),
+            lambda lost: f"{lost} lines are lost\n",
+            former=self._errors.writer,
+        )
+        self._main = self._errors
+        self._daemon = ""
+        self._files: dict[str, LogFile] = {}
+        self._ways: dict[str, _Way] = {}
+        self._loggers: dict[str, _Lines] = {}
+        self._file_faults = Repeats()
         self._messages = _Messages()
         self._hooks = threading.excepthook, sys.unraisablehook
 
-    def begin(self) -> None:
+    def __call__(self, line: str) -> None:
+        self._output.put(f"{line}\n")
+
+    # ------------------------------------------------------------------ settings
+
+    def settle(self, settings: LogSettings, daemon: str) -> None:
+        """Go on in the format, with the levels and in the files of a daemon's settings. Raises BadSetting."""
+        form: Format = JsonFormat() if settings.log_format == "json" else LineFormat()
+        files: dict[str, LogFile] = {}
+        for part, path in paths_of(settings, daemon).items():
+            try:
+                make_folder(path)
+                files[part] = LogFile(path, settings.log_file_size, settings.log_file_count, self._file_failed)
+            except OSError as fault:
+                raise BadSetting(
+                    f"mq{daemon}: logFile: {path} cannot be written ({fault.strerror}); name a folder "
+                    "of this daemon's own, which its user may write"
+                ) from None
+        if settings.log_format == "json":
+            self._errors.form = form
+        self._daemon, self._files = daemon, files
+        self._ways = {part: _Way(file, form, self._expire) for part, file in files.items()}
+        self._main = self._ways.get("", self._errors)
+        self._loggers = {}
+        self.levels.set(settings.log_level)
+
+    def reload(self, settings: LogSettings) -> list[str]:
+        """Open the files again, and take the level that the settings have by now; nothing of that is worth a line."""
+        for each in self._files.values():
+            each.reopen()
+        if settings.log_level != self.levels.text:
+            self.levels.set(settings.log_level)
+        return []
+
+    def _configure(self) -> None:
         structlog.configure(
-            processors=[self._admit, self._format],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+            processors=[self._line],
+            wrapper_class=structlog.make_filtering_bound_logger(min(logging.INFO, self.levels.least)),
             logger_factory=self._logger,
         )
+
+    def _expire(self) -> None:
+        for rule in self.levels.expire():
+            structlog.get_logger("eruca.remoting").info("log_level_expired", rule=rule)
+
+    def _file_failed(self, path: Path, fault: OSError) -> None:
+        again = self._file_faults.failed((path, fault.errno))
+        if again is not None:
+            what = {"event": "log_file_failed", "file": str(path), "reason": fault.strerror, **again}
+            self._errors.writer.put(self._errors.form.line("error", what, "eruca.remoting"))
+
+    # ------------------------------------------------------------------ life
+
+    def begin(self) -> None:
+        """Take over events, messages of ``logging``, warnings and errors of threads."""
+        self._configure()
         logging.getLogger().addHandler(self._messages)
         logging.captureWarnings(True)
         threading.excepthook = lambda fault: _failed("thread_failed", fault.exc_value, fault.thread)
         sys.unraisablehook = lambda fault: _failed("finalizer_failed", fault.exc_value, fault.object)
 
+    def last(self, sentence: str) -> None:
+        """Say why the daemon ends."""
+        what = {"event": "daemon_ended", "reason": sentence}
+        if isinstance(self._errors.form, LineFormat):
+            self._errors.writer.put(one_line(sentence) + "\n")
+        else:
+            self._errors.writer.put(self._errors.form.line("error", what, "eruca"))
+        if self._main is not self._errors:
+            self._main.writer.put(self._main.form.line("error", what, "eruca"))
+
+    def failed(self) -> None:
+        """Log the present error, which ends the daemon."""
+        structlog.get_logger("eruca").exception("daemon_failed")
+        if self._main is not self._errors:
+            self.last("an error in the daemon ended it: its log has the traceback")
+
     def end(self) -> None:
+        """Write what waits."""
+        ended = time.monotonic() + GRACE
         threading.excepthook, sys.unraisablehook = self._hooks
         logging.captureWarnings(False)
         logging.getLogger().removeHandler(self._messages)
-        self.writer.close()
+        for writer in (*(way.writer for way in self._ways.values()), self._errors.writer):
+            writer.close(max(ended - time.monotonic(), 0.0))
+        self._output.close(max(ended - time.monotonic(), LAST_LINES))
+
+    # ------------------------------------------------------------------ an event
 
     def _logger(self, *names: Any) -> _Lines:
-        return self._unlimited if names and str(names[0]).endswith(ALWAYS) else self._limited
+        name = str(names[0]) if names else ""
+        lines = self._loggers.get(name)
+        if lines is None:
+            way = self._ways.get(part_of(name, self._daemon), self._main) if self._ways else self._errors
+            lines = self._loggers[name] = _Lines(name, way)
+        return lines
 
-    def _admit(self, lines: _Lines, level: str, event: EventDict) -> EventDict:
-        """The first processor: drops what is beyond the limit before it costs more."""
-        if lines is self._limited:
-            admitted, left_out = self._limit.admit(str(event.get("event")), level)
+    def _line(self, lines: _Lines, level: str, event: EventDict) -> str:
+        """The processor: drops what is below the level or beyond the limit before it costs more."""
+        way = lines.way
+        if LEVELS.get(level.upper(), logging.ERROR) < self.levels.of(lines.name) and not lines.audit:
+            raise structlog.DropEvent
+        if lines.limited:
+            admitted, left_out = way.limit.admit(str(event.get("event")), level)
             if left_out is not None:
-                self.writer.put(self._format.left_out(left_out))
+                way.writer.put(way.form.left_out(left_out))
             if not admitted:
                 raise structlog.DropEvent
-        return event
+        return way.form.line(level, event, lines.name)
+
+
+class _Way:
+    """The way of lines to a stream or a file: limit, format, writing thread. ``tick`` is called about each second."""
+
+    def __init__(self, target: Target, form: Format, tick: Callable[[], object]) -> None:
+        self.limit = LogLimit()
+        self.form = form
+        self._tick = tick
+        self.writer = LogWriter(target, self._notice, self._late)
 
     def _late(self, closing: bool) -> list[str]:
-        return [self._format.left_out(each) for each in self._limit.ended(closing=closing)]
+        self._tick()
+        return [self.form.left_out(each) for each in self.limit.ended(closing=closing)]
 
     def _notice(self, lost: int) -> str:
-        return self._format.line("warning", {"event": "log_lines_lost", "count": lost})
+        return self.form.line("warning", {"event": "log_lines_lost", "count": lost}, "eruca.remoting")
 
 
 class _Lines:
-    """What structlog calls with a line that is ready."""
+    """A logger, which structlog calls with a line that is ready."""
 
-    def __init__(self, put: Callable[[str], None]) -> None:
-        self.debug = self.info = self.warning = self.error = self.critical = put
+    def __init__(self, name: str, way: _Way) -> None:
+        self.name = name
+        self.way = way
+        self.audit = name.endswith(AUDIT)
+        self.limited = not name.endswith(ALWAYS)
+        self.debug = self.info = self.warning = self.error = self.critical = way.writer.put
 
 
 class _Messages(logging.Handler):
@@ -135,12 +251,15 @@ class _Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(record.name)
-        say = log.error if record.levelno >= logging.ERROR else log.warning
+        say = next((getattr(log, name) for least, name in _LEVELS_OF_LOGGING if record.levelno >= least), log.debug)
         try:
             text = record.getMessage()
         except Exception:  # the arguments do not fit
             text = str(record.msg)
         say(record.name, message=text, exc_info=record.exc_info)
+
+
+_LEVELS_OF_LOGGING = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
 def _failed(event: str, fault: BaseException | None, place: object) -> None:

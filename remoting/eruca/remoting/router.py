@@ -248,6 +248,7 @@ async def _result(handler: Handler[S, Any], service: S, call: Call[Any]) -> Repl
 
 def _answer_to(error: Exception, call: Call[Any]) -> Reply:
     if isinstance(error, Refused):
+        log.debug("request_refused", **call.about, response_code=int(error.code), reason=error.remark)
         return Reply(error.code, error.header, b"", error.remark)
     log.exception("request_failed", **call.about)
     return Reply(ResponseCode.SYSTEM_ERROR, None, b"", f"{type(error).__name__}: {error}")

@@ -109,6 +109,8 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     if not changed:
         return Reply()
     broker.reconfigured()
+    if "logLevel" in changed:
+        broker.log_levels.set(changed["logLevel"])
     if changed.keys() & REGISTERED_SETTINGS:
         broker.topics.renew()
         await broker.registration.register_all()

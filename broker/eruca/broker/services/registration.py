@@ -49,7 +49,7 @@ COMPRESS_ABOVE = 4 << 20
 SHORTEST_ENTRY = 120
 """Bytes of a topic in a registration that is not compressed, at least."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.registration")
 
 
 class Registered(NamedTuple):

@@ -29,7 +29,7 @@ _PROPERTIES: Final = Put(PutStatus.PROPERTIES_SIZE_EXCEEDED)
 _REFUSED: Final = Put(PutStatus.SERVICE_NOT_AVAILABLE)
 _new_put = tuple.__new__
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.store")
 
 
 class _Batch(NamedTuple):

@@ -24,7 +24,7 @@ from eruca.remoting.descriptors import reason
 Arrival = Callable[[str, int, int, list[int]], None]
 """Called once per queue and round with topic, queue id, new max offset and the tag codes that came."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.store")
 
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""

@@ -31,8 +31,8 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_of, disk_refusal, expendable
 from eruca.broker.store.segment import Segment
 
-log = structlog.get_logger("eruca.broker")
-retention_log = structlog.get_logger("eruca.broker.retention")
+log = structlog.get_logger("eruca.broker.store")
+retention_log = structlog.get_logger("eruca.broker.store.retention")
 
 
 class Expendable(NamedTuple):

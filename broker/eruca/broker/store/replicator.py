@@ -41,7 +41,7 @@ _LOOK_AGAIN = 1 << 20
 _TAIL = 4096
 """Bytes of the end of a log that holds no sound record."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.store")
 
 
 class CopyRefused(Exception):

@@ -23,7 +23,7 @@ from eruca.broker.store.housekeeping import Housekeeping
 from eruca.broker.store.queue_table import QueueTable
 from eruca.remoting.tasks import Tasks, end
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.store")
 T = TypeVar("T")
 _QUEUES_AT_ONCE = 256
 _LOOKED_AT_TOGETHER = 64

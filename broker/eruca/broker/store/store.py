@@ -54,7 +54,7 @@ from eruca.remoting.files import check_writable
 from eruca.remoting.histogram import Histogram
 from eruca.remoting.tasks import Tasks
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.store")
 T = TypeVar("T")
 
 

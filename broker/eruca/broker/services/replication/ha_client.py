@@ -33,7 +33,7 @@ other connection the next try follows at once."""
 REPORT_EVERY = 60.0
 """A master that is refused again and again leaves a line in the log every this many seconds."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.replication")
 
 
 class HAClient:

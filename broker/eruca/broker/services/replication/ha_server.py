@@ -28,7 +28,7 @@ COLD_READ = 1 << 20
 UNSENT = 1 << 20
 """Bytes that may be buffered for a slave that does not read."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.replication")
 
 
 class HAConnection(asyncio.Protocol):

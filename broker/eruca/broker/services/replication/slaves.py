@@ -27,7 +27,7 @@ from eruca.remoting.tls_server import TlsPort
 MOST_SLAVES = 16
 """Connections to the HA port. Without a bound they could take all descriptors of the broker."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.replication")
 
 
 class Slaves:

@@ -33,7 +33,7 @@ MISSED = 10_000
 TIMEOUT = 3.0
 """Seconds for each request."""
 
-log = structlog.get_logger("eruca.broker")
+log = structlog.get_logger("eruca.broker.replication")
 
 
 class TableSync:
