@@ -7,6 +7,8 @@ import hashlib
 import hmac
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from eruca.protocol.signature import Credentials, sign
 
@@ -68,3 +70,18 @@ def test_what_is_prepared_signs_as_the_account_does(length: int) -> None:
         assert sign_now(born.encode(), text.encode(), body) == expected.encode()
     with pytest.raises(ValueError, match="g is signed before i"):
         account.prepared(fields, "i", "g")
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+)
+@example({})
+@example({"Signature": "x"})
+@example({"n" * 2000: "a long name", "m": "another"})
+def test_any_fields_are_signed_in_javas_order_also_when_they_come_again(fields: dict[str, str]) -> None:
+    names = sorted((name for name in fields if name != "Signature"), key=lambda name: name.encode("utf-16-be"))
+    for _ in range(2):
+        text = "".join(fields[name] for name in names)
+        assert sign(fields, b"body", "secret") == expected(text, b"body", "secret")

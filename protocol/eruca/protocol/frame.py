@@ -56,6 +56,15 @@ _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
 _loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
 _text_fields = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
 """Leaves numbers that are not whole as they are written."""
+
+
+class _Texts(msgspec.Struct):
+    """The fields of a header of which each is a text, as in nearly all."""
+
+    ext: dict[str, str] = msgspec.field(name="extFields")
+
+
+_only_texts = msgspec.json.Decoder(_Texts)
 _binary_head = struct.Struct(">hBHiii")
 _binary_start = struct.Struct(">hBHiiii").unpack_from
 """The same with the length of the fields, of a header without a remark."""
@@ -245,6 +254,11 @@ def _loose_json(raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _loose_fi
 
 def texts(serialization: int, data: bytes) -> dict[str, str]:
     """All fields of a header as text, those that no type names included; signatures are computed over these."""
+    if serialization == JSON:
+        try:
+            return _only_texts.decode(data).ext
+        except UNREADABLE:
+            pass  # a number, a null, or no field at all; or nothing that can be read
     return fields_of(read(serialization, data))
 
 

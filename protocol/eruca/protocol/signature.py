@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 ACCESS_KEY: Final = "AccessKey"
@@ -41,7 +42,7 @@ class SigningKey:
 
     def sign(self, fields: Mapping[str, str], body: bytes) -> bytes:
         """The signature of a request: all its fields but the signature, and its body."""
-        return self.signature("".join([fields[name] for name in _in_order(fields)]).encode() + body)
+        return self.signature(_signed_text(fields).encode() + body)
 
     def signature(self, content: bytes) -> bytes:
         """The signature of what is signed."""
@@ -49,6 +50,26 @@ class SigningKey:
         inner.update(content)
         outer.update(inner.digest())
         return binascii.b2a_base64(outer.digest(), newline=False)
+
+
+_Pick = Callable[[Mapping[str, str]], Iterable[str]]
+_picks: dict[tuple[str, ...], _Pick] = {}
+"""What takes the signed values out of fields with these names: programs sign the same few forms again and again."""
+_MOST_PICKS: Final = 256
+_LONGEST_NAMES: Final = 1024
+
+
+def _signed_text(fields: Mapping[str, str]) -> str:
+    names = tuple(fields)
+    pick = _picks.get(names)
+    if pick is None:
+        ordered = _in_order(fields)
+        if not ordered or sum(map(len, names)) > _LONGEST_NAMES:
+            return "".join([fields[name] for name in ordered])
+        if len(_picks) >= _MOST_PICKS:
+            _picks.clear()
+        pick = _picks[names] = itemgetter(*ordered)
+    return "".join(pick(fields))
 
 
 def _in_order(fields: Mapping[str, str]) -> list[str]:
