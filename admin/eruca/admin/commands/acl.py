@@ -98,7 +98,7 @@ async def show_versions(job: Job) -> None:
 
 _ACCOUNT = {
     "accessKey": "access_key",
-    "secretKey": "secret_key",  # pragma: allowlist secret
+    "secretKey": "secret_key",
     "whiteRemoteAddress": "white_remote_address",
     "admin": "admin",
     "defaultTopicPerm": "default_topic_perm",
