@@ -63,6 +63,22 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
             sys.exit(f"eruca standalone: {error}; {advice}")
 
 
+@main.command()
+@click.argument("url", default="http://127.0.0.1:5557/readyz")
+@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for the answer.")
+def health(url: str, timeout: float) -> None:
+    """Ask a daemon whether it is ready: exits with 0, or with 1 and the reasons.
+
+    URL is its page /readyz, by default that of a broker on this machine; nameservers have port 5558.
+    """
+    from eruca.standalone.health import NotReady, ask
+
+    try:
+        click.echo(ask(url, timeout))
+    except NotReady as reason:
+        sys.exit(f"eruca health: {reason}")
+
+
 @main.group()
 def store() -> None:
     """Maintain a store that no broker uses."""

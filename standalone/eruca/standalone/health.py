@@ -1,0 +1,37 @@
+"""Asks a daemon over HTTP whether it is ready, for health checks of containers and for scripts.
+
+Owns the question and the sentence. Must not know what makes a daemon ready: its page says it.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+
+
+class NotReady(Exception):
+    """The daemon is not ready, or cannot be asked; the message says why."""
+
+
+def ask(url: str, timeout: float) -> str:
+    """The answer of a daemon that is ready, in a sentence; ``timeout`` in seconds. Raises NotReady."""
+    if not url.startswith(("http://", "https://")):
+        raise NotReady(f"{url} is no address of a page: write http://host:port/readyz")
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme was checked  # nosec B310
+            answer.read(64 * 1024)
+    except urllib.error.HTTPError as refused:
+        raise NotReady(f"{url}: {_reasons(refused.read(64 * 1024)) or f'HTTP {refused.code}'}") from None
+    except (OSError, ValueError) as fault:
+        cause = getattr(fault, "reason", fault)
+        raise NotReady(f"{url} does not answer: {cause}") from None
+    return f"{url}: ready"
+
+
+def _reasons(page: bytes) -> str:
+    """What /readyz says against the daemon; empty for another page."""
+    try:
+        return "; ".join(f"{part}: {reason}" for part, reason in json.loads(page)["reasons"].items())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
