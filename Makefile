@@ -12,10 +12,10 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test pure torture compat bench reference lint format types layers check lock install deb clean
+.PHONY: help venv demo quick test pure torture compat bench reference configuration lint format types layers check lock install deb clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## make .venv and install the locked packages
 
@@ -71,6 +71,9 @@ REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.err
 reference: venv ## the API reference from the docstrings, as pages in out/reference
 	@PYTHONWARNINGS=ignore $(BIN)/pdoc --docformat google --no-show-source --output-directory out/reference $(REFERENCE)
 	@echo "open out/reference/index.html"
+
+configuration: venv ## docs/configuration.md from the fields of the settings
+	@$(BIN)/python -m tests.house.configuration
 
 lint: venv ## ruff: style and format
 	@$(BIN)/ruff check .

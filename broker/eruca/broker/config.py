@@ -72,39 +72,39 @@ class ServerSettings:
     """The listening side (NettyServerConfig); ports other than 10911 move the VIP (-2) and HA (+1) ports along."""
 
     listen_port: int = setting(10911, important=True, at_least=0, at_most=65535)
-    """0 takes free ports for all three."""
+    """The port for clients; the VIP port is 2 below, the HA port 1 above it; 0 takes free ports for all three."""
     bind_address: str = setting("0.0.0.0", valid=is_host, words="an address of this machine, 0.0.0.0 or ::")
     """The address to listen on; ``0.0.0.0`` stands for all IPv4 addresses of this machine, ``::`` for all addresses."""
     # Java's tuning, without effect here.
-    server_worker_threads: int = 8
-    server_callback_executor_threads: int = 0
-    server_selector_threads: int = 3
-    server_oneway_semaphore_value: int = 256
-    server_async_semaphore_value: int = 64
-    server_socket_snd_buf_size: int = 0
-    server_socket_rcv_buf_size: int = 0
-    write_buffer_high_water_mark: int = 0
-    write_buffer_low_water_mark: int = 0
-    server_socket_backlog: int = 1024
-    server_pooled_byte_buf_allocator_enable: bool = True
-    use_epoll_native_selector: bool = False
+    server_worker_threads: int = setting(8, effect=False)
+    server_callback_executor_threads: int = setting(0, effect=False)
+    server_selector_threads: int = setting(3, effect=False)
+    server_oneway_semaphore_value: int = setting(256, effect=False)
+    server_async_semaphore_value: int = setting(64, effect=False)
+    server_socket_snd_buf_size: int = setting(0, effect=False)
+    server_socket_rcv_buf_size: int = setting(0, effect=False)
+    write_buffer_high_water_mark: int = setting(0, effect=False)
+    write_buffer_low_water_mark: int = setting(0, effect=False)
+    server_socket_backlog: int = setting(1024, effect=False)
+    server_pooled_byte_buf_allocator_enable: bool = setting(True, effect=False)
+    use_epoll_native_selector: bool = setting(False, effect=False)
 
 
 @dataclass(kw_only=True)
 class ClientSettings:
     """The side that calls nameservers (NettyClientConfig); Java's tuning, without effect here but shown to tools."""
 
-    client_worker_threads: int = 4
-    client_callback_executor_threads: int = 2
-    client_oneway_semaphore_value: int = 65535
-    client_async_semaphore_value: int = 65535
-    connect_timeout_millis: int = 3000
-    channel_not_active_interval: int = 60_000
-    client_channel_max_idle_time_seconds: int = 120
-    client_socket_snd_buf_size: int = 0
-    client_socket_rcv_buf_size: int = 0
-    client_pooled_byte_buf_allocator_enable: bool = False
-    client_close_socket_if_timeout: bool = True
+    client_worker_threads: int = setting(4, effect=False)
+    client_callback_executor_threads: int = setting(2, effect=False)
+    client_oneway_semaphore_value: int = setting(65535, effect=False)
+    client_async_semaphore_value: int = setting(65535, effect=False)
+    connect_timeout_millis: int = setting(3000, effect=False)
+    channel_not_active_interval: int = setting(60_000, effect=False)
+    client_channel_max_idle_time_seconds: int = setting(120, effect=False)
+    client_socket_snd_buf_size: int = setting(0, effect=False)
+    client_socket_rcv_buf_size: int = setting(0, effect=False)
+    client_pooled_byte_buf_allocator_enable: bool = setting(False, effect=False)
+    client_close_socket_if_timeout: bool = setting(True, effect=False)
     use_tls: bool = setting(False, key="useTLS")
     """As ``tls.enable``, which wins where it is set."""
 
@@ -114,71 +114,83 @@ class StoreSettings(StoreRules):
     """Messages on disk (MessageStoreConfig)."""
 
     store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
+    """The folder of the store."""
     store_path_commit_log: str | None = setting(None, path=True)
+    """The folder of the commit log; empty: ``commitlog`` in the store."""
     flush_disk_type: FlushDiskType = setting(FlushDiskType.ASYNC_FLUSH, important=True)
+    """Whether a send is answered before (ASYNC_FLUSH) or after (SYNC_FLUSH) it is on the disk."""
     default_query_max_num: int = setting(32, at_least=1, at_most=MOST_MESSAGES, live=True)
+    """Messages of an answer to a query by unique key, at most."""
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
-    ha_listen_port: int = setting(10912, at_least=0, at_most=65535)
+    """ASYNC_MASTER, SYNC_MASTER (a send is answered when a slave has it), or SLAVE."""
+    ha_listen_port: int = setting(10912, at_least=0, at_most=65535, effect=False)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
     ha_send_heartbeat_interval: int = setting(5000, at_least=10, at_most=DAY)
+    """Milliseconds of silence after which a master sends its slaves a heartbeat."""
     ha_housekeeping_interval: int = setting(20_000, at_least=10, at_most=DAY)
+    """Milliseconds of silence after which a master or slave gives up the other."""
     ha_transfer_batch_size: int = setting(32_768, at_least=256, at_most=LONGEST_REPLY)
+    """Bytes of the log in one frame to a slave, at most."""
     ha_master_address: str | None = setting(None, valid=is_address, words="host:port")
     """The address from which a slave replicates; empty uses that of the master whom nameservers name."""
     ha_allowed_addresses: str = setting("", valid=are_patterns, words="patterns of addresses, joined by ;")
     """The addresses of slaves; empty: with access control those that nameservers know for this name, without it all."""
     ha_slave_fallbehind_max: int = setting(268_435_456, at_least=1)
+    """Bytes that a slave may be behind and still count as available."""
     ha_stuck_after: int = setting(30_000, at_least=1, at_most=DAY)
     """The time after which a slave that confirms no more of what it lacks counts as unavailable."""
     slave_timeout: int = setting(3000, at_least=1, at_most=DAY)
+    """Milliseconds that a send waits for a slave, and a stop for slaves to catch up."""
     flush_delay_offset_interval: int = setting(10_000, at_least=1)
+    """Milliseconds between two saves of the offsets of delayed messages."""
     timer_max_delay_sec: int = setting(3_456_000, at_least=1, at_most=31_536_000, live=True)
     """The longest delay of a message's own, in seconds; the default is 40 days."""
     offset_check_in_slave: bool = False
-    message_index_safe: bool = False
-    duplication_enable: bool = False
+    """Whether a slave corrects the offsets of pulls as a master does."""
+    message_index_safe: bool = setting(False, effect=False)
+    duplication_enable: bool = setting(False, effect=False)
     # Java's tuning and features that are off by default, without effect here.
     enable_consume_queue_ext: bool = setting(
         False, unmet="delete the folder consumequeue of a store that was written with it; it is rebuilt from the log"
     )
-    mapped_file_size_consume_queue_ext: int = 50_331_648
-    bit_map_length_consume_queue_ext: int = 64
-    commit_interval_commit_log: int = 200
-    use_reentrant_lock_when_put_message: bool = True
-    flush_commit_log_timed: bool = True
-    delete_commit_log_files_interval: int = 100
-    delete_consume_queue_files_interval: int = 100
-    destroy_maped_file_interval_forcibly: int = 120_000
-    redelete_hanged_file_interval: int = 120_000
-    put_msg_index_hight_water: int = 600_000
-    commit_commit_log_least_pages: int = 4
-    flush_least_pages_when_warm_maped_file: int = 4096
-    flush_consume_queue_least_pages: int = 2
-    commit_commit_log_thorough_interval: int = 200
-    warm_maped_file_enable: bool = False
-    debug_lock_enable: bool = False
-    disk_fall_recorded: bool = True
-    os_page_cache_busy_time_out_mills: int = 1000
-    transient_store_pool_enable: bool = False
-    transient_store_pool_size: int = 5
-    fast_fail_if_no_buffer_in_store_pool: bool = False
+    mapped_file_size_consume_queue_ext: int = setting(50_331_648, effect=False)
+    bit_map_length_consume_queue_ext: int = setting(64, effect=False)
+    commit_interval_commit_log: int = setting(200, effect=False)
+    use_reentrant_lock_when_put_message: bool = setting(True, effect=False)
+    flush_commit_log_timed: bool = setting(True, effect=False)
+    delete_commit_log_files_interval: int = setting(100, effect=False)
+    delete_consume_queue_files_interval: int = setting(100, effect=False)
+    destroy_maped_file_interval_forcibly: int = setting(120_000, effect=False)
+    redelete_hanged_file_interval: int = setting(120_000, effect=False)
+    put_msg_index_hight_water: int = setting(600_000, effect=False)
+    commit_commit_log_least_pages: int = setting(4, effect=False)
+    flush_least_pages_when_warm_maped_file: int = setting(4096, effect=False)
+    flush_consume_queue_least_pages: int = setting(2, effect=False)
+    commit_commit_log_thorough_interval: int = setting(200, effect=False)
+    warm_maped_file_enable: bool = setting(False, effect=False)
+    debug_lock_enable: bool = setting(False, effect=False)
+    disk_fall_recorded: bool = setting(True, effect=False)
+    os_page_cache_busy_time_out_mills: int = setting(1000, effect=False)
+    transient_store_pool_enable: bool = setting(False, effect=False)
+    transient_store_pool_size: int = setting(5, effect=False)
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(False, effect=False)
     enable_d_leger_commit_log: bool = setting(
         False, key="enableDLegerCommitLog", unmet="there is no DLedger here, this broker runs by its brokerRole"
     )
-    d_leger_group: str | None = setting(None, key="dLegerGroup")
-    d_leger_peers: str | None = setting(None, key="dLegerPeers")
-    d_leger_self_id: str | None = setting(None, key="dLegerSelfId")
-    preferred_leader_id: str | None = None
-    enable_batch_push: bool = False
-    enable_schedule_message_stats: bool = True
+    d_leger_group: str | None = setting(None, key="dLegerGroup", effect=False)
+    d_leger_peers: str | None = setting(None, key="dLegerPeers", effect=False)
+    d_leger_self_id: str | None = setting(None, key="dLegerSelfId", effect=False)
+    preferred_leader_id: str | None = setting(None, effect=False)
+    enable_batch_push: bool = setting(False, effect=False)
+    enable_schedule_message_stats: bool = setting(True, effect=False)
     enable_lmq: bool = setting(False, unmet="light queues are not dispatched")
     enable_multi_dispatch: bool = setting(False, unmet="messages come to their own queue only")
-    max_lmq_consume_queue_num: int = 20_000
-    enable_schedule_async_deliver: bool = False
-    schedule_async_deliver_max_pending_limit: int = 2000
-    schedule_async_deliver_max_resend_num2_blocked: int = 3
-    read_only_commit_log_store_paths: str | None = setting(None, path=True)
-    store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", path=True)
+    max_lmq_consume_queue_num: int = setting(20_000, effect=False)
+    enable_schedule_async_deliver: bool = setting(False, effect=False)
+    schedule_async_deliver_max_pending_limit: int = setting(2000, effect=False)
+    schedule_async_deliver_max_resend_num2_blocked: int = setting(3, effect=False)
+    read_only_commit_log_store_paths: str | None = setting(None, path=True, effect=False)
+    store_path_d_ledger_commit_log: str | None = setting(None, key="storePathDLedgerCommitLog", path=True, effect=False)
 
 
 @dataclass(kw_only=True)
@@ -194,13 +206,15 @@ class BrokerConfig:
     broker_ip2: str = setting("", key="brokerIP2", valid=_is_advertised, words=_ADVERTISED)
     """The address for slaves; empty uses brokerIP1."""
     broker_name: str = setting("", important=True, valid=lambda text: not text or _is_topic(text), words=_NAME)
-    """Empty uses the name of this machine."""
+    """The name of this broker, which its slaves share; empty uses the name of this machine."""
     broker_cluster_name: str = setting("DefaultCluster", important=True, valid=_is_topic, words=_NAME)
+    """The name of the cluster, which is a topic of each broker, too."""
     broker_id: int = setting(0, at_least=0, important=True)
-    """0 is a master, above 0 a slave."""
+    """The number of this broker among those with its name: 0 is a master, above 0 a slave."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
-    """2 allows writing, 4 reading."""
+    """What clients may do with the topics here: 2 is writing, 4 reading, 6 both."""
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)
+    """The queues of a topic that a send creates."""
     max_topic_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
     """The number of topics from which on no new one is made; 0 for any number. A key of Eruca's own."""
     max_topic_num_by_prefix: str = setting("", live=True, valid=are_numbers, words=_PREFIXES)
@@ -212,21 +226,35 @@ class BrokerConfig:
     max_subscription_group_num: int = setting(20_000, at_least=0, at_most=MOST_ENTRIES, live=True)
     """The number of groups from which on no new one is made; 0 for any number. A key of Eruca's own."""
     auto_create_topic_enable: bool = setting(True, live=True, important=True)
+    """Whether a send creates a topic that does not exist."""
     auto_create_subscription_group: bool = setting(True, live=True, important=True)
+    """Whether a consumer creates a group that does not exist."""
     cluster_topic_enable: bool = True
+    """Whether the topic with the name of the cluster can be written and read."""
     broker_topic_enable: bool = True
+    """Whether the topic with the name of the broker can be written and read."""
     trace_topic_enable: bool = False
+    """Whether the topic of message traces exists from the start."""
     msg_trace_topic_name: str = setting(TRACE_TOPIC, valid=_is_topic, words=_NAME)
+    """The topic of message traces."""
     trace_on: bool = setting(True, live=True)
+    """Whether producers are asked to trace their messages."""
     region_id: str = "DefaultRegion"
+    """The region that producers learn of and put into traces."""
     reject_transaction_message: bool = setting(False, live=True)
+    """Whether half messages of transactions are refused."""
     notify_consumer_ids_changed_enable: bool = setting(True, live=True)
+    """Whether the members of a group are notified when others come and go."""
     channel_expired_timeout: int = setting(SILENT_AFTER, at_least=1)
     """The silence after which a client is dropped; a key of 5.x, in 4.9 always 120 s."""
     long_polling_enable: bool = setting(True, live=True)
+    """Whether a pull waits for messages as long as its client asks; else it waits for shortPollingTimeMills."""
     short_polling_time_mills: int = setting(1000, at_least=0, at_most=DAY, live=True)
+    """Milliseconds that a pull waits without longPollingEnable."""
     flush_consumer_offset_interval: int = setting(5000, at_least=10)
+    """Milliseconds between two saves of consumer offsets."""
     broker_fast_failure_enable: bool = setting(True, live=True)
+    """Whether requests that waited too long are refused with 2 (SYSTEM_BUSY)."""
     send_thread_pool_queue_capacity: int = 10_000
     """The number of sends that may wait for durability; more are refused with 2 (SYSTEM_BUSY)."""
     memory_high_water: str = setting(
@@ -237,67 +265,87 @@ class BrokerConfig:
     )
     """The memory above which sends are refused with 2; a key of Eruca's own."""
     wait_time_mills_in_send_queue: int = setting(200, at_least=1, at_most=DAY, live=True)
+    """Milliseconds that the event loop may be behind before sends are refused."""
     wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, at_most=DAY, live=True)
-    wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, at_most=DAY, live=True)
-    wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, at_most=DAY, live=True)
+    """Milliseconds that the event loop may be behind before pulls are refused."""
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, at_most=DAY, live=True, effect=False)
+    wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, at_most=DAY, live=True, effect=False)
     start_accept_send_request_time_stamp: int = setting(0, at_least=0, at_most=LAST_MOMENT, live=True)
+    """The time, in ms since 1970, from which sends are accepted."""
     slave_read_enable: bool = setting(False, live=True)
+    """Whether consumers that are far behind are sent to a slave."""
     disable_consume_if_consumer_read_slowly: bool = setting(False, unmet="a group that is far behind goes on consuming")
-    consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0)
+    consumer_fallbehind_threshold: int = setting(1 << 34, at_least=0, effect=False)
     enable_property_filter: bool = setting(False, live=True)
+    """Whether consumers may filter by SQL92 expressions."""
     filter_support_retry: bool = setting(False, live=True)
+    """Whether SQL92 expressions filter retried messages, too."""
     expect_consumer_num_use_filter: int = setting(32, at_least=1)
+    """The number of groups with SQL92 filters for which the Bloom filter is made."""
     max_error_rate_of_bloom_filter: int = setting(20, at_least=1, at_most=99)
+    """The wrong matches of that Bloom filter, in percent, at most."""
     filter_data_clean_time_span: int = setting(86_400_000, at_least=0, at_most=YEAR, live=True)
+    """Milliseconds for which the filter of a group without members is kept."""
     rebalance_lock_max_live_time: int = setting(EXPIRE_AFTER, at_least=1)
     """The lifetime of a queue lock that is not renewed; clients must give theirs up before
     (rocketmq.broker.rebalance.lockMaxLiveTime)."""
     compressed_register: bool = False
+    """Whether registrations are compressed."""
     force_register: bool = True
+    """Whether each period registers all topics; else only if a nameserver's list is outdated."""
     register_broker_timeout_mills: int = setting(6000, at_least=1)
+    """Milliseconds that a registration waits for a nameserver."""
     register_name_server_period: int = 30_000
-    """Taken between 10000 and 60000."""
+    """Milliseconds between two registrations, taken between 10000 and 60000."""
     fetch_namesrv_addr_by_address_server: bool = setting(False, unmet="name the nameservers in namesrvAddr")
     transaction_time_out: int = setting(6000, at_least=0, at_most=YEAR, live=True)
+    """Milliseconds after which an undecided transaction is checked for the first time."""
     transaction_check_max: int = setting(15, at_least=0, at_most=MOST_CHECKS, live=True)
+    """Checks of a transaction, at most; then its message goes to the topic TRANS_CHECK_MAX_TIME_TOPIC."""
     transaction_check_interval: int = setting(60_000, at_least=1, at_most=YEAR, live=True)
+    """Milliseconds between two checks of undecided transactions."""
     store_reply_message_enable: bool = setting(True, live=True)
+    """Whether replies to requests are stored as messages, too."""
     access: AccessSettings = field(default_factory=AccessSettings)
     rocketmq_home: str | None = setting(None, path=True, environment="ROCKETMQ_HOME")
-    max_delay_time: int = 40
+    """The folder below which ``conf/plain_acl.yml`` and ``conf/tools.yml`` are looked for."""
+    max_delay_time: int = setting(40, effect=False)
     # Java's tuning, without effect here.
     message_store_plug_in: str = setting("", unmet="this broker knows no store but its own")
-    send_message_thread_pool_nums: int = 4
-    put_message_future_thread_pool_nums: int = 4
-    pull_message_thread_pool_nums: int = 20
-    process_reply_message_thread_pool_nums: int = 20
-    query_message_thread_pool_nums: int = 10
-    admin_broker_thread_pool_nums: int = 16
-    client_manage_thread_pool_nums: int = 32
-    consumer_manage_thread_pool_nums: int = 32
-    heartbeat_thread_pool_nums: int = 2
-    end_transaction_thread_pool_nums: int = 16
-    flush_consumer_offset_history_interval: int = 60_000
-    put_thread_pool_queue_capacity: int = 10_000
+    send_message_thread_pool_nums: int = setting(4, effect=False)
+    put_message_future_thread_pool_nums: int = setting(4, effect=False)
+    pull_message_thread_pool_nums: int = setting(20, effect=False)
+    process_reply_message_thread_pool_nums: int = setting(20, effect=False)
+    query_message_thread_pool_nums: int = setting(10, effect=False)
+    admin_broker_thread_pool_nums: int = setting(16, effect=False)
+    client_manage_thread_pool_nums: int = setting(32, effect=False)
+    consumer_manage_thread_pool_nums: int = setting(32, effect=False)
+    heartbeat_thread_pool_nums: int = setting(2, effect=False)
+    end_transaction_thread_pool_nums: int = setting(16, effect=False)
+    flush_consumer_offset_history_interval: int = setting(60_000, effect=False)
+    put_thread_pool_queue_capacity: int = setting(10_000, effect=False)
     pull_thread_pool_queue_capacity: int = 100_000
-    reply_thread_pool_queue_capacity: int = 10_000
+    """Shown to tools as the capacity of the pull queue; there is no such queue."""
+    reply_thread_pool_queue_capacity: int = setting(10_000, effect=False)
     query_thread_pool_queue_capacity: int = 20_000
-    client_manager_thread_pool_queue_capacity: int = 1_000_000
-    consumer_manager_thread_pool_queue_capacity: int = 1_000_000
-    heartbeat_thread_pool_queue_capacity: int = 50_000
+    """Shown to tools as the capacity of the query queue; there is no such queue."""
+    client_manager_thread_pool_queue_capacity: int = setting(1_000_000, effect=False)
+    consumer_manager_thread_pool_queue_capacity: int = setting(1_000_000, effect=False)
+    heartbeat_thread_pool_queue_capacity: int = setting(50_000, effect=False)
     end_transaction_pool_queue_capacity: int = 100_000
-    filter_server_nums: int = 0
-    high_speed_mode: bool = False
-    commercial_enable: bool = True
-    commercial_timer_count: int = 1
-    commercial_trans_count: int = 1
-    commercial_big_count: int = 1
-    commercial_base_count: int = 1
-    transfer_msg_by_heap: bool = True
-    enable_calc_filter_bit_map: bool = False
-    enable_detail_stat: bool = True
-    auto_delete_unused_stats: bool = False
-    isolate_log_enable: bool = False
+    """Shown to tools as the capacity of the queue of commits; there is no such queue."""
+    filter_server_nums: int = setting(0, effect=False)
+    high_speed_mode: bool = setting(False, effect=False)
+    commercial_enable: bool = setting(True, effect=False)
+    commercial_timer_count: int = setting(1, effect=False)
+    commercial_trans_count: int = setting(1, effect=False)
+    commercial_big_count: int = setting(1, effect=False)
+    commercial_base_count: int = setting(1, effect=False)
+    transfer_msg_by_heap: bool = setting(True, effect=False)
+    enable_calc_filter_bit_map: bool = setting(False, effect=False)
+    enable_detail_stat: bool = setting(True, effect=False)
+    auto_delete_unused_stats: bool = setting(False, effect=False)
+    isolate_log_enable: bool = setting(False, effect=False)
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)

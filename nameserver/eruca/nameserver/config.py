@@ -37,14 +37,14 @@ class NamesrvConfig:
     """The file of the key-value configuration; empty: ``namesrv/kvConfig.json`` under the home."""
     config_store_path: str = setting("", path=True, important=True)
     """The file of changed settings; empty: the file of -c, else ``namesrv/namesrv.properties`` under the home."""
-    product_env_name: str = setting("center", live=True)
+    product_env_name: str = setting("center", live=True, effect=False)
     """The name of this environment; shown, not used."""
     order_message_enable: bool = setting(False, live=True)
     """Whether routes carry the order configuration of their topic."""
     allow_broker_takeover: bool = setting(False)
     """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
     access: AccessSettings = field(default_factory=AccessSettings)
-    namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;")
+    namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;", effect=False)
     """Accepted because start scripts pass -n; nameservers do not know one another."""
     log: LogSettings = field(default_factory=LogSettings)
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)

@@ -73,16 +73,21 @@ class ConnectionSettings:
     """The keys of the limits, for a broker and for a nameserver; the first is RocketMQ's (NettyServerConfig)."""
 
     server_channel_max_idle_time_seconds: int = setting(int(DEFAULTS.idle), at_least=1)
+    """Seconds of silence after which a connection is closed."""
     server_max_connections: int = setting(DEFAULTS.connections, at_least=1)
+    """Connections of the daemon, at most."""
     server_max_connections_per_address: int = setting(DEFAULTS.connections_per_address, at_least=1)
+    """Connections from one address, at most."""
     server_max_connections_per_address_overrides: str = setting(
         "", valid=_are_overrides, words="addresses and numbers, like 10.0.0.*=5000;10.0.1.7=200"
     )
     """Other numbers for some addresses, ``pattern=number`` joined by ``;``, by the first pattern that matches."""
     server_max_connects_per_second_per_address: int = setting(DEFAULTS.connects, at_least=0)
-    """0 for any number."""
+    """New connections of one address in a second, at most; 0 for any number."""
     server_max_unfinished_bytes: int = setting(DEFAULTS.unfinished, at_least=MAX_FRAME)
+    """Bytes of all frames that are not complete yet, at most."""
     server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
+    """Bytes of all answers that peers have not read yet, at most."""
 
     def limits(self) -> ConnectionLimits:
         """The limits that these settings mean. Raises ValueError."""

@@ -57,7 +57,6 @@ __all__ = [
     "settings_of",
     "unknown_key",
     "values",
-    "without_effect",
 ]
 
 C = TypeVar("C")
@@ -128,6 +127,7 @@ def setting(
     environment: str | None = None,
     unmet: str | None = None,
     more: str | None = None,
+    effect: bool = True,
 ) -> Any:
     """A dataclass field with its rules; a plain ``name: type = default`` is a setting as well.
 
@@ -141,6 +141,7 @@ def setting(
     ``environment``: a variable that replaces the default. ``unmet``: a value other
     than the default is accepted without effect; the warning says what follows from that. ``more``: it
     names a file with more settings, those whose keys begin so; they win over the configuration file.
+    ``effect`` False: accepted and shown without a warning, as RocketMQ's files may set it, and changes nothing.
     """
     if live and (path or secret):
         raise TypeError("a path or a secret is never changed from remote: it cannot be live")
@@ -158,15 +159,10 @@ def setting(
         words=words,
         environment=environment,
         unmet=unmet,
-        effect=unmet is None,
+        effect=effect and unmet is None,
         more=more,
     )
     return dataclasses.field(default=default, metadata={_MARK: rules})
-
-
-def without_effect(default: Any, *, key: str | None = None, path: bool = False) -> Any:
-    """A field that is accepted and shown, and changes nothing: RocketMQ's files may set it."""
-    return dataclasses.field(default=default, metadata={_MARK: _Rules(key=key, path=path, effect=False)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,10 +27,15 @@ class TlsClientSettings:
     tls_test_mode_enable: bool = setting(False, key="tls.test.mode.enable")
     """A throw-away certificate of the servers, and no verification of others: for tests."""
     tls_client_key_path: str | None = setting(None, key="tls.client.keyPath", path=True)
+    """The file of the key of this daemon as a client of others."""
     tls_client_key_password: str | None = setting(None, key="tls.client.keyPassword", secret=True)
+    """The password of that key."""
     tls_client_cert_path: str | None = setting(None, key="tls.client.certPath", path=True)
+    """The file of the certificate of this daemon as a client of others."""
     tls_client_auth_server: bool = setting(True, key="tls.client.authServer")
+    """Whether the certificates of servers are verified."""
     tls_client_trust_cert_path: str | None = setting(None, key="tls.client.trustCertPath", path=True)
+    """The file of the authorities whose servers are trusted; empty: those of the system."""
     tls_client_check_hostname: bool = setting(True, key="tls.client.checkHostname")
     """Whether the certificate of a server must contain its address. A key of Eruca's own."""
 
@@ -57,17 +62,23 @@ class TlsSettings(TlsClientSettings):
     tls_server_mode: TlsMode | None = setting(None, key="tls.server.mode", important=True)
     """Unset: disabled without a certificate, else permissive."""
     tls_server_need_client_auth: ClientAuth = setting(ClientAuth.none, key="tls.server.need.client.auth")
+    """Whether clients are asked for certificates, and whether they need one."""
     tls_server_key_path: str | None = setting(None, key="tls.server.keyPath", path=True)
+    """The file of the key of the servers."""
     tls_server_key_password: str | None = setting(None, key="tls.server.keyPassword", secret=True)
+    """The password of that key."""
     tls_server_cert_path: str | None = setting(None, key="tls.server.certPath", path=True)
+    """The file of the certificate of the servers."""
     tls_server_auth_client: bool = setting(True, key="tls.server.authClient")
     """Whether the certificates of clients are checked: only true is possible where they are asked for."""
     tls_server_trust_cert_path: str | None = setting(None, key="tls.server.trustCertPath", path=True)
+    """The file of the authorities whose clients are trusted."""
     tls_server_handshakes_per_second: int = setting(200, key="tls.server.handshakesPerSecond", at_least=0)
-    """A key of Eruca's own, as are those below; 0 for any number. A handshake takes about 2 ms of CPU."""
+    """TLS handshakes in a second, at most; 0 for any number. A handshake takes about 2 ms of CPU."""
     tls_server_handshakes_per_second_per_address: int = setting(
         100, key="tls.server.handshakesPerSecondPerAddress", at_least=0
     )
+    """TLS handshakes of one address in a second, at most; 0 for any number."""
     tls_ha_server_mode: TlsMode | None = setting(None, key="tls.ha.server.mode")
     """The mode of the HA port; unset: tls.server.mode. Apache's slaves speak no TLS."""
     tls_ha_enable: bool | None = setting(None, key="tls.ha.enable")

@@ -57,7 +57,7 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     if config.is_slave and not config.nameservers and store.ha_master_address is None:
         sentence = "is SLAVE, and nobody names its master: set namesrvAddr, or haMasterAddress"
         yield Finding("brokerRole", sentence, False)
-    if not config.nameservers and not config.fetch_namesrv_addr_by_address_server:
+    if not config.nameservers:
         yield Finding("namesrvAddr", "is not set: this broker registers nowhere, and no client finds it", False)
     if store.broker_role is not BrokerRole.SLAVE and store.ha_master_address is not None:
         yield Finding("haMasterAddress", "counts on a slave only; this broker is a master", False)

@@ -53,37 +53,61 @@ class StoreRules:
     those of MessageStoreConfig in 4.9.7. Sizes in bytes, times in milliseconds unless a name says otherwise."""
 
     mapped_file_size_commit_log: int = setting(1 << 30, at_least=4096, at_most=LARGEST_FILE)
+    """Bytes of a file of the commit log; all brokers with one name need the same."""
     mapped_file_size_consume_queue: int = setting(6_000_000, at_least=20, at_most=LARGEST_FILE)
+    """Bytes of a file of a consume queue, rounded up to whole entries of 20."""
     max_hash_slot_num: int = setting(5_000_000, at_least=1, at_most=LARGEST_FILE // 4)
+    """Hash slots of an index file."""
     max_index_num: int = setting(20_000_000, at_least=2, at_most=LARGEST_FILE // 20)
+    """Entries of an index file."""
     message_index_enable: bool = True
+    """Whether messages are indexed by key."""
     max_message_size: int = setting(4 << 20, at_least=1, at_most=12 << 20)
+    """Bytes of a message's body, at most."""
     sync_flush_timeout: int = setting(5000, at_least=1)
+    """Milliseconds that a send waits for the disk under SYNC_FLUSH."""
     flush_interval_commit_log: int = setting(500, at_least=1)
+    """Milliseconds between two flushes of the commit log under ASYNC_FLUSH."""
     flush_commit_log_thorough_interval: int = setting(10_000, at_least=1)
+    """Milliseconds after which the commit log is flushed even if little was written."""
     flush_commit_log_least_pages: int = setting(4, at_least=0)
+    """Pages of 4 KiB that must be written before the commit log is flushed."""
     flush_interval_consume_queue: int = setting(1000, at_least=1)
+    """Milliseconds between two writes of consume queues."""
     flush_consume_queue_thorough_interval: int = setting(60_000, at_least=1)
+    """Milliseconds between two flushes of consume queues to the disk."""
     max_transfer_bytes_on_message_in_memory: int = setting(262_144, at_least=1, at_most=LONGEST_REPLY, live=True)
+    """Bytes of a pull's answer from memory, at most."""
     max_transfer_count_on_message_in_memory: int = setting(1024, at_least=1, at_most=MOST_MESSAGES, live=True)
+    """Messages of a pull's answer from memory, at most."""
     max_transfer_bytes_on_message_in_disk: int = setting(262_144, at_least=1, at_most=LONGEST_REPLY, live=True)
+    """Bytes of a pull's answer from the disk, at most."""
     max_transfer_count_on_message_in_disk: int = setting(1024, at_least=1, at_most=MOST_MESSAGES, live=True)
+    """Messages of a pull's answer from the disk, at most."""
     access_message_in_memory_max_ratio: int = setting(40, at_least=0, at_most=100, live=True)
     """Percent of the machine's memory within which data counts as being in memory."""
     max_msgs_num_batch: int = setting(64, at_least=1, at_most=MOST_MESSAGES, live=True)
+    """Messages of an answer to a query by key, at most."""
     file_reserved_time: int = setting(72, at_least=0, at_most=MOST_HOURS, live=True)
-    """Hours."""
+    """Hours for which a file of messages is kept after its last write."""
     delete_when: str = setting("04", live=True, pattern=_HOURS, words="hours from 00 to 23 joined by ;")
-    """Hours of the day, several joined by ``;``."""
+    """Hours of the day at which expired files are deleted, several joined by ``;``."""
     disk_max_used_space_ratio: int = setting(75, at_least=10, at_most=95, live=True)
+    """Percent of the disk in use above which expired files are deleted at any hour."""
     disk_space_clean_forcibly_ratio: float = setting(0.85, at_least=0, at_most=1)
+    """The part of the disk in use above which the oldest files are deleted though they are not expired."""
     disk_space_warning_level_ratio: float = setting(0.90, at_least=0, at_most=1)
+    """The part of the disk in use above which sends are refused."""
     clean_file_forcibly_enable: bool = setting(True, live=True)
+    """Whether files that are not expired may be deleted for lack of space."""
     clean_resource_interval: int = setting(10_000, at_least=1)
+    """Milliseconds between two searches for expired files."""
     message_delay_level: str = setting(
         DEFAULT_DELAY_LEVELS, valid=_are_delay_levels, words="numbers with s, m, h or d, separated by blanks: 1s 30s 2h"
     )
+    """The delay of each level, level 1 first."""
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
+    """Whether a recovery checks the bodies of messages."""
 
 
 @dataclass(kw_only=True)
