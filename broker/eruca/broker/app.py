@@ -31,7 +31,7 @@ from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
-from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, native
+from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, StoreTooNew, native
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, FastPath, Router, Server, run
 from eruca.remoting.access.guard import Guard
@@ -71,6 +71,17 @@ METRICS_PORT = 5557
 """Where the pages of health and metrics are unless metricsPort says otherwise; RocketMQ 5's metricsPromExporterPort."""
 STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
+
+CANNOT_START = (
+    MetricsPortTaken,
+    NoAccess,
+    PortTaken,
+    StateUnreadable,
+    StoreDamaged,
+    StoreLocked,
+    StoreTooNew,
+)
+"""What ends a start with one sentence."""
 
 log = structlog.get_logger("eruca.broker")
 start_log = structlog.get_logger("eruca.broker.start")
@@ -159,7 +170,8 @@ class BrokerApp:
     async def start(self) -> None:
         """Take the ports, load and recover what is on disk, serve, register.
 
-        Raises PortTaken, NoAccess, StateUnreadable, StoreLocked, StoreDamaged or OSError; then nothing is left running.
+        Raises PortTaken, NoAccess, StateUnreadable, StoreLocked, StoreDamaged, StoreTooNew or OSError; then nothing is
+        left running.
         """
         server = self.config.server
         self._ports = take_ports(server.bind_address, server.listen_port)
@@ -429,7 +441,7 @@ def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
         raise BadSetting(f"mqbroker: {fault}") from None
     try:
         run(serve(app, say))
-    except (MetricsPortTaken, NoAccess, PortTaken, StateUnreadable, StoreLocked, StoreDamaged) as fault:
+    except CANNOT_START as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:
         sys.exit(f"mqbroker: cannot start: {fault}")

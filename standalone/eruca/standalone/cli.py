@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from eruca.broker.store import StoreConfig
 
 from eruca.remoting.version import version
 
@@ -45,7 +49,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
     """Run a nameserver and a broker in one process, for development."""
     from eruca.broker.services.ports import PortTaken
     from eruca.broker.state.state_file import StateUnreadable
-    from eruca.broker.store import StoreDamaged, StoreLocked
+    from eruca.broker.store import StoreDamaged, StoreLocked, StoreTooNew
     from eruca.remoting import run
     from eruca.remoting.descriptors import raise_limit
     from eruca.remoting.files import NoAccess
@@ -57,7 +61,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
         raise_limit()
         try:
             run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, say))
-        except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked) as error:
+        except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked, StoreTooNew) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:
             sys.exit(f"eruca standalone: {error}; {advice}")
@@ -81,28 +85,91 @@ def health(url: str, timeout: float) -> None:
 
 @main.group()
 def store() -> None:
-    """Maintain a store that no broker uses."""
+    """Maintain a store: check it, back it up, restore it."""
 
 
-@store.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
-@click.option(
+CONF = click.option(
     "-c", "conf", metavar="FILE", help="The broker.conf of the store, if it sets index sizes or storePathCommitLog."
 )
-def verify(folder: Path, conf: str | None) -> None:
-    """Check a store offline and print what is damaged; exits with 1 if anything is."""
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def _store_config(command: str, folder: Path, conf: str | None) -> StoreConfig:
+    """The configuration of the store in a folder; ends the process with a sentence where a file has faults."""
     from eruca.broker.config import BrokerConfig, store_config
-    from eruca.broker.store import StoreLocked
-    from eruca.broker.store.verify import verify as check
     from eruca.remoting.command_line import command_line
     from eruca.remoting.settings import BadSetting
 
     try:
-        settings = command_line(BrokerConfig, "eruca store verify", ["-c", conf] if conf else []).config.store
+        settings = command_line(BrokerConfig, f"eruca store {command}", ["-c", conf] if conf else []).config.store
         settings.store_path_root_dir = str(folder)
-        result = check(folder, store_config(settings))
-    except (StoreLocked, FileNotFoundError, BadSetting, ValueError) as error:
-        sys.exit(f"eruca store verify: {error}")
+        return store_config(settings)
+    except (BadSetting, ValueError) as error:
+        sys.exit(f"eruca store {command}: {error}")
+
+
+@store.command()
+@click.argument("folder", type=FOLDER, metavar="STORE")
+@click.argument("into", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@CONF
+def backup(folder: Path, into: Path, conf: str | None) -> None:
+    """Back up a store into a new folder in DIR, while its broker runs or not.
+
+    Full files of the commit log become hard links where DIR is on the same disk. What an earlier backup in DIR has is
+    not stored a second time.
+    """
+    from eruca.broker.store import StoreTooNew
+    from eruca.broker.store.backup import back_up
+    from eruca.broker.store.backup_files import BackupFault
+    from eruca.remoting.clock import now_ms
+
+    try:
+        files, manifest = back_up(_store_config("backup", folder, conf), into, now_ms())
+    except (BackupFault, StoreTooNew, OSError) as error:
+        sys.exit(f"eruca store backup: {error}")
+    click.echo(
+        f"{files.folder}: commit log from {manifest.begin_offset:,} to {manifest.end_offset:,}; "
+        f"{files.linked} files linked, {files.unchanged} shared with the backup before, "
+        f"{files.copied} copied ({files.copied_bytes:,} bytes)"
+    )
+
+
+@store.command()
+@click.argument("from_", type=FOLDER, metavar="DIR")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="STORE")
+@click.option("--name", metavar="NAME", help="The backup in DIR; without it the newest one.")
+@CONF
+def restore(from_: Path, folder: Path, name: str | None, conf: str | None) -> None:
+    """Restore a backup in DIR into an empty folder, and verify it; exits with 1 if anything is damaged."""
+    from eruca.broker.store.backup import restore as restored
+    from eruca.broker.store.backup_files import BackupFault
+
+    config = _store_config("restore", folder, conf)
+    try:
+        manifest = restored(from_, config, name)
+    except (BackupFault, OSError) as error:
+        sys.exit(f"eruca store restore: {error}")
+    click.echo(f"restored {len(manifest.files)} files of the backup made at {manifest.made}")
+    _verify("restore", config)
+
+
+@store.command()
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@CONF
+def verify(folder: Path, conf: str | None) -> None:
+    """Check a store offline and print what is damaged; exits with 1 if anything is."""
+    _verify("verify", _store_config("verify", folder, conf))
+
+
+def _verify(command: str, config: StoreConfig) -> NoReturn:
+    from eruca.broker.store import StoreLocked, StoreTooNew
+    from eruca.broker.store.verify import verify as check
+
+    folder = config.store_path_root_dir
+    try:
+        result = check(folder, config)
+    except (StoreLocked, StoreTooNew, FileNotFoundError) as error:
+        sys.exit(f"eruca store {command}: {error}")
     click.echo(
         f"{result.records:,} records in {result.log_bytes:,} bytes of commit log, "
         f"{result.units:,} units in {result.queues:,} consume queues, {result.index_entries:,} index entries"

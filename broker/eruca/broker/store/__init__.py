@@ -3,7 +3,7 @@
 from eruca.broker.store.commit_log import StoreDamaged
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.file_system import FileSystem, NotInMemory
-from eruca.broker.store.marks import StoreLocked
+from eruca.broker.store.marks import StoreLocked, StoreTooNew
 from eruca.broker.store.progress import RecoveryStopped
 from eruca.broker.store.replicator import CopyRefused, Tail
 from eruca.broker.store.results import (
@@ -41,6 +41,7 @@ __all__ = [
     "StoreConfig",
     "StoreDamaged",
     "StoreLocked",
+    "StoreTooNew",
     "Tail",
     "Verification",
     "parse_delay_levels",

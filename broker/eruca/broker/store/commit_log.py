@@ -12,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+from eruca.broker.store.file_copy import copy
 from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.segment import Segment
 from eruca.protocol.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, encode_blank, peek
@@ -92,7 +93,26 @@ class CommitLog:
         """Continue writing at ``position``; later files must be gone already."""
         self.position = self.begun_at = position
         if self.segments:
-            self._aim(self.segments[-1])
+            self._aim(self.unshared(self.segments[-1]))
+
+    def unshared(self, segment: Segment) -> Segment:
+        """A file that may be written to in its middle: where a backup has it too, a copy takes its place first.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        if os.fstat(segment.fd).st_nlink == 1:
+            return segment
+        aside = segment.path.with_name(f"{segment.path.name}.own")
+        aside.unlink(missing_ok=True)
+        copy(segment.path, aside, segment.size, segment.size)
+        own = Segment(aside, segment.start, segment.size, self.file_system)
+        own.flush()
+        os.replace(aside, segment.path)
+        self.file_system.flush_folder(self.path)
+        own.path = segment.path
+        self.segments[self.segments.index(segment)] = own
+        return own
 
     def close(self) -> None:
         """Close the files; a mapping is released with its last view."""

@@ -1,8 +1,9 @@
 """The small files beside the log: checkpoint (StoreCheckpoint in RocketMQ), abort, lock, and the mark.
 
 Owns their bytes. ``checkpoint``, ``abort`` and ``lock`` are RocketMQ's; ``eruca.mark`` is Eruca's
-own and says up to where consume queues and index are complete. Invariant: a mark never claims more
-than was true when it was written; one that cannot be trusted reads as None.
+own and says up to where consume queues and index are complete, and of what format the store is. Invariant: a mark
+never claims more than was true when it was written; one that cannot be trusted reads as None, but one of a newer format
+is never taken for that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from eruca.broker.store.file_system import FileSystem
 
 _TIMES = struct.Struct(">qqq")
 _MARK = struct.Struct(">8sqqqqqqqq")
-_MARK_NAME = b"ERUCA\0\0\2"
+FORMAT = 2
+"""The format of a store, the last byte of the mark's name. A version that changes files of a store so that this one
+would misread them counts it up; the CRC-32 stays at the end of the mark, whatever else stands there."""
+_MARK_BEGIN = b"ERUCA\0\0"
+_MARK_NAME = _MARK_BEGIN + bytes([FORMAT])
 _CHECKPOINT_SIZE = 4096
 _MARGIN = 3000
 
@@ -27,6 +32,10 @@ _open_roots: set[tuple[int, int]] = set()
 
 class StoreLocked(Exception):
     """Another process, or another store object, has this directory open."""
+
+
+class StoreTooNew(Exception):
+    """A store of a format that this version does not know; nothing was changed."""
 
 
 class Checkpoint(NamedTuple):
@@ -80,6 +89,24 @@ def write_checkpoint(root: Path, checkpoint: Checkpoint, file_system: FileSystem
         os.close(fd)
 
 
+def _is_whole(data: bytes) -> bool:
+    return crc32(data[:-4]).to_bytes(4, "big") == data[-4:]
+
+
+def check_format(root: Path) -> None:
+    """Raises StoreTooNew for a store of a newer format than this version knows."""
+    try:
+        data = (root / "eruca.mark").read_bytes()
+    except FileNotFoundError:
+        return
+    begin = len(_MARK_BEGIN)
+    if data.startswith(_MARK_BEGIN) and len(data) > begin + 4 and data[begin] > FORMAT and _is_whole(data):
+        raise StoreTooNew(
+            f"the store {root} has format {data[begin]}, and this version knows formats up to {FORMAT}: start the "
+            "version of Eruca that wrote it, or restore a backup from before. Nothing was changed"
+        )
+
+
 def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
     """The mark; None when it is missing, broken, or older than the checkpoint beside it (which
     then another program wrote)."""
@@ -87,7 +114,12 @@ def read_mark(root: Path, checkpoint: Checkpoint) -> Mark | None:
         data = (root / "eruca.mark").read_bytes()
     except FileNotFoundError:
         return None
-    if len(data) != _MARK.size + 4 or crc32(data[:-4]).to_bytes(4, "big") != data[-4:]:
+    return parse_mark(data, checkpoint)
+
+
+def parse_mark(data: bytes, checkpoint: Checkpoint) -> Mark | None:
+    """The mark in the content of its file; None as in ``read_mark``."""
+    if len(data) != _MARK.size + 4 or not _is_whole(data):
         return None
     name, *numbers = _MARK.unpack(data[:-4])
     if name != _MARK_NAME or Checkpoint(*numbers[5:]) != checkpoint:

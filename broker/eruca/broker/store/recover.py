@@ -327,9 +327,11 @@ class Recovery:
 
     def _cover(self, damages: list[Damage], time: int) -> None:
         """Write records nobody sees over damage, so that every reader of the log can pass it."""
+        log = self._log
         for damage in damages:
-            segment = self._log.segment_of(damage.start)
+            segment = log.segment_of(damage.start)
             assert segment is not None
+            segment = log.unshared(segment)
             at = damage.start - segment.start
             stop = damage.end - segment.start
             after = segment.view[stop : stop + 8]
@@ -367,7 +369,7 @@ class Recovery:
 
     def _clear_after(self, end: int) -> Damage:
         """Put zeros where remains of a record lie behind the log's end."""
-        segment = self._log.segments[-1]
+        segment = self._log.unshared(self._log.segments[-1])
         at = end - segment.start
         stop = data_end(segment, at)
         for start in range(at, stop, _ZEROS):

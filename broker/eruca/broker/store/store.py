@@ -33,6 +33,7 @@ from eruca.broker.store.lookup import Lookup
 from eruca.broker.store.marks import (
     Lock,
     Mark,
+    check_format,
     clear_abort,
     read_checkpoint,
     read_mark,
@@ -150,6 +151,7 @@ class Store:
         Raises:
             RecoveryStopped: ``progress.stop`` was called; the next opening recovers the store.
             StoreLocked: it is in use.
+            StoreTooNew: a newer version wrote it.
             StoreDamaged: its files do not fit the configuration.
             NoAccess: nothing can be written in one of its folders, or in the checkpoint.
             OSError: a file cannot be read or written.
@@ -175,6 +177,7 @@ class Store:
                 check_writable(path)
 
     def _recover(self, root: Path) -> None:
+        check_format(root)
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)

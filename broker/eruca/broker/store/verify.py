@@ -21,7 +21,7 @@ from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.file_system import FileSystem
-from eruca.broker.store.marks import Lock, was_aborted
+from eruca.broker.store.marks import Lock, check_format, was_aborted
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.scan import Scan, sound_record
 from eruca.broker.store.segment import Segment
@@ -65,6 +65,7 @@ def verify(root: Path, config: StoreConfig | None = None) -> Verification:
 
     Raises:
         StoreLocked: a broker has the store open.
+        StoreTooNew: a newer version wrote it.
         FileNotFoundError: there is no store.
     """
     config = config or StoreConfig(store_path_root_dir=root)
@@ -72,6 +73,7 @@ def verify(root: Path, config: StoreConfig | None = None) -> Verification:
         inner = next(root.glob("*/commitlog"), None)  # as below the folder of `eruca standalone`
         hint = f"; the store is in {inner.parent}" if inner else ""
         raise FileNotFoundError(f"{root} holds no store: it has no folder {config.commit_log_path.name}{hint}")
+    check_format(root)
     lock = Lock(root) if (root / "lock").exists() else None
     try:
         return _Check(root, config).run()
