@@ -24,7 +24,7 @@ MANIFEST_FORMAT = 1
 PARTIAL = ".partial"
 """End of the name of a backup that is not complete."""
 _SETTLED = 2_000_000_000
-"""A change of a file within so many ns before it was read may be followed by one with the same time."""
+"""In ns: another change within this time may leave the time of the last change as it is."""
 
 
 class BackupFault(Exception):
