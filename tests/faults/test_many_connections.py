@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,11 @@ from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
 from tests.support.lone import MANY_PEERS, LoneBroker
 from tests.support.peers import Peer
-from tests.support.programme import MEBIBYTE, amount
+from tests.support.programme import ENOUGH, LONG, MEBIBYTE, WHY, amount
 from tests.support.raw import frame, send_header
 
 pytestmark = pytest.mark.processes
+only_long = pytest.mark.skipif(not LONG, reason=WHY)
 
 
 @asynccontextmanager
@@ -26,7 +27,7 @@ async def connections(
     address: str, count: int
 ) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
     """So many sockets to one server."""
-    least = 2 * count + 500
+    least = count + 1000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < least <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (least, hard))
@@ -45,7 +46,7 @@ async def connections(
 
 
 async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) -> None:
-    count = amount(1000, 8000)
+    count = amount(1000, 10_000)
     settings = {"serverChannelMaxIdleTimeSeconds": "5", **MANY_PEERS}
     broker = await LoneBroker.start(tmp_path, tmp_path / "store", settings)
     try:
@@ -64,6 +65,54 @@ async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) 
             assert set(load.answers) == {0}
         assert judge(history, await read(broker.address)) == []
         print(f"{count} connections cost {more / MEBIBYTE:.1f} MiB")
+    finally:
+        broker.kill()
+
+
+LARGE_FRAME = 15 * MEBIBYTE
+"""Within what a frame may have."""
+
+
+async def half_frame(writer: asyncio.StreamWriter) -> None:
+    """Send a large frame but for its end, as long as the broker takes it."""
+    writer.write(LARGE_FRAME.to_bytes(4, "big"))
+    piece = bytes(256 << 10)
+    with suppress(ConnectionError):
+        for _ in range(LARGE_FRAME // len(piece) - 1):
+            writer.write(piece)
+            await writer.drain()
+
+
+async def most_memory(broker: LoneBroker, work: Awaitable[object]) -> int:
+    """The most memory that the broker had during this work."""
+    most = 0
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.wait([task], timeout=0.02)
+        most = max(most, broker.memory()["anonymous"])
+    await task
+    return most
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=[ENOUGH, only_long])])
+async def test_half_frames_of_many_connections_cost_no_more_than_their_budget(tmp_path: Path, count: int) -> None:
+    """Without the budget 40 of them cost 600 MiB."""
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", MANY_PEERS)
+    history = History()
+    try:
+        async with Load(broker.address, history, producers=1) as load:
+            await load.until(500)
+            before = broker.memory()["anonymous"]
+            async with connections(broker.address, count) as opened:
+                most = await most_memory(broker, asyncio.gather(*(half_frame(writer) for _, writer in opened)))
+                await load.until(load.answers[0] + 500)
+                most = max(most, broker.memory()["anonymous"])
+            await load.drained()
+        assert set(load.answers) == {0}
+        assert judge(history, await read(broker.address)) == []
+        cut_off = "unfinished_frame_dropped" in broker.output
+        print(f"{count} half frames of 15 MiB cost {(most - before) / MEBIBYTE:.1f} MiB")
+        assert cut_off and most - before <= 70 * MEBIBYTE
     finally:
         broker.kill()
 

@@ -23,6 +23,7 @@ from eruca.remoting.byte_budget import Budgets
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.listener import keep_alive
 from eruca.remoting.log import log
+from eruca.remoting.pieces import Pieces
 from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
 from eruca.remoting.tls import why_ended
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._seen_first = False
         self.signer = signer
         self.rename = rename
-        self._rest = bytearray()
+        self._rest = Pieces()
         self._need = 0
         self._held_up = False  # the frames in _rest wait until the peer reads
         self._budgets = budgets
@@ -135,7 +136,7 @@ class Connection(asyncio.Protocol):
     @property
     def unfinished(self) -> int:
         """Bytes that were received and are no whole frame yet, or that wait until the peer reads."""
-        return len(self._rest)
+        return self._rest.size
 
     @property
     def state(self) -> str:
@@ -375,19 +376,14 @@ class Connection(asyncio.Protocol):
         """Called by the event loop."""
         self.last_active = self._loop.time()
         rest = self._rest
-        if rest:
-            rest += data
-            if self._held_up or len(rest) < self._need:
+        if rest.size:
+            rest.add(data)
+            if self._held_up or rest.size < self._need:
                 if self._budgets is not None:
-                    self._budgets.unfinished.hold(self, len(rest))
+                    self._budgets.unfinished.hold(self, rest.size)
                 return
-            data = self._take_rest()
+            data = rest.take()
         self._handle(data)
-
-    def _take_rest(self) -> bytes:
-        data = bytes(self._rest)
-        self._rest.clear()
-        return data
 
     def _handle(self, data: bytes) -> None:
         """Handle the complete frames and buffer the rest."""
@@ -405,14 +401,14 @@ class Connection(asyncio.Protocol):
             return
         if used < len(data):
             rest = self._rest
-            rest += data[used:] if used else data
-            self._need = int.from_bytes(rest[:4], "big") + 4 if len(rest) >= 4 else 8
+            rest.add(data[used:] if used else data)
+            self._need = int.from_bytes(data[used : used + 4], "big") + 4 if rest.size >= 4 else 8
             if self._held_up:
                 self.partial_since = None
             elif self.partial_since is None or used:
                 self.partial_since = self.last_active
             if self._budgets is not None:
-                self._budgets.unfinished.hold(self, len(rest))
+                self._budgets.unfinished.hold(self, rest.size)
         else:
             self.partial_since = None
         self._flush()
@@ -422,7 +418,7 @@ class Connection(asyncio.Protocol):
         if not self._held_up or self.congested or self.ending:
             return
         self._held_up = False
-        self._handle(self._take_rest())
+        self._handle(self._rest.take())
         if not self._held_up:
             self._read_on()
 
@@ -541,7 +537,8 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection at once; unsent bytes are dropped."""
+        """Close the connection at once; unsent bytes are dropped, and so are those of an unfinished frame."""
+        self._rest.clear()
         if self._transport is not None:
             self._transport.abort()
 
