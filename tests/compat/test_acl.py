@@ -214,6 +214,33 @@ async def test_java_reads_what_is_written_by_the_editor(tmp_path: Path, operator
     assert denied == []
 
 
+LOCAL = [
+    *("127.0.0.1", "127.0.0.*", "127.0.*.*", "127.*.*.*", "127.0.0.1-9", "127.0.0-3.*", "127.0-1.*.*", "127.0.0.{1,2}"),
+    *("127.0.0.2,127.0.0.1", "*", "*.*.*.*", "*:*:*:*:*:*:*:*", "127.0.0.0-255"),
+]
+ELSEWHERE = [
+    *("", "127.0.0.2", "127.0.1.*", "127.1.*.*", "12.*.*.*", "127.0.0.2-9", "127.0.1-3.*", "127.0.0.{2,3}", "::1"),
+    *("127.0.0.2,127.0.0.11", "2001:db8:*", "2001:db8::1-f", "2::ac5:78:1-200:*", "::{1,2}", "2001:db8::7,::1"),
+]
+
+
+@pytest.mark.parametrize("kind", ["apache", "eruca"])
+async def test_white_addresses_of_accounts(kind: str, tmp_path: Path) -> None:
+    patterns = [*LOCAL, *ELSEWHERE]
+    accounts = "".join(
+        f"- {{accessKey: account-{at}, secretKey: its-secret, whiteRemoteAddress: '{pattern}'}}\n"
+        for at, pattern in enumerate(patterns)
+    )
+    with guarded(kind, prepare(tmp_path, ACCOUNTS + accounts)) as cluster:
+        taken = [
+            pattern
+            for at, pattern in enumerate(patterns)
+            if await accepts(cluster, Credentials(f"account-{at}", "not-its-secret"))
+        ]
+
+    assert taken == LOCAL
+
+
 async def test_which_secrets_java_reads_otherwise_without_quotes(tmp_path: Path) -> None:
     lines = [f"- accessKey: account-{at}\n  secretKey: {secret}\n  admin: true\n" for at, secret in enumerate(TRICKY)]
     with guarded("apache", prepare(tmp_path / "apache", ACCOUNTS + "".join(lines))) as apache:

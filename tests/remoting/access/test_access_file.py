@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from eruca.protocol.bodies import DataVersion
@@ -49,6 +52,19 @@ def test_a_file_as_rocketmq_ships_it() -> None:
     assert [each.text for each in file.white_addresses] == ["10.10.103.*", "192.168.0.*"]
     assert file.version == DataVersion(counter=3, timestamp=1700000000000)
     assert file.warnings == []
+
+
+def test_the_file_of_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    [example] = re.findall(r"(?s)```yaml\n(global.*?)```", page)
+
+    file = read_access_file(example, "security.md")
+
+    assert file.warnings == []
+    assert [each.text for each in (*file.white_addresses, *file.broker_addresses)] == ["10.10.103.*", "10.0.0.7"]
+    [account] = file.accounts
+    assert [account.topic(name) for name in ("Orders", "Stock", "Others")] == [PUB | SUB, SUB, DENY]
+    assert account.group("any") == SUB
 
 
 def test_keys_of_erucas_own() -> None:
