@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import now_ms
+from eruca.remoting.daemon_metrics import add_security
+from eruca.remoting.metrics import Metrics
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.tls_daemon import DaemonTls
 from eruca.remoting.tls_settings import TlsSettings
@@ -114,3 +117,23 @@ def test_only_the_server_context_of_this_daemon_is_built(tmp_path: Path) -> None
     tls = DaemonTls(settings_of(certificates, tls_enable=True, tls_client_trust_cert_path=str(certificates.ca_file)))
     assert tls.client is tls.ha_client and tls.client is not None
     assert tls.client.present.verify_mode is ssl.CERT_REQUIRED
+
+
+async def test_metrics(tmp_path: Path) -> None:
+    tls = DaemonTls(settings_of(Certificates(tmp_path, server_until=datetime.now(UTC) + timedelta(days=9))))
+    assert tls.server is not None
+    with capture_logs():
+        tls.server.refuse("10.0.0.7", "limit", "too many")
+    metrics = Metrics({})
+    add_security(metrics, tls, Tally())
+    rows = {
+        (family.name, labels): value
+        for source in metrics.sources
+        for family, found in zip(source.families, await metrics.rows(source), strict=True)
+        for labels, value in found
+    }
+    left = rows["eruca_tls_certificate_expires_seconds", ("server",)]
+    assert isinstance(left, float | int) and 8 * DAY < left <= 9 * DAY
+    assert rows["eruca_tls_handshakes_total", ()] == 0
+    refused = {labels[0]: value for (name, labels), value in rows.items() if name == "eruca_tls_refused_total"}
+    assert refused == {"limit": 1, "plain": 0, "timeout": 0, "certificate": 0, "failed": 0}

@@ -13,6 +13,7 @@ from eruca.remoting.settings import BadSetting, values
 from eruca.remoting.sources import Start, read
 from eruca.remoting.tls_server import ClientAuth, TlsMode
 from eruca.remoting.tls_settings import TlsSettings
+from tests.support.certificates import Certificates
 
 
 def settings(text: str) -> TlsSettings:
@@ -101,6 +102,17 @@ def test_clients_that_are_asked_for_certificates_are_verified() -> None:
 def test_passwords_are_not_shown() -> None:
     found = settings("tls.server.keyPassword=sesame\ntls.client.keyPassword=sesame")
     assert not any("assword" in key for key in values(found))
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    own = Certificates(tmp_path)
+    good = f"tls.server.certPath={own.server.certificate}\ntls.server.keyPath={own.server.key}\ntls.enable=true\n"
+    assert list(settings(good).unusable()) == []
+    assert list(settings("tls.server.certPath=/none\ntls.server.mode=disabled").unusable()) == []
+    (server,) = settings(good + "tls.server.keyPath=/none").unusable()
+    assert server.key == "tls.server.certPath" and 'tls.server.keyPath="/none" cannot be used' in server.sentence
+    (client,) = settings(good + "tls.client.trustCertPath=/none").unusable()
+    assert client.key == "tls.client.certPath" and 'ca_file="/none" cannot be read' in client.sentence
 
 
 # ------------------------------------------------------------------ tls.config.file

@@ -34,6 +34,7 @@ def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Findin
             yield Finding(key, f"names {path}, and that is a folder: name a file")
         elif key == "kvConfigPath":
             yield from _values(full)
+    yield from config.tls.unusable()
     yield from _port(config)
     yield from access_faults(config.access, full.rocketmq_home)
 

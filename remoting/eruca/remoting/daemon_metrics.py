@@ -25,6 +25,7 @@ from eruca.remoting.server import Server
 from eruca.remoting.slices import sliced
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls_daemon import DaemonTls
+from eruca.remoting.tls_server import REASONS
 
 
 def version() -> str:
@@ -81,11 +82,20 @@ def add_security(metrics: Metrics, tls: DaemonTls, refusals: Tally) -> None:
     """Certificates, and what access control has refused."""
     metrics.gauge(
         "eruca_tls_certificate_expires_seconds",
-        "Seconds until a certificate of the daemon expires.",
+        "Seconds until a certificate of the daemon expires, as a server or as a client of others.",
         tls.seconds_left,
         "certificate",
         merge=min,
     )
+    server = tls.server
+    if server is not None:
+        metrics.counter("eruca_tls_handshakes_total", "TLS handshakes that succeeded.", lambda: server.handshakes)
+        metrics.counter(
+            "eruca_tls_refused_total",
+            "Connections that were refused in a TLS handshake or in place of one, by reason.",
+            lambda: {reason: server.refused[reason] for reason in REASONS},
+            "reason",
+        )
     metrics.counter(
         "eruca_access_refusals_total", "Requests that access control has refused.", lambda: refusals.refused, "reason"
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from eruca.remoting.clock import now_ms
 from eruca.remoting.log import log
 from eruca.remoting.reloads import Reloads
-from eruca.remoting.tls import TlsFiles
+from eruca.remoting.tls import BadTls, TlsFiles
 from eruca.remoting.tls_server import ServerCertificate, TlsMode, TlsPort, TlsServer, open_keys
 from eruca.remoting.tls_settings import TlsSettings
 from eruca.remoting.tls_test_mode import make_test_certificate
@@ -43,7 +43,7 @@ class DaemonTls:
         self._said: dict[str, tuple[int, int]] = {}
         """For which end of each certificate which of DAYS got its line."""
         self.server = self._server() if settings.serves else None
-        files = TlsFiles(settings.client) if settings.enabled or settings.ha_enabled else None
+        files = self._client() if settings.enabled or settings.ha_enabled else None
         self.client = files if settings.enabled else None
         self.ha_client = files if settings.ha_enabled else None
         self._files = {"client": files, "server": self.server.files if self.server is not None else None}
@@ -60,6 +60,12 @@ class DaemonTls:
             rate=settings.tls_server_handshakes_per_second,
             rate_of_address=settings.tls_server_handshakes_per_second_per_address,
         )
+
+    def _client(self) -> TlsFiles:
+        try:
+            return TlsFiles(self._settings.client)
+        except BadTls as error:
+            raise BadTls(f"tls.client.certPath, tls.client.keyPath and tls.client.trustCertPath: {error}") from None
 
     def _throw_away(self, certificate: ServerCertificate) -> ServerCertificate:
         self._folder = tempfile.TemporaryDirectory(prefix="eruca-tls-")

@@ -28,6 +28,7 @@ HANDSHAKE_WITHIN = 10.0
 PLAIN, LIMIT, TIMEOUT, CERTIFICATE, FAILED = "plain", "limit", "timeout", "certificate", "failed"
 """Why a connection was refused: it was plain where only TLS is served, there were too many handshakes, the handshake
 took too long, the client's certificate, or another failure of the handshake."""
+REASONS = (PLAIN, LIMIT, TIMEOUT, CERTIFICATE, FAILED)
 HELLO = b"\x16\x03"
 """How TLS begins, and no frame and no report of a slave."""
 _NOT_PLAIN = "it speaks plain text where only TLS is served: it must set tls.enable=true (tls in Python)"

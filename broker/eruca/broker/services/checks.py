@@ -146,6 +146,7 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
         paths["storePathCommitLog"] = Path(store.store_path_commit_log)
     faults = {key: folder_fault(path) for key, path in paths.items()}
     yield from (Finding(key, fault) for key, fault in faults.items() if fault is not None)
+    yield from config.tls.unusable()
     if not faults["storePathRootDir"] and _is_in_use(root):
         sentence = f"{root} is in use by a broker that runs, so the ports, which it may hold, were not tried"
         yield Finding("storePathRootDir", sentence, False)
