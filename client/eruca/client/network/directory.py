@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
-from eruca.client.errors import BrokerNotFound, ClientError, TopicNotFound, translate
+from eruca.client.errors import BrokerNotFound, BrokerRefused, ClientError, TopicNotFound, translate
 from eruca.client.log import log
 from eruca.client.namespaces import RouteOfStored
 from eruca.client.network.nameservers import Nameservers
@@ -158,7 +158,8 @@ class Directory:
                 continue
             except ClientError as error:
                 log.warning("the route of %s could not be refreshed: %s", topic, error)
-                break
+                if not isinstance(error, BrokerRefused):  # else another topic's may be given
+                    break
 
     def look_again(self, topic: str) -> None:
         """Ask for a route in the background, since a broker of it failed."""

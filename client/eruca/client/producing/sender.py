@@ -356,6 +356,8 @@ class Sender:
             self._note(send, failed=True)
             cause = str(error) or "connecting took too long"
             self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({cause})"))
+        except BrokerRefused as error:  # by a nameserver: there is no other broker to try
+            self._fail(send, error)
         except ClientError as error:
             self.failed(send, error)
         else:
