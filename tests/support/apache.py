@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from eruca.protocol.signature import Credentials
 from tests.support.daemons import DaemonCluster, registered
 from tests.support.java import SHORT_LIFE, jars, opened_modules, write_logback
 from tests.support.ports import free_broker_port, free_port
@@ -55,7 +56,7 @@ class ApacheNameServer:
 class ApacheBroker:
     """A broker of that release, registered with `name_server`; `properties` go to its file, `options` to Java.
 
-    `tls` is how that name server is asked for it.
+    `tls` is how that name server is asked for it, `account` in whose name.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ApacheBroker:
         heap: tuple[str, ...] = _HEAP,
         options: Sequence[str] = (),
         tls: ssl.SSLContext | None = None,
+        account: Credentials | None = None,
     ) -> None:
         self.port = free_broker_port()
         self.address = f"{(properties or {}).get('brokerIP1', '127.0.0.1')}:{self.port}"
@@ -93,7 +95,7 @@ class ApacheBroker:
         self.process = Process([*command, "-c", str(conf)], home / "broker.out")
         self.process.wait_for_line("boot success")
         self.process.wait_for_port(self.port)
-        self.process.wait_until(lambda: registered(self.address, name_server, tls), "registration")
+        self.process.wait_until(lambda: registered(self.address, name_server, tls, account), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""

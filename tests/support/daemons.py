@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from eruca.protocol.signature import Credentials
 from tests.support import raw
 from tests.support.processes import Process
 
@@ -63,6 +64,9 @@ class DaemonCluster:
         self.name_server.stop()
 
 
-def registered(address: str, name_server: str, tls: ssl.SSLContext | None = None) -> bool:
-    """Whether the name server knows the broker at that address."""
-    return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO, tls=tls)[1]
+def registered(
+    address: str, name_server: str, tls: ssl.SSLContext | None = None, account: Credentials | None = None
+) -> bool:
+    """Whether the name server, asked in the name of an account, knows the broker at that address."""
+    fields = None if account is None else account({}, b"")
+    return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO, fields, tls=tls)[1]

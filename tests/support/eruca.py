@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from eruca.protocol.signature import Credentials
 from tests.support.apache import SMALL_STORE
 from tests.support.daemons import DaemonCluster, registered
 from tests.support.processes import Process
@@ -36,7 +37,7 @@ class ErucaNameServer:
 class ErucaBroker:
     """`mqbroker` as a process, registered with `name_server`; `properties` go to its file.
 
-    `tls` is how that name server is asked for it.
+    `tls` is how that name server is asked for it, `account` in whose name.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ErucaBroker:
         properties: Mapping[str, str] | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        account: Credentials | None = None,
     ) -> None:
         self.store = home / "store"
         home.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ class ErucaBroker:
         found = re.search(r"\[[^,]+, ([\d.]+:(\d+))\]", self.process.wait_for_line("boot success"))
         assert found is not None
         self.address, self.port = found.group(1), int(found.group(2))
-        self.process.wait_until(lambda: registered(self.address, name_server, tls), "registration")
+        self.process.wait_until(lambda: registered(self.address, name_server, tls, account), "registration")
 
     def stop(self) -> None:
         """An orderly end: the store is flushed and `abort` removed."""

@@ -3,6 +3,7 @@ package judge;
 import com.google.gson.JsonObject;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** The running clients by the names the tests gave them, and what all of them share in their requests. */
 final class Named {
@@ -44,6 +45,18 @@ final class Named {
         }
         entry.stop.run();
         return true;
+    }
+
+    /** Signs requests by the account in the request; null without one. Found by name, since 5.x may have no such class. */
+    static RPCHook signer(JsonObject request) throws ReflectiveOperationException {
+        if (!request.has("accessKey")) {
+            return null;
+        }
+        Class<?> keys = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+        Object account = keys.getConstructor(String.class, String.class)
+            .newInstance(request.get("accessKey").getAsString(), request.get("secretKey").getAsString());
+        Class<?> hook = Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook");
+        return (RPCHook) hook.getConstructor(keys).newInstance(account);
     }
 
     static String text(JsonObject request, String key, String fallback) {

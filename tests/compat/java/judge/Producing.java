@@ -29,7 +29,7 @@ final class Producing {
         System.setProperty("rocketmq.message.compressType", Named.text(request, "compressType", "ZLIB"));
         String traces = Named.text(request, "traces", null);
         DefaultMQProducer producer =
-            new DefaultMQProducer(request.get("group").getAsString(), traces != null, traces);
+            new DefaultMQProducer(request.get("group").getAsString(), Named.signer(request), traces != null, traces);
         producer.setNamesrvAddr(request.get("namesrv").getAsString());
         if (request.has("namespace")) {
             producer.setNamespace(request.get("namespace").getAsString());

@@ -20,6 +20,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -62,7 +63,8 @@ final class Pushing {
     static DefaultMQPushConsumer open(JsonObject request) throws Exception {
         String traces = Named.text(request, "traces", null);
         DefaultMQPushConsumer consumer =
-            new DefaultMQPushConsumer(request.get("group").getAsString(), traces != null, traces);
+            new DefaultMQPushConsumer(request.get("group").getAsString(), Named.signer(request),
+                new AllocateMessageQueueAveragely(), traces != null, traces);
         consumer.setNamesrvAddr(request.get("namesrv").getAsString());
         if (request.has("namespace")) {
             consumer.setNamespace(request.get("namespace").getAsString());
