@@ -38,7 +38,14 @@ from eruca.remoting.access.guard import Guard
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
-from eruca.remoting.daemon_metrics import add_connections, add_daemon, add_process, add_security, version
+from eruca.remoting.daemon_metrics import (
+    add_connections,
+    add_daemon,
+    add_process,
+    add_quotas,
+    add_security,
+    version,
+)
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
@@ -148,6 +155,7 @@ class BrokerApp:
         add_daemon(broker.metrics, broker.readiness, broker.tasks, broker.loop_monitor, broker.rpc_latency)
         add_security(broker.metrics, broker.tls, broker.refusals)
         add_connections(broker.metrics, (self._main, self._vip), self._load)
+        add_quotas(broker.metrics, {**self.quotas.rates, "new_topics": self.new_topics.rate})
         add_metrics(broker)
         return HealthPages(broker.readiness, broker.loop_monitor, broker.metrics, self._info, settings.off)
 

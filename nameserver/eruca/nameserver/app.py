@@ -29,7 +29,14 @@ from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured
 from eruca.remoting.connection_limits import ServerLoad
-from eruca.remoting.daemon_metrics import add_connections, add_daemon, add_process, add_security, version
+from eruca.remoting.daemon_metrics import (
+    add_connections,
+    add_daemon,
+    add_process,
+    add_quotas,
+    add_security,
+    version,
+)
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
@@ -106,7 +113,8 @@ class Nameserver:
         add_daemon(self.metrics, self.readiness, self.tasks, self.loop_monitor, router.latency)
         add_security(self.metrics, self.tls, self.refusals)
         add_connections(self.metrics, (self._server,), self._load)
-        add_metrics(self.metrics, self.table)
+        add_quotas(self.metrics, self.quotas.rates)
+        add_metrics(self.metrics, self.table, self.kv)
         self._started = now_ms()
         self.log_levels = LogLevels()
         """Those of the daemon's log, where this nameserver is one."""

@@ -48,7 +48,8 @@ class KVStore:
         self._path = path
         self.from_backup = False
         self._table = self._load()
-        self._size = len(self._encode(self._table))
+        self.size = len(self._encode(self._table))
+        """Bytes of all values, as they are written."""
         self._in_order = asyncio.Lock()
 
     def _load(self) -> dict[str, dict[str, str]]:
@@ -103,14 +104,14 @@ class KVStore:
             if changed is self._table:
                 return
             content = b"".join(await encoded(KVConfig(config_table=changed)))
-            if len(content) > max(LONGEST_CONTENT, self._size):
+            if len(content) > max(LONGEST_CONTENT, self.size):
                 raise TooLarge(
                     f"all values together would have {len(content)} bytes, at most {LONGEST_CONTENT} are allowed; "
                     "delete some"
                 )
             await self._write(content)
             self._table = changed
-            self._size = len(content)
+            self.size = len(content)
 
     async def _write(self, content: bytes) -> None:
         """Replace the file, in a thread. Who is cancelled meanwhile waits for it all the same."""

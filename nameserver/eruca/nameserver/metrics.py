@@ -5,12 +5,14 @@ Owns the names of these metrics. Must not know how routes are kept.
 
 from __future__ import annotations
 
+from eruca.nameserver.kv import LONGEST_CONTENT, KVStore
 from eruca.nameserver.routes import RouteTable
 from eruca.remoting.metrics import Metrics
 
 
-def add_metrics(metrics: Metrics, table: RouteTable) -> None:
+def add_metrics(metrics: Metrics, table: RouteTable, kv: KVStore) -> None:
     """Add the metrics of a nameserver."""
+    metrics.limit("kv_bytes", lambda: LONGEST_CONTENT, lambda: kv.size)
     metrics.gauge(
         "eruca_nameserver_brokers",
         "Registered brokers, by cluster.",

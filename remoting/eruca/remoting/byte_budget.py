@@ -65,6 +65,12 @@ class ByteBudget:
         self._total = sum(self._held.values())
         return self._total
 
+    @property
+    def largest(self) -> int:
+        """The most bytes that one connection holds now."""
+        self.total()
+        return max(self._held.values(), default=0)
+
     def _shed(self) -> None:
         if self.total() <= self.most - self.most // _SLACK:
             return

@@ -10,15 +10,17 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from eruca.remoting import descriptors
 from eruca.remoting.access.tally import Tally
+from eruca.remoting.connection import WRITE_HIGH_WATER
 from eruca.remoting.connection_limits import Rejection, ServerLoad
 from eruca.remoting.log_writer import lines_lost
 from eruca.remoting.loop_monitor import LoopMonitor
 from eruca.remoting.metrics import Metrics, Rows
+from eruca.remoting.rates import Rate
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.rpc_latency import LABELS, RpcLatency
 from eruca.remoting.server import Server
@@ -125,8 +127,19 @@ def add_connections(metrics: Metrics, servers: Sequence[Server], load: ServerLoa
         lambda: max(load.by_address.values(), default=0),
     )
     metrics.limit("unfinished_bytes", lambda: load.budgets.unfinished.most, load.budgets.unfinished.total)
+    metrics.limit("unsent_bytes_per_connection", lambda: WRITE_HIGH_WATER, lambda: load.budgets.unsent.largest)
     metrics.limit("unsent_bytes", lambda: load.budgets.unsent.most, load.budgets.unsent.total)
     metrics.limit("descriptors", descriptors.limit, descriptors.in_use)
+
+
+def add_quotas(metrics: Metrics, quotas: Mapping[str, Rate]) -> None:
+    """What was refused as more than a quota."""
+    metrics.counter(
+        "eruca_quota_refusals_total",
+        "Requests that were refused as too much for an account or address, by the quota.",
+        lambda: {name: rate.refused for name, rate in quotas.items()},
+        "quota",
+    )
 
 
 async def _connections(servers: Sequence[Server]) -> Rows:

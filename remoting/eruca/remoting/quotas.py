@@ -52,6 +52,11 @@ class Quotas:
         """Whether anything is limited. A fast path, which passes guards by, must not be used then."""
         return bool(self.requests.a_second or self.bytes.a_second)
 
+    @property
+    def rates(self) -> dict[str, Rate]:
+        """What is counted, by name."""
+        return {"requests": self.requests, "bytes": self.bytes}
+
     def __call__(self, call: Call[Any]) -> None:
         """Count a request. Raises Refused if it is too much."""
         who, forced = asker(call), call.code in NEVER_REFUSED

@@ -6,7 +6,7 @@ Owns the names of the limits. Must not know how they are enforced.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.holds import MOST
+from eruca.broker.services.holds import MOST, MOST_OF_ONE
 from eruca.broker.services.replication.slaves import MOST_SLAVES
 
 
@@ -16,12 +16,23 @@ def add(broker: Broker) -> None:
     limit("topics", lambda: config.max_topic_num, lambda: len(broker.topics))
     limit("groups", lambda: config.max_subscription_group_num, lambda: len(broker.groups.table))
     limit("held_pulls", lambda: MOST, lambda: len(broker.holds))
+    limit("held_pulls_per_connection", lambda: MOST_OF_ONE, lambda: broker.holds.most_of_an_owner)
     limit("waiting_sends", lambda: config.send_thread_pool_queue_capacity, lambda: broker.waiting_sends)
     limit("memory_bytes", lambda: broker.memory_alarm.mark, lambda: broker.memory_alarm.used())
     if not config.is_slave:
         limit("slaves", lambda: MOST_SLAVES, lambda: len(broker.slaves.connected))
+        broker.metrics.counter(
+            "eruca_slaves_rejected_total",
+            "Connections to the HA port that were turned away for their number.",
+            lambda: broker.slaves.rejected,
+        )
     broker.metrics.counter(
         "eruca_memory_alarms_total",
         "Times that sends were refused for a while, as the broker had too much memory.",
         lambda: broker.memory_alarm.alarms,
+    )
+    broker.metrics.gauge(
+        "eruca_sends_suspended",
+        "Whether sends are refused at present, as the broker has too much memory.",
+        lambda: float(broker.memory_alarm.on),
     )

@@ -78,6 +78,11 @@ class Holds:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def most_of_an_owner(self) -> int:
+        """The number of holds of the owner who has most."""
+        return max(self._of.values(), default=0)
+
     def full(self, owner: Hashable) -> bool:
         """Whether there is no room for another hold of this owner."""
         return self._count >= self._most or self._of.get(owner, 0) >= self._most_of_one

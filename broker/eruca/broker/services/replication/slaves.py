@@ -42,6 +42,8 @@ class Slaves:
         """The offset up to which a slave that follows has it. A first report alone may come from one that compares
         logs, and has other bytes there: it answers no send."""
         self.connected: set[HAConnection] = set()
+        self.rejected = 0
+        """Connections that were turned away for their number."""
         self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
         """Whether sends wait for a slave."""
         self._gap = (0, 0)
@@ -94,6 +96,7 @@ class Slaves:
         if self._access is not None and not self._access.admits(address):
             return None
         if len(self.connected) >= MOST_SLAVES:
+            self.rejected += 1
             log.warning("slave_rejected", remote=address, reason=f"{MOST_SLAVES} slaves are connected, more may not be")
             return None
         slave = HAConnection(self._store.replicator, self._settings, self._reported, self._stuck, self._ended)

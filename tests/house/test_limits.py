@@ -1,0 +1,44 @@
+"""The page's table of all limits is that of the code, and every metric of a limit is in it and is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eruca.broker.app import BrokerApp
+from eruca.broker.config import BrokerConfig
+from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
+from eruca.remoting.connection_limits import ConnectionSettings
+from eruca.remoting.metrics import Metrics
+from eruca.remoting.quotas import QuotaSettings
+from eruca.remoting.settings import settings_of
+from tests.support.limits import LIMITS, PAGE, page
+
+
+def test_the_table_is_that_of_the_code() -> None:
+    assert PAGE.read_text() == page(), "write it by: python -m tests.support.limits"
+
+
+def test_every_setting_of_a_limit_is_in_it() -> None:
+    keys = {*settings_of(ConnectionSettings), *settings_of(QuotaSettings)}
+    keys |= {key for key in settings_of(BrokerConfig) if key.startswith("quota") or key.endswith("NumByPrefix")}
+    assert keys <= {limit.key for limit in LIMITS}
+
+
+async def names(metrics: Metrics) -> tuple[set[str], set[str]]:
+    """The limits of a daemon, and the names of all its metrics."""
+    limits: set[str] = set()
+    for source in metrics.sources:
+        if source.families[0].name == "eruca_limit":
+            limits |= {labels[0] for labels, _ in (await metrics.rows(source))[0]}
+    return limits, {family.name for family in metrics.families}
+
+
+async def test_the_metrics_are_those_of_the_daemons(tmp_path: Path) -> None:
+    config = BrokerConfig(broker_ip1="127.0.0.1")
+    config.store.store_path_root_dir = str(tmp_path / "store")
+    broker = await names(BrokerApp(config).broker.metrics)
+    nameserver = await names(Nameserver(NamesrvConfig(rocketmq_home=str(tmp_path))).metrics)
+    named = {limit.metric for limit in LIMITS if limit.metric}
+    assert {name for name in named if not name.startswith("eruca_")} == broker[0] | nameserver[0]
+    assert {name for name in named if name.startswith("eruca_")} <= broker[1] & nameserver[1]
