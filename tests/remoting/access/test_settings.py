@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,26 @@ def test_what_4_9_leaves_open_is_warned_of() -> None:
     assert warning.startswith("aclCompat=4.9 leaves requests open")
     with pytest.raises(BadSetting, match=r"aclCompat: '5\.0' is not allowed"):
         read(AccessSettings, text="aclCompat=5.0")
+
+
+def test_pyyaml_is_imported_with_the_first_file_only(tmp_path: Path) -> None:
+    (tmp_path / "accounts.yml").write_text(ONE)
+    program = (
+        "import sys, eruca.broker.app, eruca.nameserver.app\n"
+        "from eruca.remoting.access.settings import AccessSettings\n"
+        "before = 'yaml' in sys.modules\n"
+        f"AccessSettings(acl_enable=True, acl_file={str(tmp_path / 'accounts.yml')!r}).accounts(None)\n"
+        "print(before, 'yaml' in sys.modules)\n"
+    )
+
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert run.stdout == "False True\n"
+
+
+def test_without_pyyaml_a_sentence_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "accounts.yml").write_text(ONE)
+    monkeypatch.setitem(sys.modules, "yaml", None)
+
+    with pytest.raises(BadAccessFile, match=r"needs PyYAML to read its files: pip install 'eruca\[acl\]'"):
+        AccessSettings(acl_enable=True, acl_file=str(tmp_path / "accounts.yml")).accounts(None)

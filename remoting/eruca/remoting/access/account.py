@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eruca.protocol import names
 from eruca.protocol.signature import SigningKey
-from eruca.remoting.access.permissions import DENY, PUB, SUB
+from eruca.remoting.access.permissions import DENY, PUB, SUB, word
 from eruca.remoting.access.white_addresses import AddressPattern
 
 
@@ -37,6 +37,14 @@ class Account:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "signing_key", SigningKey(self.secret_key))
+
+    def __str__(self) -> str:
+        """All but the secret, in the words of a file."""
+        roles = [role for role in ("admin", "monitor", "broker") if getattr(self, role)]
+        defaults = f"topics by default {word(self.default_topic)}, groups {word(self.default_group)}"
+        listed = [f"{name}={word(each)}" for name, each in self.permissions.items()]
+        white = [f"white {self.white_address.text}"] if self.white_address.text else []
+        return f"account {self.access_key} ({', '.join([*roles, *white, defaults, *listed])})"
 
     def topic(self, name: str) -> int:
         """The permission for a topic; a retry topic has its group's. An admin without entries may do everything."""

@@ -173,7 +173,10 @@ def _without_query(fields: Mapping[str, str]) -> Mapping[str, str]:
 
 def _read(file: Path) -> AccessFile:
     try:
-        return read_access_file(file.read_text("utf-8-sig"), str(file))
+        found = read_access_file(file.read_text("utf-8-sig"), str(file))
+        if not found.version.timestamp:  # nobody has changed it by request
+            found.version.timestamp = file.stat().st_mtime_ns // 1_000_000
+        return found
     except UnicodeDecodeError:
         raise BadAccessFile(f"{file}: it is not in UTF-8; write it in UTF-8") from None
     except OSError as fault:

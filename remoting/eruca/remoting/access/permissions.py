@@ -27,6 +27,11 @@ def parse(word: str | None) -> int:
     return _WORDS.get((word or "").strip(), DENY)
 
 
+def word(permission: int) -> str:
+    """The word for a permission."""
+    return next(name for name, each in _WORDS.items() if each == permission)
+
+
 def allows(owned: int, needed: int) -> bool:
     """Whether an account that owns the one permission may do what needs the other."""
     if owned & DENY:
