@@ -99,7 +99,7 @@ COMPILE_TOOLS := out/lock/bin/uv pip compile --universal --python-version 3.11 -
 lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(PYTHON) -m venv out/lock && out/lock/bin/python -m pip install --quiet uv
 	@$(COMPILE) --all-extras --output-file requirements.lock
-	@$(COMPILE) --extra broker --extra acl --constraints requirements.lock --output-file deploy/docker/requirements.lock
+	@$(COMPILE) --extra broker --extra acl --extra prometheus --constraints requirements.lock --output-file deploy/docker/requirements.lock
 	@$(COMPILE_TOOLS) .ci/audit.in --upgrade --output-file .ci/audit.lock
 	@$(COMPILE_TOOLS) deploy/build.in --constraints requirements.lock --output-file deploy/build.lock
 	@echo "requirements.lock, the two in deploy and .ci/audit.lock are new: run make test"

@@ -35,6 +35,7 @@ async def test_each_kind_of_family_and_of_read() -> None:
     metrics.gauge("b", "B.", lambda: {("x", "y"): 2, ("x", "z"): 3}, "first", "second")
     metrics.gauge("c", "C.", lambda: [("x", 4.5)], "first")
     metrics.gauge("d", "D.", later, "first")
+    metrics.gauge("d_again", "D.", lambda: later(), "first")
     metrics.histogram("e", "E.", lambda: sizes)
     metrics.gauge("f", "F.", dict, "first")
 
@@ -44,6 +45,7 @@ async def test_each_kind_of_family_and_of_read() -> None:
         'b{first="x",node_id="b",second="z"} 3.0',
         'c{first="x",node_id="b"} 4.5',
         'd{first="x",node_id="b"} 5.0',
+        'd_again{first="x",node_id="b"} 5.0',
         'e_bucket{le="1.0",node_id="b"} 2.0',
         'e_bucket{le="10.0",node_id="b"} 3.0',
         'e_bucket{le="+Inf",node_id="b"} 4.0',

@@ -25,7 +25,7 @@ class ErucaNameServer:
         home.mkdir(parents=True, exist_ok=True)
         settings = {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json"), **(properties or {})}
         conf = _write(home / "namesrv.conf", settings)
-        self.process = Process([str(SCRIPTS / "mqnamesrv"), "-c", str(conf)], home / "namesrv.out")
+        self.process = Process([str(SCRIPTS / "mqnamesrv"), "-c", str(conf), *_pages(settings)], home / "namesrv.out")
         line = self.process.wait_for_line("listening on")
         self.port = int(line.rpartition(":")[2])
         self.address = f"127.0.0.1:{self.port}"
@@ -63,7 +63,8 @@ class ErucaBroker:
             **(properties or {}),
         }
         conf = _write(home / "broker.conf", settings)
-        self.process = Process([str(SCRIPTS / "mqbroker"), "-n", name_server, "-c", str(conf)], home / "broker.out")
+        command = [str(SCRIPTS / "mqbroker"), "-n", name_server, "-c", str(conf), *_pages(settings)]
+        self.process = Process(command, home / "broker.out")
         found = re.search(r"\[[^,]+, ([\d.]+:(\d+))\]", self.process.wait_for_line("boot success"))
         assert found is not None
         self.address, self.port = found.group(1), int(found.group(2))
@@ -93,6 +94,11 @@ class ErucaCluster(DaemonCluster):
         except BaseException:
             self.name_server.stop()
             raise
+
+
+def _pages(settings: Mapping[str, str]) -> list[str]:
+    """Arguments for the port of the pages, which the environment of all tests switches off."""
+    return ["--set", f"metricsPort={settings['metricsPort']}"] if "metricsPort" in settings else []
 
 
 def _write(file: Path, properties: Mapping[str, str]) -> Path:

@@ -145,15 +145,14 @@ class Metrics:
         return kept
 
 
-def _only(read: Read) -> Callable[[], Any]:
+def _only(read: Read) -> Callable[[], Awaitable[tuple[Rows]]]:
     """A read of one family as that of several."""
-    if not inspect.iscoroutinefunction(read):
-        return lambda: (read(),)
 
-    async def both() -> tuple[Rows]:
-        return (await read(),)
+    async def rows() -> tuple[Rows]:
+        found = read()
+        return (await found if inspect.isawaitable(found) else found,)
 
-    return both
+    return rows
 
 
 def _joined(values: list[Value], merge: Merge) -> Value:

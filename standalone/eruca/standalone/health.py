@@ -9,6 +9,9 @@ import json
 import urllib.error
 import urllib.request
 
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Never through a proxy of the environment: the daemon is on this machine, or near."""
+
 
 class NotReady(Exception):
     """The daemon is not ready, or cannot be asked; the message says why."""
@@ -19,7 +22,7 @@ def ask(url: str, timeout: float) -> str:
     if not url.startswith(("http://", "https://")):
         raise NotReady(f"{url} is no address of a page: write http://host:port/readyz")
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme was checked  # nosec B310
+        with _DIRECT.open(url, timeout=timeout) as answer:  # the scheme was checked  # nosec B310
             answer.read(64 * 1024)
     except urllib.error.HTTPError as refused:
         raise NotReady(f"{url}: {_reasons(refused.read(64 * 1024)) or f'HTTP {refused.code}'}") from None

@@ -34,12 +34,18 @@ def add(broker: Broker) -> None:
     )
     metrics.several(coming, lambda: _coming(broker))
     metrics.several(going, lambda: _going(broker))
+    statistics = broker.statistics
+    metrics.counter(
+        "rocketmq_commit_messages_total", "Transactions that were committed.", lambda: statistics.commits, "topic"
+    )
+    metrics.counter(
+        "rocketmq_rollback_messages_total", "Transactions that were rolled back.", lambda: statistics.rollbacks, "topic"
+    )
     metrics.counter(
         "rocketmq_send_to_dlq_messages_total",
         "Messages that became dead letters.",
         lambda: {
-            (group, topic, is_system(topic, group)): count
-            for (group, topic), count in broker.statistics.dead_letters.items()
+            (group, topic, is_system(topic, group)): count for (group, topic), count in statistics.dead_letters.items()
         },
         "consumer_group",
         "topic",

@@ -130,6 +130,9 @@ class Halves:
         delivered = self._deliver(half) if commit else _DONE
         if delivered.status:
             return delivered
+        topic = half.properties.get(names.REAL_TOPIC, "")
+        ended = self._statistics.commits if commit else self._statistics.rollbacks
+        ended[topic] = ended.get(topic, 0) + 1
         self._decided(identity)
         if commit:
             return self._close(offset) or delivered
@@ -139,6 +142,8 @@ class Halves:
         """The real message of an undecided half message was stored, and its op message."""
         (queue, _, size, *_), (_, _, _, _, op_offset, _, _) = real, op
         self._statistics.put(queue.topic, queue.queue_id, 1, size)
+        commits = self._statistics.commits
+        commits[queue.topic] = commits.get(queue.topic, 0) + 1
         half = None if self._given_up is None else self.undecided.get(offset)
         if half is not None:
             self._decided(half.identity)

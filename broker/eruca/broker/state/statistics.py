@@ -137,6 +137,10 @@ class Statistics:
         self._sent_back: dict[tuple[str, str], Counter] = {}
         self.dead_letters: dict[tuple[str, str], int] = {}
         """The messages that became dead letters, by group and topic."""
+        self.commits: dict[str, int] = {}
+        """The transactions that were committed, by topic."""
+        self.rollbacks: dict[str, int] = {}
+        """The transactions that were rolled back, by topic."""
         self._known: tuple[int, dict[tuple[str, ...], list[_Key]]] = (-1, {})
         self._slow: dict[int, int] = {}
         self._slow_before: dict[int, int] | None = None
