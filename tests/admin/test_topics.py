@@ -143,8 +143,11 @@ async def test_the_state_of_a_broker(lab: Lab) -> None:
 
 
 async def test_a_setting_of_a_broker_changes(lab: Lab) -> None:
-    changed = await lab.done("updateBrokerConfig", "-b", lab.broker, "-k", "fileReservedTime", "-v", "48")
-    assert changed.out == f"update broker config success, {lab.broker}\n"
+    changed = await lab.mqadmin("updateBrokerConfig", "-b", lab.broker, "-k", "fileReservedTime", "-v", "48")
+    assert (changed.status, changed.out) == (0, f"update broker config success, {lab.broker}\n")
+    assert changed.err.startswith(
+        f"{lab.broker}: the change lasts until the broker stops: it has no configuration file"
+    )
     shown = (await lab.done("getBrokerConfig", "-b", lab.broker)).out.splitlines()
     assert shown[0] == f"============{lab.broker}============"
     assert f"{'fileReservedTime':<50}=  48" in shown
@@ -163,11 +166,12 @@ async def test_values_and_settings_of_the_nameserver(lab: Lab) -> None:
     put = await lab.done("updateKvConfig", "-s", "n", "-k", "k", "-v", "v")
     assert put.out == "create or update kv config to namespace success.\n"
     assert (await lab.done("deleteKvConfig", "-s", "n", "-k", "k")).out == "delete kv config from namespace success.\n"
-    changed = await lab.done("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true", "-n", lab.nameserver)
-    assert changed.out == f"update name server config success![{lab.nameserver}]\norderMessageEnable : true\n"
+    changed = await lab.mqadmin("updateNamesrvConfig", "-k", "productEnvName", "-v", "here", "-n", lab.nameserver)
+    assert changed.out == f"update name server config success![{lab.nameserver}]\nproductEnvName : here\n"
+    assert changed.status == 0 and "which a start reads only if -c names it" in changed.err
     shown = (await lab.done("getNamesrvConfig")).out.splitlines()
     assert shown[0] == f"============{lab.nameserver}============"
-    assert f"{'orderMessageEnable':<50}=  true" in shown
+    assert f"{'productEnvName':<50}=  here" in shown
 
 
 async def test_write_permission_is_wiped_and_added(lab: Lab) -> None:

@@ -455,3 +455,13 @@ def test_a_promise_that_cannot_be_kept_is_warned_about(
         "enableConsumeQueueExt=true has no effect",
     ):
         assert words in errors
+
+
+def test_a_broker_listens_on_all_addresses_of_both_kinds_by_two_colons_and_by_name() -> None:
+    for host, peers in (("::", ("127.0.0.1", "::1")), ("localhost", ("127.0.0.1",))):
+        ports = take_ports(host, 0)
+        for each in ports:
+            each.listen()
+        for peer in peers:
+            socket.create_connection((peer, ports.numbers[0])).close()
+        ports.close()

@@ -302,9 +302,13 @@ async def test_settings_are_shown_changed_and_kept(nameserver: Nameserver, peer:
         return (await ask(peer, nameserver, api.GET_NAMESRV_CONFIG)).body.decode().splitlines()
 
     assert "orderMessageEnable=false" in await shown()
-    await ask(peer, nameserver, api.UPDATE_NAMESRV_CONFIG, Empty(), b"orderMessageEnable=true\nproductEnvName=here\n")
+    text = b"orderMessageEnable=true\nproductEnvName=here\n"
+    answer = await ask(peer, nameserver, api.UPDATE_NAMESRV_CONFIG, Empty(), text)
     assert {"orderMessageEnable=true", "productEnvName=here"} <= set(await shown())
     kept = tmp_path / "namesrv" / "namesrv.properties"
+    assert answer.remark == f"the change is kept in {kept}, which a start reads only if -c names it"
+    nameserver.file = kept
+    assert (await ask(peer, nameserver, api.UPDATE_NAMESRV_CONFIG, Empty(), text)).remark is None
     assert kept.read_text() == "orderMessageEnable=true\nproductEnvName=here\n"
 
 

@@ -73,3 +73,15 @@ async def test_a_port_that_is_taken_is_an_error() -> None:
         with pytest.raises(OSError, match="in use"):
             await listener.listen("127.0.0.1", taken.getsockname()[1])
         assert listener.sockets == []
+
+
+async def test_two_colons_stand_for_all_addresses_of_both_kinds() -> None:
+    """As at a broker, whose bindAddress is documented once for both."""
+    listener = Listener(lambda _: Greeting())
+    await listener.listen("::", 0)
+    port = listener.sockets[0].getsockname()[1]
+    for host in ("127.0.0.1", "::1"):
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await reader.read() == b"hello"
+        writer.close()
+    listener.close()

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from eruca.admin.errors import AdminError, NoAnswer, PeerRefused
 from eruca.protocol import api
@@ -81,7 +81,9 @@ class Admin:
         except Refused as refused:
             raise PeerRefused(refused.code, refused.remark, address) from None
         except ConnectFailed as error:
-            raise NoAnswer(f"{error}; see whether it runs and whether the address is right") from None
+            registered = error.unreachable and address not in self._nameservers
+            advice = " (a broker registers its brokerIP1)" if registered else ""
+            raise NoAnswer(f"{error}; see whether it runs and whether the address is right{advice}") from None
         except RemotingError as error:
             raise NoAnswer(str(error)) from None
         except ProtocolError as error:
@@ -95,9 +97,11 @@ class Admin:
                 return await self.call(address, endpoint, header)
         return await self.call(last, endpoint, header)
 
-    async def call_nameservers(self, endpoint: Endpoint[A, Any], header: A | None = None, body: bytes = b"") -> None:
+    async def call_nameservers(
+        self, endpoint: Endpoint[A, R], header: A | None = None, body: bytes = b""
+    ) -> list[Answer[R]]:
         """Send a request to every nameserver. Raises PeerRefused or NoAnswer."""
-        await asyncio.gather(*(self.call(address, endpoint, header, body) for address in self.nameservers))
+        return await asyncio.gather(*(self.call(address, endpoint, header, body) for address in self.nameservers))
 
     # ------------------------------------------------------------------ routes
 

@@ -91,6 +91,11 @@ class Job:
         self.failed = True
         self._err.write(f"{error}\n")
 
+    def note(self, address: str, remark: str | None) -> None:
+        """Print what a server adds to an answer, if anything, apart from the output."""
+        if remark:
+            self._err.write(f"{address}: {remark}\n")
+
     def finish(self) -> None:
         """End the last line if it is open."""
         if self._open_line:

@@ -25,6 +25,7 @@ from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.handlers.new_topics import NewTopics
 from eruca.broker.metrics import add_metrics
+from eruca.broker.services.advertised import AdvertisedAddress
 from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.health import state, watch_readiness
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
@@ -209,6 +210,7 @@ class BrokerApp:
             start("silent clients", _repeat(self._drop_every, self._drop_silent)),
             start("reloads", broker.reloads.watch()),
             start("memory", broker.memory_alarm.watch()),
+            start("advertised address", AdvertisedAddress(lambda: broker.address).watch()),
             start("certificates", broker.tls.watch()),
         ]
         if not self.config.is_slave:

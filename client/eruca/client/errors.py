@@ -191,6 +191,9 @@ class SendFailed(ClientError):
         self.brokers = tuple(brokers)
 
 
+WRONG_ADDRESS = "if this broker runs, it registered an address that is not reachable from here: set its brokerIP1"
+
+
 def translate(error: Exception) -> ClientError:
     """The client's error for an error of the protocol or the network."""
     if isinstance(error, ClientError):
@@ -199,7 +202,9 @@ def translate(error: Exception) -> ClientError:
         return refusal(error.code, error.remark)
     if isinstance(error, CallTimedOut):
         return CallTimeout(str(error))
-    if isinstance(error, ConnectFailed | RemotingError):
+    if isinstance(error, ConnectFailed) and error.unreachable:
+        return BrokerUnreachable(f"{error}; {WRONG_ADDRESS}")
+    if isinstance(error, RemotingError):
         return BrokerUnreachable(str(error))
     if isinstance(error, ProtocolError):
         return BadAnswer(str(error))

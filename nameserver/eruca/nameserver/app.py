@@ -54,6 +54,7 @@ from eruca.remoting.reloads import Reloads
 from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import stop_event
+from eruca.remoting.sources import Start
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls_daemon import DaemonTls
 
@@ -72,8 +73,9 @@ class Nameserver:
     """A nameserver in this process.
 
     ``config`` is the content of namesrv.conf; its unset paths are filled in. ``monotonic`` returns ms, by which
-    silence is measured; ``settings`` reads the file again. ``accounts`` is None without access control. Raises
-    BadKVFile if the key-value file is damaged, BadAccessFile if there are no accounts though they are wanted.
+    silence is measured; ``file`` is its path, and ``settings`` reads it again. ``accounts`` is None without access
+    control. Raises BadKVFile if the key-value file is damaged, BadAccessFile if there are no accounts though they are
+    wanted.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class Nameserver:
         config: NamesrvConfig | None = None,
         *,
         monotonic: Callable[[], int] = monotonic_ms,
+        file: Path | None = None,
         settings: FileSettings[NamesrvConfig] | None = None,
     ) -> None:
+        self.file = file
         self.config = complete(config if config is not None else NamesrvConfig())
         self.table = RouteTable()
         self.kv = KVStore(self.config.kv_file())
@@ -250,12 +254,13 @@ def main() -> None:
         say.settle(start.config.log, "namesrv")
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
-        _run(start.config, settings, say)
+        _run(start, settings, say)
 
 
-def _run(config: NamesrvConfig, settings: FileSettings[NamesrvConfig], say: DaemonLog) -> None:
+def _run(start: Start[NamesrvConfig], settings: FileSettings[NamesrvConfig], say: DaemonLog) -> None:
+    config = start.config
     try:
-        server = Nameserver(config, settings=settings)
+        server = Nameserver(config, file=Path(start.file) if start.file else None, settings=settings)
     except ValueError as fault:
         raise BadSetting(f"mqnamesrv: {fault}") from None
     except (BadKVFile, NoAccess) as fault:

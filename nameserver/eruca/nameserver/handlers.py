@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -65,6 +66,7 @@ class NameserverTables(Protocol):
     table: RouteTable
     kv: KVStore
     log_levels: LogLevels
+    file: Path | None
 
     def monotonic(self) -> int:
         """The time in ms of the monotonic clock."""
@@ -415,7 +417,10 @@ def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
         raise
     if "logLevel" in changed:
         server.log_levels.set(changed["logLevel"])
-    return Reply()
+    kept = server.config.settings_file()
+    if server.file is not None and server.file.resolve() == kept.resolve():
+        return Reply()
+    return Reply(remark=f"the change is kept in {kept}, which a start reads only if -c names it")
 
 
 def _refuse_fixed(asked: dict[str, str]) -> None:

@@ -83,7 +83,8 @@ class Channels:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(task)
         except TimeoutError:
-            raise ConnectFailed(address, f"connect to <{address}> failed: no connection in time") from None
+            late = f"connect to <{address}> failed: no connection in time"
+            raise ConnectFailed(address, late, unreachable=True) from None
 
     async def _connect(self, address: str) -> Connection:
         try:
@@ -95,10 +96,12 @@ class Channels:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(self._make, host, port, **self.security(address))
         except (OSError, OverflowError, UnicodeError) as error:  # TimeoutError is an OSError; names may be illegal
-            reason = (why_no_handshake(error) if self._tls is not None else None) or _reason(error)
+            no_handshake = why_no_handshake(error) if self._tls is not None else None
+            reason = no_handshake or why_not_connected(error)
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
                 reason += f" ({self._tls.fault})"
-            raise ConnectFailed(address, f"connect to <{address}> failed: {reason}") from None
+            unreachable = no_handshake is None
+            raise ConnectFailed(address, f"connect to <{address}> failed: {reason}", unreachable=unreachable) from None
         connection.keep_alive()
         if self._closed:
             connection.abort()
@@ -183,7 +186,7 @@ class Channels:
         self._connections.clear()
 
 
-def _reason(error: Exception) -> str:
+def why_not_connected(error: Exception) -> str:
     """The system's text for a failed connect; asyncio replaces it by the address."""
     if isinstance(error, TimeoutError):
         return "no connection in time"

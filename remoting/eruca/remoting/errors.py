@@ -12,7 +12,11 @@ class RemotingError(Exception):
 
 
 class ConnectFailed(RemotingError):
-    """No connection could be made; the request was not sent."""
+    """No connection could be made; the request was not sent. ``unreachable``: nobody answered at that address."""
+
+    def __init__(self, address: str, message: str, *, unreachable: bool = False) -> None:
+        super().__init__(address, message)
+        self.unreachable = unreachable
 
 
 class ConnectionLost(RemotingError):

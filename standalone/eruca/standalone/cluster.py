@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from eruca.broker.app import BrokerApp, exit_for
-from eruca.broker.config import BrokerConfig
+from eruca.broker.config import EVERYWHERE, BrokerConfig
 from eruca.client import PullConsumer
 from eruca.client.config import check_positive, check_topic
 from eruca.nameserver.app import Nameserver
@@ -56,7 +56,7 @@ class Cluster:
             listen_port=port, bind_address=host, kv_config_path=str(folder / "namesrv" / "kvConfig.json")
         )
         self._config = broker if broker is not None else BrokerConfig(broker_name="broker-a")
-        self._config.broker_ip1 = self._config.broker_ip2 = host
+        self._config.broker_ip1 = self._config.broker_ip2 = "" if host in EVERYWHERE else host
         self._config.server.bind_address = host
         self._config.server.listen_port = broker_port
         self._config.store.store_path_root_dir = str(folder / "store")

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -287,3 +288,26 @@ async def test_taking_automatic_topics_is_felt_by_the_next_send(desk: Desk) -> N
 async def test_hours_of_deletion_may_change(desk: Desk, hours: str) -> None:
     assert (await desk.ask(CHANGE, body=f"deleteWhen={hours}".encode())).code == 0
     assert desk.broker.store.config.delete_when == hours.lstrip()
+
+
+async def test_a_change_that_no_file_keeps_is_answered_with_a_sentence(desk: Desk, tmp_path: Path) -> None:
+    answer = await desk.ask(CHANGE, body=b"traceOn=false")
+    assert (answer.code, answer.remark) == (
+        0,
+        "the change lasts until the broker stops: it has no configuration file (-c) that could keep it",
+    )
+
+    desk.broker.configuration.file = tmp_path / "broker.conf"
+    desk.broker.configuration.file.write_text("")
+    answer = await desk.ask(CHANGE, body=b"traceOn=false")
+    assert (answer.code, answer.remark) == (0, None)
+
+
+async def test_a_change_that_does_not_fit_what_was_given_is_refused(desk: Desk) -> None:
+    """Else the next start would refuse the file in which it was saved."""
+    desk.broker.configuration.given.update(["diskSpaceCleanForciblyRatio"])
+
+    answer = await desk.ask(CHANGE, body=b"diskMaxUsedSpaceRatio=90")
+
+    assert answer.code == 1 and "must not be above diskSpaceCleanForciblyRatio (0.85)" in (answer.remark or "")
+    assert desk.broker.config.store.disk_max_used_space_ratio == 75

@@ -47,11 +47,12 @@ async def update_broker_config(job: Job) -> None:
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
         try:
-            await job.admin.call(each, api.UPDATE_BROKER_CONFIG, None, body)
+            answer = await job.admin.call(each, api.UPDATE_BROKER_CONFIG, None, body)
         except AdminError as error:
             job.report(f"mqadmin updateBrokerConfig: {error}")
         else:
             job.line(f"update broker config success, {each}")
+            job.note(each, answer.remark)
 
 
 @command("getBrokerConfig", "show the settings of brokers", *either(BROKER, CLUSTER))

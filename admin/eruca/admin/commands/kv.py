@@ -45,10 +45,13 @@ async def get_namesrv_config(job: Job) -> None:
 async def update_namesrv_config(job: Job) -> None:
     """318 at every nameserver."""
     key, value = job.text("k"), job.text("v")
-    await job.admin.call_nameservers(api.UPDATE_NAMESRV_CONFIG, None, properties.write({key: value}).encode())
+    body = properties.write({key: value}).encode()
+    answers = await job.admin.call_nameservers(api.UPDATE_NAMESRV_CONFIG, None, body)
     servers = f"[{', '.join(job.admin.nameservers)}]" if job.has("n") else ""
     job.line(f"update name server config success!{servers}")
     job.line(f"{key} : {value}")
+    for address, answer in zip(job.admin.nameservers, answers, strict=True):
+        job.note(address, answer.remark)
 
 
 BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True)

@@ -92,6 +92,9 @@ async def delete_expired_log(broker: Broker, call: Call[Empty]) -> Reply:
     return Reply()
 
 
+NOT_KEPT = "the change lasts until the broker stops: it has no configuration file (-c) that could keep it"
+
+
 @routes.on(api.GET_BROKER_CONFIG, reads=True)
 def show(broker: Broker, call: Call[Empty]) -> Reply:
     """Every setting as ``name=value``."""
@@ -116,4 +119,4 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
         await broker.registration.register_all()
     with persisting("the new configuration"):
         await broker.configuration.save(changed)
-    return Reply()
+    return Reply(remark=NOT_KEPT if broker.configuration.file is None else None)
