@@ -62,8 +62,8 @@ class Pairs:
 
     # ------------------------------------------------------------------ starting and stopping
 
-    async def start(self, name: str) -> None:
-        """Start a broker; returns when it runs and both nameservers know it."""
+    async def start(self, name: str, changed: Mapping[str, str] | None = None) -> None:
+        """Start a broker, with ``changed`` settings; returns when it runs and both nameservers know it."""
         slave = name.endswith("-slave")
         properties = {
             "namesrvAddr": self.address,
@@ -78,6 +78,7 @@ class Pairs:
             "slaveTimeout": "1000",
             "mappedFileSizeCommitLog": str(4 << 20),
             **self._properties,
+            **(changed or {}),
         }
         folder = self._home / name
         self.brokers[name] = await LoneBroker.start(folder, folder / "store", properties)
