@@ -355,20 +355,28 @@ async def test_a_refusal_is_told_once_a_minute_and_address_with_the_number_of_th
         await near.ask(None, 28, liar)
         shop.desk.now += 1
         await near.ask(None, 28, liar)
-    lines = [(line["remote"].split(":")[0], line["reason"], line["more"]) for line in said]
+    refusals = [line for line in said if line["event"] == "access_refused"]
+    lines = [(line["remote"].split(":")[0], line["reason"], line["more"]) for line in refusals]
     assert lines == [("127.0.0.1", "signature", 0), ("127.0.0.4", "signature", 0), ("127.0.0.1", "signature", 3)]
     assert "secret" not in str(said)
 
 
 async def test_changes_by_strangers_fill_no_audit_log(shop: Shop) -> None:
-    """Those by accounts that may not make them are in it."""
+    """Those by accounts that may not make them are all in it; of strangers the first of each code and minute."""
     peer = await shop.peer()
     with capture_logs() as said:
-        for _ in range(20):
-            await peer.ask(None, *asked(215))
-        await peer.ask(NOBODY, *asked(215))
+        for code in (215, 207):
+            for _ in range(20):
+                await peer.ask(None, *asked(code))
+        for _ in range(2):
+            await peer.ask(NOBODY, *asked(215))
     audit = [line for line in said if line["event"] == "change"]
-    assert [(line["account"], line["result"]) for line in audit] == [("without-rights", "refused")]
+    assert [(line["request_code"], line["account"], line["result"]) for line in audit] == [
+        (215, "none", "refused"),
+        (207, "none", "refused"),
+        (215, "without-rights", "refused"),
+        (215, "without-rights", "refused"),
+    ]
 
 
 # ------------------------------------------------------------------ the fast path

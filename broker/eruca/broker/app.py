@@ -51,13 +51,14 @@ from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.health import HealthPages, MetricsPortTaken
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.quotas import Quotas
 from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.settings import BadSetting
-from eruca.remoting.signals import stop_event
+from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start
 from eruca.remoting.tasks import end, unless
 
@@ -136,6 +137,8 @@ class BrokerApp:
         """What could not be saved or closed at the stop."""
         self.pages = self._health_pages()
         """Health and metrics over HTTP; the daemon starts and stops them, so that they are there meanwhile."""
+        self.drained: dict[str, int] = {}
+        """What waited when the stop began."""
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -168,6 +171,11 @@ class BrokerApp:
     def address(self) -> str:
         """``ip:port`` as nameservers and clients know it."""
         return self.broker.address
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The bound ports, without that of the metrics."""
+        return dict(zip(("port", "vip_port", "ha_port"), self._ports.numbers, strict=True)) if self._ports else {}
 
     @property
     def port(self) -> int:
@@ -325,6 +333,11 @@ class BrokerApp:
         """Leave the nameservers, stop accepting, answer held pulls, drain, save, flush and close the store."""
         broker = self.broker
         broker.readiness.withdraw("stop", "it is stopping")
+        self.drained = {
+            "connections": len(self._main.connections) + len(self._vip.connections),
+            "held_pulls": len(broker.holds),
+            "waiting_sends": broker.waiting_sends,
+        }
         await broker.registration.stop()
         self._main.stop_accepting()
         self._vip.stop_accepting()
@@ -369,12 +382,17 @@ class BrokerApp:
 
 
 async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    repeats = Repeats()
     while True:
         await asyncio.sleep(seconds)
         try:
             await work()
         except OSError as error:
-            log.error("state_not_saved", error=str(error))
+            again = repeats.failed(error.errno)
+            if again is not None:
+                log.error("state_not_saved", error=str(error), **again)
+        else:
+            repeats.forget()
 
 
 async def serve(app: BrokerApp, say: DaemonLog) -> None:
@@ -397,19 +415,22 @@ async def serve(app: BrokerApp, say: DaemonLog) -> None:
     exit_for(app.faults, "mqbroker")
 
 
-async def _serve(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor, say: DaemonLog) -> None:
+async def _serve(app: BrokerApp, over: StopEvent, supervisor: Supervisor, say: DaemonLog) -> None:
     settled()
     app.pages.announce()
     for warning in app.config.access.warnings(app.config.server.bind_address):
         start_log.warning("access", warning=warning)
     nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
     say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
+    say.life.started(address=app.address, ha_address=app.broker.ha_address, **app.ports)
     supervisor.ready(f"listening on {app.address}")
     try:
         await over.wait()
     finally:
         supervisor.stopping(app.broker.tasks.fault or "")
+        say.life.stopping(over.cause or app.broker.tasks.fault or "an error")
         await app.stop()
+        say.life.stopped(app.drained, len(app.faults))
 
 
 async def _started(app: BrokerApp, over: asyncio.Event, supervisor: Supervisor) -> bool:
@@ -437,6 +458,16 @@ def main() -> None:
     with log_to_stderr() as say:
         raise_limit()
         say.settle(start.config.log, "broker")
+        config = start.config
+        say.life.starting(
+            "mqbroker",
+            config,
+            start.file,
+            native_step=native.on,
+            connections=config.connections.server_max_connections,
+            acl=config.access.acl_enable,
+            tls=config.tls.mode.name,
+        )
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
         _run(start, say)

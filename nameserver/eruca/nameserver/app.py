@@ -53,7 +53,7 @@ from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.settings import BadSetting, change
-from eruca.remoting.signals import stop_event
+from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls_daemon import DaemonTls
@@ -122,6 +122,8 @@ class Nameserver:
         self._started = now_ms()
         self.log_levels = LogLevels()
         """Those of the daemon's log, where this nameserver is one."""
+        self.drained: dict[str, int] = {}
+        """What waited when the stop began."""
         self._running: list[asyncio.Task[None]] = []
 
     def _guards(self) -> list[RequestGuard]:
@@ -174,6 +176,7 @@ class Nameserver:
     async def stop(self) -> None:
         """Stop listening, answer the requests in progress, close every connection."""
         self.readiness.withdraw("stop", "it is stopping")
+        self.drained = {"connections": len(self._server.connections)}
         await end(self._running)
         self._running.clear()
         await self._server.stop()
@@ -226,7 +229,7 @@ async def serve(server: Nameserver, say: DaemonLog) -> None:
         sys.exit(os.EX_SOFTWARE)
 
 
-async def _serve(server: Nameserver, over: asyncio.Event, systemd: Supervisor, say: DaemonLog) -> None:
+async def _serve(server: Nameserver, over: StopEvent, systemd: Supervisor, say: DaemonLog) -> None:
     await server.start()
     settled()
     server.pages.announce()
@@ -234,12 +237,15 @@ async def _serve(server: Nameserver, over: asyncio.Event, systemd: Supervisor, s
         start_log.warning("access", warning=warning)
     say("The Name Server boot success. serializeType=JSON")
     say(f"listening on {server.config.bind_address}:{server.port}")
+    say.life.started(address=server.config.bind_address, port=server.port)
     systemd.ready(f"listening on port {server.port}")
     try:
         await over.wait()
     finally:
         systemd.stopping(server.tasks.fault or "")
+        say.life.stopping(over.cause or server.tasks.fault or "an error")
         await server.stop()
+        say.life.stopped(server.drained)
 
 
 def main() -> None:
@@ -252,6 +258,15 @@ def main() -> None:
     with log_to_stderr() as say:
         raise_limit()
         say.settle(start.config.log, "namesrv")
+        config = start.config
+        say.life.starting(
+            "mqnamesrv",
+            config,
+            start.file,
+            connections=config.connections.server_max_connections,
+            acl=config.access.acl_enable,
+            tls=config.tls.mode.name,
+        )
         for warning in start.warnings:
             start_log.warning("configuration", warning=warning)
         _run(start, settings, say)

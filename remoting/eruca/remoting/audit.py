@@ -2,8 +2,8 @@
 
 Owns the form of that line: account, address, request, target, before, after, result. Must not know what a request does:
 its route declares ``changes``, and its handler notes what was before and is after. Invariant: such a request leaves
-exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out. Only
-those of senders without a valid signature are not here but in the log of access control, which has a limit.
+exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out. Only of
+the requests of senders without a valid signature, who could fill the log, a minute has one line by code and address.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eruca.remoting.log import Log
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.request import Call, Reply
 
 NOBODY = "none"
@@ -33,12 +34,26 @@ def note_settings(call: Call[Any], before: Mapping[str, str], changed: Mapping[s
     )
 
 
-def answered(call: Call[Any], reply: Reply | None) -> None:
+def answered(call: Call[Any], reply: Reply | None, **more: object) -> None:
     """A request of which a route declares that it changes something was answered."""
+    line = {**_line(call), **more}
     if reply is None or reply.code == 0:
-        audit_log.info("change", **_line(call), result="done")
+        audit_log.info("change", **line, result="done")
     else:
-        audit_log.warning("change", **_line(call), result="refused", response_code=int(reply.code), reason=reply.remark)
+        audit_log.warning("change", **line, result="refused", response_code=int(reply.code), reason=reply.remark)
+
+
+class Strangers:
+    """Changes that were asked for by nobody whom access control knows."""
+
+    def __init__(self) -> None:
+        self._repeats = Repeats()
+
+    def answered(self, call: Call[Any], reply: Reply) -> None:
+        """Such a request was refused."""
+        again = self._repeats.failed((call.code, call.connection.remote.rpartition(":")[0]))
+        if again is not None:
+            answered(call, reply, **again)
 
 
 def unanswered(call: Call[Any]) -> None:

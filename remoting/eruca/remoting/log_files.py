@@ -24,12 +24,12 @@ RIGHTS, FOLDER_RIGHTS = 0o640, 0o750
 AUDIT = "audit"
 PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "broker": {
-        AUDIT: ("eruca.audit", "eruca.access"),
+        AUDIT: ("eruca.audit", "eruca.access.audit"),
         "store": ("eruca.broker.store",),
         "remoting": ("eruca.remoting", "asyncio"),
     },
     "namesrv": {
-        AUDIT: ("eruca.audit", "eruca.access"),
+        AUDIT: ("eruca.audit", "eruca.access.audit"),
         "remoting": ("eruca.remoting", "asyncio"),
     },
 }

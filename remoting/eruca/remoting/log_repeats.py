@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable
 
 EVERY = 60.0
 """Seconds between two lines about the same thing."""
+MOST = 10_000
+"""Failures that are remembered; with more of them all are forgotten, and begin again."""
 
 
 class _Failure:
@@ -33,6 +35,8 @@ class Repeats:
         now = self._monotonic()
         failure = self._failures.get(what)
         if failure is None:
+            if len(self._failures) >= MOST:
+                self._failures.clear()
             self._failures[what] = _Failure(now)
             return {}
         failure.count += 1
@@ -40,6 +44,10 @@ class Repeats:
             return None
         failure.said = now
         return {"failures": failure.count, "seconds": round(now - failure.since)}
+
+    def forget(self) -> None:
+        """All of it works."""
+        self._failures.clear()
 
     def over(self, what: Hashable) -> dict[str, object] | None:
         """It works; returns how often and for how long it did not, None if it worked before."""

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict
 
+from eruca.remoting.life_lines import LifeLines
 from eruca.remoting.log import quiet_logger, write
 from eruca.remoting.log_files import LogFile, make_folder, part_of, paths_of
 from eruca.remoting.log_json import JsonFormat
@@ -90,6 +91,8 @@ class DaemonLog:
     def __init__(self) -> None:
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self.levels = LogLevels(self._configure)
+        self.life = LifeLines()
+        """The lines about the daemon itself."""
         self._errors = _Way(
             Descriptor(_descriptor(STANDARD_ERROR, sys.stderr)), LineFormat(colors=terminal), self._expire
         )

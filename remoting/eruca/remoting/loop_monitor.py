@@ -11,9 +11,12 @@ import asyncio
 from time import monotonic
 
 from eruca.remoting.histogram import Histogram
+from eruca.remoting.log import log
 
 EVERY = 0.05
 """Seconds between two ticks."""
+SLOW = 1.0
+"""Seconds of delay from which on a tick is a line of the log."""
 LATE_BY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Bounds of the delays of ticks, in seconds."""
 
@@ -49,6 +52,8 @@ class LoopMonitor:
         self.last = now
         self.overdue = now + 2 * EVERY
         self.late.add(max(self.former, 0.0))
+        if self.former > SLOW:
+            log.warning("slow_loop", seconds=round(self.former, 3))
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
 
     @property

@@ -107,6 +107,7 @@ class Router(Generic[S]):
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
         self._changes: dict[int, Target[Any]] = {}
+        self._strangers = audit.Strangers()
         self._costly = CostlyRequests(self._start)
         self._declared: set[int] = set()
         """The codes of requests that are handled later, or not at all."""
@@ -151,9 +152,12 @@ class Router(Generic[S]):
             result = handler(self._service, call)
         except Exception as error:
             result = _answer_to(error, call)
-            if head.code in self._changes and (call.account or not isinstance(error, AccessRefused)):
+            if head.code in self._changes:
                 call.change = call.change or Change(_target(self._changes[head.code], call))
-                audit.answered(call, result)
+                if call.account or not isinstance(error, AccessRefused):
+                    audit.answered(call, result)
+                else:
+                    self._strangers.answered(call, result)
         if type(result) is Reply:
             connection.reply(call, result)
             self.latency.answered(head, result.code, connection.last_active)

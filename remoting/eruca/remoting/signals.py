@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from eruca.remoting.audit import audit_log
@@ -21,15 +22,26 @@ IGNORED: Final = {
 """Signals whose default is a kill, and what the line says about each."""
 
 
-def stop_event(reload: Callable[[], object]) -> asyncio.Event:
+class StopEvent(asyncio.Event):
+    """Set when a daemon is to stop; ``cause`` is the first signal that said so."""
+
+    cause = ""
+
+    def stop(self, number: signal.Signals) -> None:
+        """A stopping signal has come."""
+        self.cause = self.cause or number.name
+        self.set()
+
+
+def stop_event(reload: Callable[[], object]) -> StopEvent:
     """An event that the first stopping signal sets; handles all signals of the table on the running loop.
 
     ``reload`` is called for each SIGHUP.
     """
-    over = asyncio.Event()
+    over = StopEvent()
     loop = asyncio.get_running_loop()
     for number in STOPPING:
-        loop.add_signal_handler(number, _received, number, over.set, "stop")
+        loop.add_signal_handler(number, _received, number, partial(over.stop, number), "stop")
     for number in IGNORED:
         loop.add_signal_handler(number, _ignore, number)
     loop.add_signal_handler(signal.SIGHUP, _received, signal.SIGHUP, reload, "reload")

@@ -22,6 +22,7 @@ from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState
 from eruca.protocol.record import TOPIC_MAX, Record, encode_record
 from eruca.remoting import Connection
+from eruca.remoting.log_repeats import Repeats
 
 AT_ONCE = 64
 """Half messages that are checked before other tasks get their turn."""
@@ -43,6 +44,7 @@ class CheckBacks:
         self._monotonic = monotonic
         self._next_round: int | None = None
         self._turn = 0
+        self._repeats = Repeats()
 
     async def keep(self) -> None:
         """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
@@ -70,8 +72,12 @@ class CheckBacks:
                 if undecided.get(offset) is not half:
                     continue
             if not self._check(offset, half, begun, absent):
-                log.error("check_backs_postponed", reason="the store does not take messages")
+                again = self._repeats.failed("store")
+                if again is not None:
+                    log.error("check_backs_postponed", reason="the store does not take messages", **again)
                 break
+        else:
+            self._repeats.over("store")
         if absent:
             log.info("no_producer_to_ask", groups=sorted(absent))
 

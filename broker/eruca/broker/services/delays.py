@@ -26,6 +26,7 @@ from eruca.broker.state.statistics import Statistics
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
 from eruca.protocol.names import TIMER_TOPIC
+from eruca.remoting.log_repeats import Repeats
 
 LOOK_EVERY = 20
 """Milliseconds between two checks for due messages, at most."""
@@ -79,6 +80,7 @@ class Delays:
         self._store = store
         self._rules = rules
         self._needed = (0, 0)
+        self._repeats = Repeats()
         self._started = False
 
     def route(self, values: dict[str, str], to: Destination, level: int, now: int) -> Destination | None:
@@ -185,8 +187,11 @@ class Delays:
         try:
             self._store.flush()
         except OSError as error:
-            log.error("delay_offsets_not_saved", reason=f"the log cannot be flushed: {error.strerror}")
+            again = self._repeats.failed("flush")
+            if again is not None:
+                log.error("delay_offsets_not_saved", reason=f"the log cannot be flushed: {error.strerror}", **again)
             return
+        self._repeats.over("flush")
         positions = self._positions()
         self._stage(positions)
         self.offsets.save()

@@ -31,6 +31,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, RouteOf, UnregisterBroker
 from eruca.remoting import Channels, Connection, RemotingError, TlsFiles
 from eruca.remoting.addresses import split_address
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
 
@@ -84,6 +85,7 @@ class Registration:
         self._began = 0.0
         self._name_taken: dict[str, str] = {}
         self._name_taken_logged: dict[str, float] = {}
+        self._repeats = Repeats()
         self._announcing = False
         self._encoded: tuple[tuple[DataVersion, int], Registered | None] | None = None
         self._large = False
@@ -242,8 +244,9 @@ class Registration:
             return False
         self._is_not_taken(nameserver)
         self._registered_at[nameserver] = monotonic()
+        failed = self._repeats.over(nameserver)
         if nameserver not in self._registered:
-            log.info("registered", nameserver=nameserver, address=self._address)
+            log.info("registered", nameserver=nameserver, address=self._address, **(failed or {}))
             self._registered.add(nameserver)
         return True
 
@@ -253,8 +256,9 @@ class Registration:
         else:
             if not isinstance(error, RemotingError):
                 self._is_not_taken(nameserver)
-            if nameserver in self._registered or not self._registered:
-                log.warning("registration_failed", nameserver=nameserver, error=str(error))
+            again = self._repeats.failed(nameserver)
+            if again is not None:
+                log.warning("registration_failed", nameserver=nameserver, error=str(error), **again)
         self._registered.discard(nameserver)
 
     def _is_taken(self, nameserver: str, remark: str) -> None:

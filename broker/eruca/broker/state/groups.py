@@ -66,6 +66,7 @@ class Groups(SavedState):
             self.need_room(name)
             config = SubscriptionGroupConfig(group_name=name)
             self.put(config)
+            log.info("group_created", group=name)
         return config
 
     def comes_by_itself(self, name: str) -> bool:

@@ -174,6 +174,7 @@ class Topics(SavedState):
             topic_filter_type=model.topic_filter_type,
         )
         self.put(config)
+        log.info("topic_created", topic=name, queues=count, template=template)
         return config
 
     def create_if_absent(self, name: str, queues: int, perm: int = READ_WRITE, *, sys_flag: int = 0) -> TopicConfig:
@@ -188,6 +189,7 @@ class Topics(SavedState):
                 topic_sys_flag=sys_flag,
             )
             self.put(config)
+            log.info("topic_created", topic=name, queues=queues)
         return config
 
     def set_order(self, ordered: Mapping[str, str]) -> None:

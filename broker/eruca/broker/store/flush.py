@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import structlog
+
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.flush_thread import FlushThread
 from eruca.broker.store.results import Durability
@@ -28,8 +30,12 @@ _MUCH = 1 << 20
 """The loop does not wait for a flush of more bytes than this."""
 TOOK = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Bounds of the times of flushes, in seconds."""
+SLOW = 1.0
+"""Seconds from which on a flush is a line of the log."""
 RESTS = 8 * PATIENCE, 256 * PATIENCE
 """Seconds without such a wait after a flush that was too slow: the first time, and at most (doubled each time)."""
+
+log = structlog.get_logger("eruca.broker.store")
 
 
 class Flush:
@@ -146,7 +152,10 @@ class Flush:
             segment.flush()
         if new_files:
             self._log.file_system.flush_folder(self._log.path)
-        self.took.add(time.monotonic() - begun)
+        took = time.monotonic() - begun
+        self.took.add(took)
+        if took > SLOW:
+            log.warning("slow_flush", seconds=round(took, 3), files=len(segments))
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False

@@ -18,7 +18,7 @@ REPORTED_FOR = 60_000
 MOST_REPORTED = 10_000
 """Reasons and addresses that are remembered for that."""
 
-log = structlog.get_logger("eruca.access")
+log = structlog.get_logger("eruca.access.audit")
 
 
 class Tally:

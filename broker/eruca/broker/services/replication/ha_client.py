@@ -24,6 +24,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
 from eruca.remoting.descriptors import reason
 from eruca.remoting.listener import keep_alive
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
 
@@ -59,7 +60,7 @@ class HAClient:
         self._linked: str | None = None
         """The HA address of the master that is connected, or was connected last."""
         self._task: asyncio.Task[None] | None = None
-        self._failing = False
+        self._repeats = Repeats()
         self._refused: tuple[str, float] = ("", 0.0)
         """The master that was refused last, and when that was logged, in seconds."""
 
@@ -142,7 +143,7 @@ class HAClient:
         if link is None:
             return False
         log.info("replicating", master=address, end=self._store.replicator.end_offset)
-        self._failing = False
+        self._repeats.forget()
         self._link, self._linked = link, address
         if address == self._address and not self._fixed:
             self.on_following(self._master)
@@ -220,10 +221,10 @@ class HAClient:
         return link
 
     def _unreachable(self, address: str, fault: Exception) -> None:
-        if not self._failing:
+        again = self._repeats.failed(address)
+        if again is not None:
             said = why_no_handshake(fault) if self._tls is not None else None
-            log.warning("master_unreachable", address=address, fault=said or str(fault) or "timeout")
-        self._failing = True
+            log.warning("master_unreachable", address=address, fault=said or str(fault) or "timeout", **again)
 
 
 class MasterConnection(asyncio.Protocol):

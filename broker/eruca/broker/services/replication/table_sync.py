@@ -23,6 +23,7 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.remoting import Channels, RemotingError, TlsFiles
 from eruca.remoting.addresses import vip_address
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.rpc_hooks import Signer
 from eruca.remoting.tasks import Tasks, end
 
@@ -60,6 +61,7 @@ class TableSync:
         self._missed: set[str] = set()
         """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
         self._wake = asyncio.Event()
+        self._repeats = Repeats()
         self._channels: Channels | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -107,10 +109,16 @@ class TableSync:
             await self._try(fetch_one, master)
 
     async def _try(self, fetch_one: Callable[[str], Awaitable[None]], master: str) -> None:
+        table = fetch_one.__name__[7:]
         try:
             await fetch_one(master)
         except (RemotingError, Refused, ProtocolError, OSError, ValueError) as fault:  # it may be no address
-            log.warning("table_not_fetched", table=fetch_one.__name__[7:], master=master, fault=str(fault))
+            again = self._repeats.failed(table)
+            if again is not None:
+                log.warning("table_not_fetched", table=table, master=master, fault=str(fault), **again)
+        else:
+            self._repeats.over(table)
+            log.debug("table_fetched", table=table, master=master)
 
     async def _ask(self, address: str, endpoint: api.Endpoint[Empty, Empty]) -> bytes:
         self._channels = self._channels or Channels(signer=self._signer, tls=self._tls)
