@@ -58,4 +58,5 @@ def test_it_says_in_one_sentence_why_it_does_not_start(tmp_path: Path) -> None:
         with mqnamesrv(*arguments) as process:
             output, errors = process.communicate(timeout=20)
         assert (process.returncode, output) == (status, ""), arguments
-        assert errors.startswith("mqnamesrv: ") and words in errors and errors.count("\n") == 1, errors
+        (sentence,) = [line for line in errors.splitlines() if " daemon_starting " not in line]
+        assert sentence.startswith("mqnamesrv: ") and words in sentence, errors
