@@ -43,6 +43,15 @@ def test_what_has_ended_counts_no_more() -> None:
     assert (load.count.taken, dict(load.by_address)) == (2, {"10.0.0.1": 2})
 
 
+@pytest.mark.parametrize(
+    ("may_have", "unfinished", "unsent"),
+    [(0, 64, 512), (24_000, 64, 512), (1000, 64, 250), (256, 32, 64), (90, 16, 22), (32, 16, 16)],
+)
+def test_budgets_of_bytes_are_a_share_of_little_memory(may_have: int, unfinished: int, unsent: int) -> None:
+    limits = ConnectionSettings().limits(may_have << 20)
+    assert (limits.unfinished >> 20, limits.unsent >> 20) == (unfinished, unsent)
+
+
 @pytest.mark.parametrize("text", ["10.0.0.1", "=5", "10.0.0.1=many", "10.0.*.1=5", "10.0.0.1=5;10.0.0.300=6"])
 def test_an_override_that_means_nothing_is_refused(text: str) -> None:
     key = "serverMaxConnectionsPerAddressOverrides"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eruca.protocol.frame import MAX_FRAME
+from eruca.remoting import memory
 from eruca.remoting.access.white_addresses import AddressPattern
 from eruca.remoting.byte_budget import budgets
 from eruca.remoting.descriptors import ConnectionCount
@@ -89,17 +90,23 @@ class ConnectionSettings:
     server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
     """Bytes of all answers that peers have not read yet, at most."""
 
-    def limits(self) -> ConnectionLimits:
-        """The limits that these settings mean. Raises ValueError."""
+    def limits(self, may_have: int | None = None) -> ConnectionLimits:
+        """The limits that these settings mean, for a process that ``may_have`` these bytes. Raises ValueError."""
+        may_have = memory.limit() if may_have is None else may_have
         return ConnectionLimits(
             connections=self.server_max_connections,
             connections_per_address=self.server_max_connections_per_address,
             overrides=tuple(_overrides(self.server_max_connections_per_address_overrides)),
             connects=self.server_max_connects_per_second_per_address,
-            unfinished=self.server_max_unfinished_bytes,
-            unsent=self.server_max_unsent_bytes,
+            unfinished=_share(self.server_max_unfinished_bytes, may_have // 8),
+            unsent=_share(self.server_max_unsent_bytes, may_have // 4),
             idle=float(self.server_channel_max_idle_time_seconds),
         )
+
+
+def _share(wanted: int, most: int) -> int:
+    """A budget within its share of the memory, if that is known; one frame has room at least."""
+    return max(min(wanted, most), MAX_FRAME) if most else wanted
 
 
 class ServerLoad:
