@@ -15,7 +15,7 @@ from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import MANY_PEERS, LoneBroker
 from tests.support.peers import Peer
-from tests.support.programme import ENOUGH, MEBIBYTE, chance, rounds
+from tests.support.programme import ENOUGH, MEBIBYTE, amount, chance, rounds
 from tests.support.raw import frame, send_header
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -85,7 +85,7 @@ async def test_bad_frames_beside_a_good_client(tmp_path: Path) -> None:
         async with Load(broker.address, history, producers=1, under_way=1) as load:
             for number in rounds(130, 2500, seconds=12):
                 await asyncio.gather(*(bad_client() for _ in range(20)))
-                if number == 20:  # what is made once is made by now
+                if number == amount(20, 300):  # the heap has the size that the largest of these frames need
                     before = memory()
             await load.until(load.answers[0] + 20)
             await load.drained()
