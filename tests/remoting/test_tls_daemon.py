@@ -91,7 +91,7 @@ def test_a_key_that_others_may_read_gets_a_line(tmp_path: Path) -> None:
     settings = settings_of(Certificates(tmp_path))
     with capture_logs() as lines:
         DaemonTls(settings)
-        Path(str(settings.tls_server_key_path)).chmod(0o640)
+        Path(str(settings.tls_server_key_path)).chmod(0o644)
         DaemonTls(settings)
     assert [(line["event"], line["file"]) for line in lines] == [("tls_key_readable", settings.tls_server_key_path)]
 

@@ -144,7 +144,7 @@ async def test_a_permissive_port_takes_both_kinds(certificates: Certificates) ->
     async with serving(tls) as server:
         assert await ask(server, None, LARGE) == LARGE
         assert await ask(server, Tls(ca_file=certificates.ca_file), LARGE) == LARGE
-    assert (tls.handshakes, tls.refused) == (1, {})
+    assert (tls.handshakes, tls.plain, tls.refused) == (1, 1, {})
 
 
 @on_both_loops

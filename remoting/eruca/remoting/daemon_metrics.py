@@ -93,6 +93,9 @@ def add_security(metrics: Metrics, tls: DaemonTls, refusals: Tally) -> None:
     if server is not None:
         metrics.counter("eruca_tls_handshakes_total", "TLS handshakes that succeeded.", lambda: server.handshakes)
         metrics.counter(
+            "eruca_tls_plain_total", "Plain connections to ports that serve TLS, too.", lambda: server.plain
+        )
+        metrics.counter(
             "eruca_tls_refused_total",
             "Connections that were refused in a TLS handshake or in place of one, by reason.",
             lambda: {reason: server.refused[reason] for reason in REASONS},

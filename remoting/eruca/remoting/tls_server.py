@@ -102,7 +102,8 @@ class ServerCertificate:
 class TlsServer:
     """What the encrypted ports of one daemon share.
 
-    ``handshakes`` counts those that succeeded, ``refused`` the connections that were refused, by reason.
+    ``handshakes`` counts those that succeeded, ``plain`` the connections without one, ``refused`` those that were
+    refused, by reason.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class TlsServer:
     ) -> None:
         self.files = TlsFiles(certificate)
         self.handshakes = 0
+        self.plain = 0
         self.refused: Counter[str] = Counter()
         self.first_byte_within = first_byte_within
         self.handshake_within = handshake_within
@@ -161,6 +163,7 @@ class TlsPort:
         elif self.enforcing:
             raise self._refusal(address, PLAIN, _NOT_PLAIN)
         else:
+            self.server.plain += 1
             await loop.connect_accepted_socket(lambda: protocol, sock)
 
     async def _handshake(self, sock: socket.socket, protocol: asyncio.BaseProtocol, address: str) -> None:
@@ -224,6 +227,6 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def open_keys(files: Sequence[File]) -> list[Path]:
-    """Those files that other users may read or write."""
+    """Those files that other users may read, or their group may write."""
     paths = [Path(file) for file in files if file is not None]
-    return [path for path in paths if path.exists() and path.stat().st_mode & 0o077]
+    return [path for path in paths if path.exists() and path.stat().st_mode & 0o027]
