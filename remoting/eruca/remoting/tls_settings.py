@@ -73,10 +73,10 @@ class TlsSettings(TlsClientSettings):
     """Whether the certificates of clients are checked: only true is possible where they are asked for."""
     tls_server_trust_cert_path: str | None = setting(None, key="tls.server.trustCertPath", path=True)
     """The file of the authorities whose clients are trusted."""
-    tls_server_handshakes_per_second: int = setting(200, key="tls.server.handshakesPerSecond", at_least=0)
+    tls_server_handshakes_per_second: int = setting(500, key="tls.server.handshakesPerSecond", at_least=0)
     """TLS handshakes in a second, at most; 0 for any number. A handshake takes about 1 ms of CPU."""
     tls_server_handshakes_per_second_per_address: int = setting(
-        100, key="tls.server.handshakesPerSecondPerAddress", at_least=0
+        50, key="tls.server.handshakesPerSecondPerAddress", at_least=0
     )
     """TLS handshakes of one address in a second, at most; 0 for any number."""
     tls_ha_server_mode: TlsMode | None = setting(None, key="tls.ha.server.mode")
