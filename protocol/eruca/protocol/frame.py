@@ -259,6 +259,8 @@ def texts(serialization: int, data: bytes) -> dict[str, str]:
             return _only_texts.decode(data).ext
         except UNREADABLE:
             pass  # a number, a null, or no field at all; or nothing that can be read
+    elif serialization == ROCKETMQ:
+        return _read_binary(data).ext
     return fields_of(read(serialization, data))
 
 

@@ -19,6 +19,8 @@ from eruca.protocol.header import Field, Header, plan_of
 H = TypeVar("H", bound=Header)
 
 _length = struct.Struct(">i")
+_unsigned = struct.Struct(">I").unpack_from
+_TOO_LONG = "a header entry is longer than the header that holds it"
 
 
 def from_fields(kind: type[H], fields: Mapping[str, Any]) -> H:
@@ -79,16 +81,22 @@ def read_binary_fields(data: bytes, *, empty: bool = False) -> dict[str, str]:
     """
     fields: dict[str, str] = {}
     at, end = 0, len(data)
+    text = data.decode("latin-1")  # a part of it is the entry, if that is ASCII, as nearly all are
     try:
         while at < end:
-            split = at + 2 + int.from_bytes(data[at : at + 2], "big")
+            split = at + 2 + (data[at] << 8 | data[at + 1])
             start = split + 4
-            stop = start + int.from_bytes(data[split:start], "big")
-            if start > end or stop > end:
-                raise ProtocolError("a header entry is longer than the header that holds it")
+            stop = start + _unsigned(data, split)[0]
+            if stop > end:
+                raise ProtocolError(_TOO_LONG)
             if split > at + 2 and (stop > start or empty):
-                fields[data[at + 2 : split].decode()] = data[start:stop].decode()
+                name, value = text[at + 2 : split], text[start:stop]
+                if not name.isascii():
+                    name = data[at + 2 : split].decode()
+                fields[name] = value if value.isascii() else data[start:stop].decode()
             at = stop
+    except (IndexError, struct.error):
+        raise ProtocolError(_TOO_LONG) from None
     except UnicodeDecodeError as error:
         raise ProtocolError(f"a header entry is not UTF-8: {error}") from None
     return fields

@@ -7,6 +7,7 @@ or of an error. Facts: AclClientRPCHook, AclUtils.combineRequestContent and AclS
 from __future__ import annotations
 
 import binascii
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ _BLOCK: Final = 64
 
 def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """The signature of a request: all its fields but the signature, and its body."""
-    return SigningKey(secret_key).sign(fields, body).decode()
+    return _key_of(secret_key).sign(fields, body).decode()
 
 
 class SigningKey:
@@ -52,6 +53,8 @@ class SigningKey:
         return binascii.b2a_base64(outer.digest(), newline=False)
 
 
+_key_of = functools.lru_cache(16)(SigningKey)
+"""A client signs by one secret, again and again."""
 _Pick = Callable[[Mapping[str, str]], Iterable[str]]
 _picks: dict[tuple[str, ...], _Pick] = {}
 """What takes the signed values out of fields with these names: programs sign the same few forms again and again."""
@@ -119,5 +122,5 @@ class Credentials:
         before = "".join([fields[name] for name in names[:first_at]]).encode()
         between = "".join([fields[name] for name in names[first_at + 1 : second_at]]).encode()
         after = "".join([fields[name] for name in names[second_at + 1 :]]).encode()
-        key = SigningKey(self.secret_key)
+        key = _key_of(self.secret_key)
         return lambda one, other, body: key.signature(b"".join((before, one, between, other, after, body)))

@@ -427,7 +427,7 @@ class RepeatedFields(Generic[H]):
 
     def read(self, fields: bytes) -> H | None:
         """The header with these fields; None when they have to be read by ``from_fields``."""
-        if len(fields) > _LONGEST_FIELDS:
+        if len(fields) > _LONGEST_FIELDS or _SIGNATURE in fields:
             return None
         first_at = fields.find(self._first_name)
         start = first_at + self._first_size
@@ -465,6 +465,10 @@ class RepeatedFields(Generic[H]):
         except (ProtocolError, Refused):
             return None
         return self._known.remember(parts, found)
+
+
+_SIGNATURE = b"\x00\x09Signature\x00\x00"
+"""The name of the field that no two requests have alike."""
 
 
 def _binary_name(field: Varying) -> bytes:
