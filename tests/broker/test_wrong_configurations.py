@@ -116,6 +116,8 @@ WRONG = [
     ("storePathCommitLog=/proc/none/log", "storePathCommitLog does not work: /proc"),
     ("storePathCommitLog=/dev/null/log", "storePathCommitLog names /dev/null/log, and /dev/null is no folder"),
     ("aclEnable=true\naclFile=/none/acl.yml", "aclFile does not work: "),
+    ("metricsPort=12000\nlistenPort=12002", "metricsPort 12000 is listenPort - 2, too: set another one"),
+    ("metricsBind=*", "metricsBind: '*' is not allowed; write an address of this machine"),
     ("storePathCommitLog=%d/log", "storePathCommitLog: '%d/log' names a credential of systemd, and there are none"),
     # values together
     (
@@ -289,5 +291,24 @@ def test_a_port_that_is_taken_is_named_with_what_it_is_for(tmp_path: Path, step:
 def test_a_file_in_the_place_of_the_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
 
-    (fault,) = faults_of(tmp_path, "")
-    assert fault.startswith("broker.conf:2: storePathRootDir names ") and "is no folder" in fault
+    for arguments in (("--check",), ()):
+        with pytest.raises(BadSetting, match=r"--set: storePathRootDir names .*/store is no folder: name a"):
+            command_line(
+                BrokerConfig, "mqbroker", [*arguments, "--set", f"storePathRootDir={tmp_path}/store"], {}, fits=fits
+            )
+
+
+def test_a_metrics_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (fault,) = faults_of(tmp_path, f"metricsPort={port}\n")
+
+    assert fault.startswith(f"broker.conf:4: metricsPort does not work, the daemon cannot listen on 127.0.0.1:{port}")
+
+
+def test_a_user_without_a_home_needs_a_folder() -> None:
+    config = BrokerConfig()
+    config.store.store_path_root_dir = "~/store"
+
+    sentences = [each.sentence for each in fits(config, ()) if each.is_fault]
+    assert sentences == ["has no default, as this user has no home directory: set it to an absolute path"]

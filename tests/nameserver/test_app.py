@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from eruca.nameserver.checks import fits, works_here
+from eruca.nameserver.config import NamesrvConfig
+from eruca.remoting.command_line import command_line
+from eruca.remoting.settings import BadSetting
+
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
@@ -60,3 +65,47 @@ def test_it_says_in_one_sentence_why_it_does_not_start(tmp_path: Path) -> None:
         assert (process.returncode, output) == (status, ""), arguments
         (sentence,) = [line for line in errors.splitlines() if " daemon_starting " not in line]
         assert sentence.startswith("mqnamesrv: ") and words in sentence, errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "sentence"),
+    [
+        (
+            ("--set", "bindAddress=192.0.2.1"),
+            "--set",
+            "bindAddress does not work, the nameserver cannot listen on 192.0.2.",
+        ),
+        (
+            ("--set", "kvConfigPath=/dev/null/kv.json"),
+            "--set",
+            "kvConfigPath names /dev/null, and /dev/null is no folder",
+        ),
+        (("--set", "kvConfigPath=/tmp"), "--set", "kvConfigPath names /tmp, and that is a folder: name a file"),
+        (("--set", "kvConfigPath=kv.json"), "--set", "kvConfigPath: 'kv.json' is not allowed; write an absolute path"),
+        (("--set", "configStorePath=~/x"), "--set", "configStorePath: '~/x' is not allowed; write an absolute path"),
+        (("--set", "metricsPort=9876", "--set", "listenPort=9876"), "--set", "metricsPort 9876 is listenPort, too"),
+        (("-n", "foo"), "-n", "namesrvAddr: 'foo' is not allowed; write host:port, several joined by ;"),
+    ],
+)
+def test_a_check_says_what_is_wrong_with_its_place(
+    tmp_path: Path, arguments: tuple[str, ...], place: str, sentence: str
+) -> None:
+    flags = ["--check", "--set", "listenPort=0", "--set", f"rocketmqHome={tmp_path}", *arguments]
+    with pytest.raises(BadSetting) as refused:
+        command_line(NamesrvConfig, "mqnamesrv", flags, {}, fits=fits, works_here=works_here)
+
+    assert refused.value.faults[0].startswith(f"{place}: {sentence}")
+
+
+def test_a_check_ends_with_0_or_78(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text(f"listenPort=0\nrocketmqHome={tmp_path}\n")
+    with mqnamesrv("--check", "-c", str(conf)) as process:
+        output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output, errors) == (0, "mqnamesrv: the configuration has no fault\n", "")
+
+    conf.write_text("listenPort=x\nkvConfigPath=~/kv\n")
+    with mqnamesrv("--check", "-c", str(conf)) as process:
+        output, errors = process.communicate(timeout=20)
+    assert (process.returncode, output) == (78, "")
+    assert [line.removeprefix(f"mqnamesrv: {conf}:").partition(" ")[0] for line in errors.splitlines()] == ["1:", "2:"]

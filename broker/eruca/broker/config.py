@@ -7,6 +7,7 @@ and no socket.
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -113,7 +114,7 @@ class ClientSettings:
 class StoreSettings(StoreRules):
     """Messages on disk (MessageStoreConfig)."""
 
-    store_path_root_dir: str = setting(str(Path.home() / "store"), important=True, path=True)
+    store_path_root_dir: str = setting(os.path.expanduser("~/store"), important=True, path=True)
     """The folder of the store."""
     store_path_commit_log: str | None = setting(None, path=True)
     """The folder of the commit log; empty: ``commitlog`` in the store."""

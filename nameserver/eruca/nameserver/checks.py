@@ -6,37 +6,50 @@ on the disk, and the port is free again.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterator
 from copy import copy
+from pathlib import Path
 
 from eruca.nameserver.config import NamesrvConfig, complete
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.remoting.access.settings import access_faults
-from eruca.remoting.files import NoAccess, folder_fault
-from eruca.remoting.listener import bind, port_fault
+from eruca.remoting.files import NoAccess, no_folder, not_writable
+from eruca.remoting.listener import try_port
 from eruca.remoting.settings import Finding
 
 
 def fits(config: NamesrvConfig, given: Collection[str]) -> Iterator[Finding]:
-    """What does not fit together."""
+    """What does not fit together, and folders that cannot be."""
     yield from config.tls.findings()
+    yield from config.metrics.collisions({config.listen_port: "listenPort"})
+    full = complete(copy(config))
+    for key, path in _files(full, given).items():
+        if (fault := no_folder(path.parent)) is not None:
+            yield Finding(key, fault)
+        elif path.is_dir():
+            yield Finding(key, f"names {path}, and that is a folder: name a file")
 
 
 def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Finding]:
     """What is wrong with its files, its address and its port."""
     full = complete(copy(config))
-    for key, path in (("kvConfigPath", full.kv_file()), ("configStorePath", full.settings_file())):
-        fault = folder_fault(path.parent)
-        if fault is not None:
+    files = {
+        key: path for key, path in _files(full, given).items() if no_folder(path.parent) is None and not path.is_dir()
+    }
+    for key, path in files.items():
+        if (fault := not_writable(path.parent)) is not None:
             yield Finding(key, fault)
-        elif path.is_dir():
-            yield Finding(key, f"names {path}, and that is a folder: name a file")
-        elif key == "kvConfigPath":
-            yield from _values(full)
+    if "kvConfigPath" in files:
+        yield from _values(full)
     yield from config.tls.unusable()
-    yield from _port(config)
+    yield from _ports(config)
     yield from access_faults(config.access, full.rocketmq_home)
+
+
+def _files(config: NamesrvConfig, given: Collection[str]) -> dict[str, Path]:
+    """The files that it writes; where configStorePath is not set, the file of -c may take its place."""
+    files = {"kvConfigPath": config.kv_file()}
+    return files | ({"configStorePath": config.settings_file()} if "configStorePath" in given else {})
 
 
 def _values(config: NamesrvConfig) -> Iterator[Finding]:
@@ -46,11 +59,8 @@ def _values(config: NamesrvConfig) -> Iterator[Finding]:
         yield Finding("kvConfigPath", f"does not work: {fault}")
 
 
-def _port(config: NamesrvConfig) -> Iterator[Finding]:
-    host, port = config.bind_address, config.listen_port
-    try:
-        for each in bind(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE), host):
-            each.close()
-    except OSError as error:
-        fault = port_fault(error, host, port)
+def _ports(config: NamesrvConfig) -> Iterator[Finding]:
+    fault = try_port(config.bind_address, config.listen_port)
+    if fault is not None:
         yield Finding(fault.key, f"does not work, the nameserver {fault.sentence}")
+    yield from config.metrics.taken()

@@ -40,16 +40,26 @@ def check_writable(path: Path) -> None:
             raise NoAccess(path, "written", fault) from None
 
 
-def folder_fault(path: Path) -> str | None:
-    """Why files cannot be written in a folder, which may not exist yet, as the end of a sentence; None if they can."""
-    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
-    if not there.is_dir():
-        return f"names {path}, and {there} is no folder: name a folder, or move that away"
+def no_folder(path: Path) -> str | None:
+    """Why a path can never be a folder for files, as the end of a sentence; None if it is one, or may be made."""
+    if not path.is_absolute():
+        return "has no default, as this user has no home directory: set it to an absolute path"
+    there = _nearest(path)
+    return None if there.is_dir() else f"names {path}, and {there} is no folder: name a folder, or move that away"
+
+
+def not_writable(path: Path) -> str | None:
+    """Why files cannot be written in a folder, which may not be there yet, as the end of a sentence."""
     try:
-        check_writable(there)
+        check_writable(_nearest(path))
     except NoAccess as fault:
         return f"does not work: {fault}"
     return None
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest one above it that exists."""
+    return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
 def backup_of(path: Path) -> Path:

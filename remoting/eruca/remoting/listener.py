@@ -68,6 +68,17 @@ def port_fault(error: OSError, host: str, port: int, what: str = "listenPort") -
     return Finding("listenPort", f"{where}stop what holds it or set another listenPort")
 
 
+def try_port(host: str, port: int, what: str = "listenPort") -> Finding | None:
+    """Bind a port, and release it: why that cannot be done."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for each in bind(found, host):
+            each.close()
+    except OSError as error:
+        return port_fault(error, host, port, what)
+    return None
+
+
 class Listener:
     """Accepts connections until it is closed.
 

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from eruca.remoting.addresses import is_host
 from eruca.remoting.histogram import Histogram
-from eruca.remoting.settings import setting
+from eruca.remoting.listener import try_port
+from eruca.remoting.settings import Finding, setting
 from eruca.remoting.slices import sliced
 
 MOST_SERIES = 2000
@@ -181,7 +183,7 @@ class MetricsSettings:
 
     metrics_port: int | None = setting(None, at_least=0, at_most=65535)
     """Empty: 5557 of a broker, 5558 of a nameserver, if it is free; 0: none. One that is set must be free."""
-    metrics_bind: str = "127.0.0.1"
+    metrics_bind: str = setting("127.0.0.1", valid=is_host, words="an address of this machine, 0.0.0.0 or ::")
     """The address to listen on."""
     metrics_exporter_type: ExporterType = ExporterType.PROM
     """Only PROM is there; any other one switches /metrics off."""
@@ -189,6 +191,18 @@ class MetricsSettings:
     """Labels that every series carries."""
     metrics_otel_cardinality_limit: int = setting(MOST_SERIES, at_least=1, at_most=50_000, live=True)
     """The most series of a metric; what is beyond is in one with the labels _other."""
+
+    def collisions(self, others: Mapping[int, str]) -> Iterator[Finding]:
+        """That the port is another one of the daemon's."""
+        if self.metrics_port and self.metrics_port in others:
+            yield Finding("metricsPort", f"{self.metrics_port} is {others[self.metrics_port]}, too: set another one")
+
+    def taken(self) -> Iterator[Finding]:
+        """Why a port that was chosen cannot be had."""
+        fault = try_port(self.metrics_bind, self.metrics_port, "metricsPort") if self.metrics_port else None
+        if fault is not None:
+            key = "metricsBind" if fault.key == "bindAddress" else "metricsPort"
+            yield Finding(key, f"does not work, the daemon {fault.sentence.partition(';')[0]}; set another one")
 
     @property
     def labels(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from eruca.protocol.names import topic_fault
 from eruca.remoting.access.settings import access_faults
 from eruca.remoting.addresses import is_numeric, split_address
 from eruca.remoting.credentials import read_credentials
-from eruca.remoting.files import folder_fault
+from eruca.remoting.files import no_folder, not_writable
 from eruca.remoting.settings import Finding
 
 INDEX_HEADER = 40
@@ -34,13 +34,25 @@ REGISTRATION_PERIODS = range(10_000, 60_001)
 
 
 def fits(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
-    """What does not fit together."""
+    """What does not fit together, and folders that cannot be."""
     yield from _role(config, given)
     yield from _ports(config)
     yield from _sizes(config, given)
     yield from _ratios(config, given)
     yield from _times(config, given)
     yield from config.tls.findings()
+    port = config.server.listen_port
+    ports = {port: "listenPort", port + VIP: "listenPort - 2", port + HA: "listenPort + 1"}
+    yield from config.metrics.collisions(ports if port else {})
+    for key, path in _folders(config).items():
+        if (fault := no_folder(path)) is not None:
+            yield Finding(key, fault)
+
+
+def _folders(config: BrokerConfig) -> dict[str, Path]:
+    store = config.store
+    log = (store.store_path_commit_log or "").split(",")[0]
+    return {"storePathRootDir": Path(store.store_path_root_dir)} | ({"storePathCommitLog": Path(log)} if log else {})
 
 
 def _contradiction(given: Collection[str], keys: tuple[str, ...], sentence: str) -> Finding:
@@ -139,19 +151,17 @@ def _times(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
 
 def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     """What a start on this machine would find in its way."""
-    store = config.store
-    root = Path(store.store_path_root_dir)
-    paths = {"storePathRootDir": root}
-    if store.store_path_commit_log:
-        paths["storePathCommitLog"] = Path(store.store_path_commit_log)
-    faults = {key: folder_fault(path) for key, path in paths.items()}
+    folders = {key: path for key, path in _folders(config).items() if no_folder(path) is None}
+    faults = {key: not_writable(path) for key, path in folders.items()}
     yield from (Finding(key, fault) for key, fault in faults.items() if fault is not None)
     yield from config.tls.unusable()
-    if not faults["storePathRootDir"] and _is_in_use(root):
+    root = folders.get("storePathRootDir")
+    if root is not None and _is_in_use(root):
         sentence = f"{root} is in use by a broker that runs, so the ports, which it may hold, were not tried"
         yield Finding("storePathRootDir", sentence, False)
     else:
         yield from _free_ports(config)
+        yield from config.metrics.taken()
     yield from _names(config)
     yield from access_faults(config.access, config.rocketmq_home)
     try:
