@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,44 @@ async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
     print(f"{history.acknowledged} acknowledged, 0 lost, slowest stop {slowest:.2f} s")
     assert history.acknowledged > 0
     assert slowest <= 5
+
+
+async def test_a_broker_that_is_told_to_reload_again_and_again(tmp_path: Path) -> None:
+    history = History()
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store")
+    conf = tmp_path / "broker.conf"
+    text = conf.read_text()
+    counts: list[int] = []
+    try:
+        async with Load(broker.address, history) as load:
+            for number in rounds(20, 100, seconds=15, least=10):
+                await load.until(load.answers[0] + 20)
+                conf.write_text(f"{text}defaultTopicQueueNums={1 + number % 2}\n")
+                broker.signal(signal.SIGHUP)
+                await asyncio.to_thread(broker.wait_until, partial(reloaded, broker, number + 1), "a reload")
+                counts.append(open_outside(broker.pid, tmp_path / "store"))
+            await load.drained()
+        assert set(load.answers) == {0}
+        assert judge(history, await read(broker.address)) == []
+    finally:
+        assert broker.stop() == 0
+    assert broker.output.count("defaultTopicQueueNums: ") == len(counts)
+    assert "reload_failed" not in broker.output and "Traceback" not in broker.output
+    print(f"{len(counts)} reloads, {history.acknowledged} acknowledged, descriptors {min(counts)} to {max(counts)}")
+    assert max(counts[1:]) == min(counts[1:])
+
+
+def open_outside(pid: int, store: Path) -> int:
+    """The descriptors of a process but those of the store, which grows."""
+    count = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            count += not os.readlink(entry).startswith(str(store))
+    return count
+
+
+def reloaded(broker: LoneBroker, times: int) -> bool:
+    return broker.output.count(" reloaded ") >= times
 
 
 async def test_a_broker_that_is_paused(tmp_path: Path) -> None:

@@ -348,3 +348,20 @@ def test_a_damaged_mark_is_no_newer_format(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     assert bodies(store, "T", 0) == [b"x"]
     store.close()
+
+
+def test_files_that_are_being_made_are_left_out(kept: Kept, tmp_path: Path) -> None:
+    """Between their creation and their size."""
+    kept.fill(100)
+    kept.store.persist()
+    end = kept.store.commit_log.segments[-1].end
+    (kept.root / "commitlog" / f"{end:020d}").touch()
+    (kept.root / "index" / "20991231235959999").touch()
+    (kept.root / "consumequeue" / "T" / "0" / f"{1 << 30:020d}").touch()
+    kept.back_up()
+    (kept.root / "commitlog" / f"{end:020d}").unlink()
+    (kept.root / "index" / "20991231235959999").unlink()
+    (kept.root / "consumequeue" / "T" / "0" / f"{1 << 30:020d}").unlink()
+    restore(kept.folder, small_config(tmp_path / "restored"))
+    (tmp_path / "restored" / "consumequeue" / "T" / "0" / f"{1 << 30:020d}").unlink()
+    assert opened(tmp_path / "restored")[0] == kept.expected

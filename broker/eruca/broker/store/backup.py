@@ -179,6 +179,8 @@ class _Backup:
         for name in names:
             final = name != names[-1]
             with suppress(FileNotFoundError):
+                if not (folder / name).stat().st_size:  # it is being made
+                    continue
                 self._files.take(
                     folder / name,
                     f"index/{name}",
@@ -210,14 +212,14 @@ class _Backup:
     def _open_log(self) -> CommitLog:
         log = CommitLog(self._config.commit_log_path, 0, self._file_system)
         paths = sorted(path for path in log.path.iterdir() if len(path.name) == 20 and path.name.isdecimal())
-        log.segment_size = max((path.stat().st_size for path in paths[-1:]), default=0)
         for path in paths:
             try:
                 size = path.stat().st_size
-                if size:
+                if size:  # else it is being made
                     log.segments.append(Segment(path, int(path.name), size, self._file_system, writable=False))
             except FileNotFoundError:  # deleted by retention, which deletes the oldest ones
                 log.segments.clear()
+        log.segment_size = max((segment.size for segment in log.segments), default=0)
         return log
 
     def _take_log(self, log: CommitLog) -> int:

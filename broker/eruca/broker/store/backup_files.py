@@ -141,8 +141,7 @@ class BackupFiles:
             self.unchanged += 1
             self.entries.append(known)
             return
-        segment = Segment(source, 0, status.st_size, self._file_system, writable=False) if status.st_size else None
-        length = data_end(segment, 0) if segment is not None else 0
+        length = self._length(source, status.st_size)
         length = length if end is None else min(length, end)
         linked = link and final and _link(source, target)
         if linked:
@@ -151,11 +150,21 @@ class BackupFiles:
             length, crc = copy(source, target, status.st_size, length)
             if settle is not None and settle(target):
                 final = False
-                copied = Segment(target, 0, status.st_size, self._file_system, writable=False)
-                length = data_end(copied, 0)
+                length = self._length(target, status.st_size)
                 crc = crc_of(target, length)
         size, inode, modified = status.st_size, status.st_ino, status.st_mtime_ns
         self._add(Entry(path, size, length, crc, inode, modified, final), copied=None if linked else length)
+
+    def _length(self, path: Path, size: int) -> int:
+        """Up to where a file has data. Raises OSError, and BackupFault for one that became shorter."""
+        if not size:
+            return 0
+        try:
+            return data_end(Segment(path, 0, size, self._file_system, writable=False), 0)
+        except ValueError:  # mmap
+            raise BackupFault(
+                f"{path} became shorter while it was read: a broker recovers the store; try again when it is up"
+            ) from None
 
     def _add(self, entry: Entry, *, copied: int | None) -> None:
         self.entries.append(entry)
