@@ -11,7 +11,7 @@ read it. The topic of a group's dead letters is a topic like any other, as in 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -79,17 +79,21 @@ class Rule(Generic[S]):
     named: Callable[[S, Call[Any]], Named] | None = None
     also: frozenset[Need] = frozenset()
     always: bool = False
+    of_brokers: bool = field(init=False)
+    """Whether brokers may send the request."""
+    _roles: frozenset[Need] = field(init=False)
 
-    @property
-    def of_brokers(self) -> bool:
-        """Whether brokers may send the request."""
-        return self.need is Need.BROKER or Need.BROKER in self.also
+    def __post_init__(self) -> None:
+        roles = frozenset({self.need, *self.also}) & ROLES
+        object.__setattr__(self, "_roles", roles)
+        object.__setattr__(self, "of_brokers", Need.BROKER in roles)
 
     def lack(self, service: S, call: Call[Any], account: Account) -> Lack | None:
         """What the account lacks for a request; None for nothing."""
-        if _has_role(account, self.need) or any(_has_role(account, role) for role in self.also):
+        roles = self._roles
+        if roles and any(_has_role(account, role) for role in roles):
             return None
-        if self.need in ROLES:
+        if self.need in roles:
             role = self.need.value
             text = f"Need {role} permission for request code={call.code}, but accessKey={account.access_key} is not"
             return Lack(role, "", text)
@@ -130,9 +134,9 @@ def table(*rules: tuple[Rule[S], Iterable[int]]) -> Mapping[int, Rule[S]]:
 
 
 def _has_role(account: Account, role: Need) -> bool:
-    if role is Need.ADMIN:
+    if account.admin or role is Need.ADMIN:
         return account.admin
-    return role in ROLES and (account.admin or (account.monitor if role is Need.MONITOR else account.broker))
+    return account.monitor if role is Need.MONITOR else account.broker
 
 
 def _group(account: Account, group: str) -> tuple[str, bool]:
