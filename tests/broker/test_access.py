@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from eruca.broker.store import native
 from eruca.protocol import api, frame
-from eruca.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import QueueOf
 from eruca.protocol.headers.send import SendMessageV2
@@ -302,6 +302,25 @@ async def test_a_half_message_is_of_the_topic_of_its_request(shop: Shop) -> None
     offset = parse_offset_message_id(answer.fields["msgId"])[1]
     end = {**of_broker(offset)[37].fields, "commitOrRollback": 8}
     assert refused(await peer.ask(MINE, 37, end)) == denied("topic:T")
+
+
+async def test_only_who_may_send_to_the_topic_is_asked_about_a_half_message(shop: Shop) -> None:
+    """Everybody may call himself a producer of any group, and the question holds the message."""
+    beat = HeartbeatData(client_id="p", producer_data_set=[ProducerData(group_name="p")]).encode()
+    spy, owner = await shop.peer(), await shop.peer()
+    assert (await spy.ask(MINE, 34, {}, beat)).code == 0
+    await half(shop)
+    shop.desk.now += 60_000
+    await shop.desk.broker.check_backs.round()
+    assert len(shop.desk.broker.halves.undecided) == 1 and not spy.peer.pushed
+
+    assert (await owner.ask(PUBLISHER, 34, {}, beat)).code == 0
+    shop.desk.now += 60_000
+    await shop.desk.broker.check_backs.round()
+    [question] = await owner.peer.received(39)
+    assert b"half" in question.body
+    assert (await spy.ask(MINE, 34, {}, beat)).code == 0
+    assert not spy.peer.pushed
 
 
 # ------------------------------------------------------------------ refused in silence, but not unnoticed

@@ -35,7 +35,7 @@ class Reply(msgspec.Struct):
     by: tuple[str, int] = OURS
 
 
-def _readable(topic: str) -> bool:
+def _allowed(topic: str) -> bool:
     return True
 
 
@@ -54,9 +54,9 @@ class Call(msgspec.Struct, Generic[A]):
     """One request: its typed header, its body, and the ``Connection`` that it came on.
 
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
-    checked; empty without access control. ``may_read`` is whether the requester may read the messages of a topic: to
-    be asked where a request names a message, not its topic. ``change`` is there for requests whose route declares
-    ``changes``. ``held`` is whether the answer waited for a message to arrive.
+    checked; empty without access control. ``may_read`` and ``may_send`` are whether the requester may read the messages
+    of a topic, and send to it: to be asked where a request names a message, not its topic. ``change`` is there for
+    requests whose route declares ``changes``. ``held`` is whether the answer waited for a message to arrive.
     """
 
     header: A
@@ -66,7 +66,8 @@ class Call(msgspec.Struct, Generic[A]):
     serialization: int
     data: bytes
     account: str = ""
-    may_read: Callable[[str], bool] = _readable
+    may_read: Callable[[str], bool] = _allowed
+    may_send: Callable[[str], bool] = _allowed
     change: Change | None = None
     held: bool = False
 

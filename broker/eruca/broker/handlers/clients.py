@@ -82,7 +82,7 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
     refused: Refused | None = None
 
     def member() -> Member:
-        return Member(call.connection, beat.client_id, call.language, call.version, now)
+        return Member(call.connection, beat.client_id, call.language, call.version, now, call.may_send)
 
     for data in beat.consumer_data_set:
         try:

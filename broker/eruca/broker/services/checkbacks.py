@@ -16,7 +16,7 @@ import structlog
 from eruca.broker.config import BrokerConfig
 from eruca.broker.services.half_records import checks_of
 from eruca.broker.services.halves import Halves
-from eruca.broker.state.clients import Clients
+from eruca.broker.state.clients import Clients, Member
 from eruca.broker.state.undecided import Half
 from eruca.protocol import api, names
 from eruca.protocol.headers.send import CheckTransactionState
@@ -88,8 +88,8 @@ class CheckBacks:
     def _check(self, offset: int, half: Half, now: int, absent: set[str]) -> bool:
         """Check one half message or give it up; False when nothing can be stored."""
         too_old = now - half.begun > self._config.store.file_reserved_time * _HOUR
-        producer = self._producer(half.group)
-        if producer is None and not too_old:
+        reachable = bool(self._reachable(half.group))
+        if not reachable and not too_old:
             absent.add(half.group)
             return True
         record = self._halves.read(offset)
@@ -97,10 +97,14 @@ class CheckBacks:
             return True
         checks = checks_of(record)
         place = _real_place(record)
-        if producer is None or place is None or too_old or checks >= self._config.transaction_check_max:
+        if not reachable or place is None or too_old or checks >= self._config.transaction_check_max:
             log.warning("transaction_given_up", unique_key=record.unique_key, checks=checks)
             self.given_up += 1
             return not self._halves.give_up(offset, record).status
+        producer = self._producer(half.group, place[0])
+        if producer is None:
+            absent.add(half.group)
+            return True
         copy = self._halves.put_back(offset, record, checks + 1)
         if copy is None:
             return False
@@ -108,14 +112,21 @@ class CheckBacks:
         _ask(producer, copy, place)
         return True
 
-    def _producer(self, group: str) -> Connection | None:
-        """A connected member of a producer group, each in its turn."""
-        members = self._clients.producers.get(group)
-        reachable = [each for each in members or () if not each.closed and not each.congested]
-        if not reachable:
+    def _reachable(self, group: str) -> list[tuple[Connection, Member]]:
+        """The connected members of a producer group that read what they are sent."""
+        members = self._clients.producers.get(group, {})
+        return [each for each in members.items() if not each[0].closed and not each[0].congested]
+
+    def _producer(self, group: str, topic: str) -> Connection | None:
+        """A member that may send to the topic, each in its turn.
+
+        The question holds the message, and everybody may call himself a member of a producer group.
+        """
+        allowed = [connection for connection, member in self._reachable(group) if member.may_send(topic)]
+        if not allowed:
             return None
         self._turn += 1
-        return reachable[self._turn % len(reachable)]
+        return allowed[self._turn % len(allowed)]
 
 
 def _real_place(half: Record) -> tuple[str, int] | None:

@@ -8,7 +8,7 @@ monotonic clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eruca.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
@@ -20,13 +20,14 @@ EXPIRE_AFTER = 120_000
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One client in one group."""
+    """One client in one group; ``may_send`` is whether its account may send to a topic."""
 
     connection: Connection
     client_id: str
     language: str
     version: int
     last_seen: int
+    may_send: Callable[[str], bool]
 
 
 @dataclass(slots=True, eq=False)

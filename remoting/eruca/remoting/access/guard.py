@@ -18,7 +18,7 @@ from eruca.protocol.signature import ACCESS_KEY
 from eruca.remoting.access.account import Account
 from eruca.remoting.access.accounts import Accounts, host_of
 from eruca.remoting.access.refusals import AccessRefused, shown
-from eruca.remoting.access.rules import Rule, may_read
+from eruca.remoting.access.rules import Rule, may_read, may_send
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.connection import Connection, FastPath
 from eruca.remoting.request import Call
@@ -66,6 +66,7 @@ class Guard(Generic[S]):
         if isinstance(call.header, Refused) or (self._as_49 and not rule.always):
             return
         call.may_read = partial(self._may_read, call, account)
+        call.may_send = partial(may_send, account)
         lack = rule.lack(self._service, call, account)
         if lack is not None:
             self._note(call, lack.reason, lack.resource)

@@ -150,6 +150,13 @@ def may_read(account: Account, topic: str) -> bool:
     return allows(account.topic(topic), SUB)
 
 
+def may_send(account: Account, topic: str) -> bool:
+    """Whether an account may send to a topic."""
+    if names.is_retry_topic(topic):
+        return may_read(account, topic)
+    return topic in FREE[Need.PUB] or allows(account.topic(topic), PUB)
+
+
 def body_of(decode: Callable[[bytes], B], call: Call[Any]) -> B:
     """The body of a request that names its resources there. Raises Refused."""
     try:
