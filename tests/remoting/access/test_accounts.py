@@ -194,6 +194,21 @@ def test_the_first_file_holds_by_name_and_the_main_file_comes_last(home: Path) -
     assert accounts.versions[home / "conf" / "plain_acl.yml"] == DataVersion(counter=2, timestamp=1700000000000)
 
 
+def test_a_secret_that_kubernetes_mounts_is_read_once(home: Path) -> None:
+    folder = home / "conf" / "acl"
+    (folder / "..2026_01").mkdir(parents=True)
+    (folder / "..2026_01" / "team.yml").write_text("accounts: [{accessKey: of-team, secretKey: its-secret}]\n")
+    (folder / "..data").symlink_to("..2026_01")
+    (folder / "team.yml").symlink_to("..data/team.yml")
+
+    with capture_logs() as said:
+        accounts = Accounts(home)
+
+    assert accounts.files() == [folder / "team.yml", home / "conf" / "plain_acl.yml"]
+    assert accounts.home_of("of-team") == folder / "team.yml"
+    assert [line for line in said if "of-team" in line["warning"]] == []
+
+
 def test_another_main_file(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "accounts.yml"
     other.write_text("accounts: [{accessKey: someone, secretKey: its-secret}]\n")

@@ -74,7 +74,7 @@ class Accounts:
         """The access files that are there."""
         found: list[Path] = []
         if self._folder is not None:
-            found = sorted(file for file in self._folder.rglob("*.y*ml") if file.suffix in (".yml", ".yaml"))
+            found = sorted(file for file in self._folder.rglob("*.y*ml") if _is_access_file(file, self._folder))
         if self.main_file.exists() and self.main_file not in found:
             found.append(self.main_file)
         return found
@@ -169,6 +169,11 @@ def _other_forms(call: Call[Any], fields: Mapping[str, str]) -> Iterable[Mapping
 
 def _without_query(fields: Mapping[str, str]) -> Mapping[str, str]:
     return {name: text for name, text in fields.items() if name != UNIQUE_KEY_QUERY}
+
+
+def _is_access_file(file: Path, folder: Path) -> bool:
+    """Whether a file in the folder is one of accounts. Kubernetes keeps the former ones in hidden folders."""
+    return file.suffix in (".yml", ".yaml") and not any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _read(file: Path) -> AccessFile:
