@@ -103,6 +103,16 @@ def test_a_moved_file_is_written_until_it_is_opened_again(tmp_path: Path, faults
     assert (path.stat().st_mode & 0o777, faults) == (0o640, [])
 
 
+def test_a_file_that_was_not_moved_stays_open(tmp_path: Path, faults: Faults) -> None:
+    file = opened(tmp_path / "broker.log", faults)
+    writer = LogWriter(file, lambda lost: f"lost {lost}\n")
+    put(writer, "one")
+    file.reopen()
+    put(writer, "two")
+    writer.close()
+    assert ((tmp_path / "broker.log").read_text(), faults) == ("one\ntwo\n", [])
+
+
 def test_a_file_that_cannot_be_opened_again_stays_in_use(tmp_path: Path, faults: Faults) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()

@@ -71,6 +71,9 @@ class LogFile:
         full = bool(self._most and self._size and size and self._size + size > self._most)
         if not (self._again or full) or time.monotonic() < self._retry_at:
             return False
+        if self._again and self._is_in_place():
+            self._again = False
+            return False
         try:
             if not self._again:
                 self._put_aside()
@@ -98,6 +101,13 @@ class LogFile:
     def close(self) -> None:
         """Close the file; another process may have it."""
         os.close(self._descriptor)
+
+    def _is_in_place(self) -> bool:
+        """Whether the path still names the present file, which has its lock."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def _opened(self) -> int:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, RIGHTS)
