@@ -38,7 +38,7 @@ def everything(folder: Path, broker: LoneBroker) -> bytes:
     return b"".join(file.read_bytes() for file in folder.rglob("*.log*")) + broker.log.read_bytes()
 
 
-def unsigned(fields: dict[str, object]) -> dict[str, object]:
+def unsigned(fields: dict[str, str]) -> dict[str, str]:
     """Fields with the marks of an account, and a signature that is none."""
     return {**fields, "AccessKey": "administrator", "Signature": f"{SECRET}-signature", "SecurityToken": SECRET}
 
