@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.app import BrokerApp
+from eruca.broker.store import native
 from eruca.nameserver.app import Nameserver
+from eruca.protocol import frame
 from eruca.remoting.metrics import Kind, Metrics
+from tests.bench.broker_micro import MESSAGES, Load
 from tests.support.desk import START, Desk
 from tests.support.pages import Scrape, page, scrape
 
@@ -133,6 +136,20 @@ async def test_what_requests_took(desk: Desk) -> None:
     assert found.labels("rocketmq_rpc_latency_count") == COMMON | {
         *("protocol_type", "request_code", "response_code", "is_long_polling", "result")
     }
+
+
+@pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
+@pytest.mark.parametrize("kind", ["sends", "halves"])
+async def test_what_sends_took_that_the_native_step_stored(desk: Desk, kind: str) -> None:
+    desk.topic("T", queues=4)
+    load = Load(desk, "send", "latin", frame.JSON)
+    for _ in range(3):
+        await load.feed(getattr(load, kind)())
+
+    rows = dict(desk.broker.rpc_latency.rows())
+
+    took = rows["remoting", "send_message_v2", "success", "false", "success"]
+    assert sum(took.counts) >= MESSAGES and took.sum < 60_000 * MESSAGES
 
 
 async def test_a_pull_that_waited_is_apart(desk: Desk) -> None:

@@ -26,10 +26,10 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendReply
 from eruca.remoting import Call, Connection, FastPath, Reply
 
-_JSON_BATCH = b"320"
-_BINARY_SEND, _BINARY_BATCH = b"\1\x36", b"\1\x40"
-_JSON_CODES = frozenset((b"310", _JSON_BATCH))
-_BINARY_CODES = frozenset((_BINARY_SEND, _BINARY_BATCH))
+_JSON_CODES = frozenset((b"310", b"320"))
+_BINARY_CODES = frozenset((b"\1\x36", b"\1\x40"))
+_SHORT = 0.001
+"""Seconds; whole milliseconds are counted, so what took less adds nothing to their sum."""
 
 
 def fast_path(broker: Broker) -> FastPath:
@@ -55,13 +55,6 @@ def is_send(data: bytes, at: int) -> bool:
     return data[at + 8 : at + 10] in _BINARY_CODES or data[at + 16 : at + 19] in _JSON_CODES
 
 
-def code_of(data: bytes, at: int) -> RequestCode:
-    """The request code of a frame that looks like a send."""
-    byte = data[at + 9]
-    batch = byte == _BINARY_BATCH[1] or (byte != _BINARY_SEND[1] and data[at + 17] == _JSON_BATCH[1])
-    return RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2
-
-
 class NativeSends:
     """Calls the native step for the sends of one broker."""
 
@@ -69,9 +62,8 @@ class NativeSends:
         self._broker = broker
         self._forms = broker.admission.forms
         self._waiting = WaitingReplies(broker) if broker.waits else None
-        self._took = {
-            code: broker.rpc_latency.of(code) for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-        }
+        self._sends = broker.rpc_latency.of(RequestCode.SEND_MESSAGE_V2)
+        self._batches = broker.rpc_latency.of(RequestCode.SEND_BATCH_MESSAGE)
         """What sends took until they were stored; the native step itself takes microseconds."""
 
     def take(self, connection: Connection, data: bytes, at: int) -> int:
@@ -96,19 +88,24 @@ class NativeSends:
             broker.statistics.put(topic, queue_id, messages, size, count)
         broker.store.appender.wrote(tip, end, stored)
         if halves:
-            now = broker.monotonic()
+            stamp = broker.monotonic()
             for half in halves:
-                broker.halves.sent(half, now)
+                broker.halves.sent(half, stamp)
         if waiting is None:
             connection.send(replies)
-            self._took[code_of(data, at)].add(int((now - connection.last_active) * 1000), requests)
+            took = self._sends if stored == requests else self._batches
+            if now - connection.last_active < _SHORT:
+                took.counts[0] += requests
+            else:
+                took.add(int((now - connection.last_active) * 1000), requests)
         else:
-            waiting.add(Waiting(connection, replies, requests, code_of(data, at), connection.last_active), end)
+            code = RequestCode.SEND_MESSAGE_V2 if stored == requests else RequestCode.SEND_BATCH_MESSAGE
+            waiting.add(Waiting(connection, replies, requests, code, connection.last_active), end)
         return stop
 
 
 class Waiting(NamedTuple):
-    """The replies to some requests, which came on a connection in one read; ``code`` is the first one's."""
+    """The replies to some requests of a connection, which came in one read."""
 
     connection: Connection
     frames: bytes
