@@ -120,7 +120,7 @@ async def test_a_renewed_certificate_loses_no_send(tmp_path: Path, certificates:
                     sent += 1
 
         loads = [asyncio.create_task(load()) for _ in range(4)]
-        await until(lambda: sent > 100)
+        await until(lambda: sent > 100, within=30)
         with capture_logs() as lines:
             for name in ("server.pem", "server.key"):
                 (tmp_path / "renewed" / name).replace(tmp_path / "certificates" / name)
@@ -130,7 +130,7 @@ async def test_a_renewed_certificate_loses_no_send(tmp_path: Path, certificates:
             *["reload_changed"] * 2,
         ], "both the server's and the client's: between the two files neither fits"
         before = sent
-        await until(lambda: sent > before + 100)
+        await until(lambda: sent > before + 100, within=30)
         assert await send_and_pull(nameserver, trusting) == b"hello", "a new connection"
         done = True
         await asyncio.gather(*loads)

@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,20 @@ from tests.support.certificates import PASSWORD, Certificates
 from tests.support.loops import on_both_loops
 from tests.support.pairs import eventually
 
+MANY = ConnectionLimits(connects=0, connections_per_address=2000)
+QUICK = ConnectionLimits(idle=0.2, sweep_every=0.05)
+
 routes: Routes[None] = Routes()
 
 
 @routes.on(api.GET_BROKER_RUNTIME_INFO)
 def echo(_: None, call: Call[Any]) -> Reply:
     return Reply(header=Empty(), body=call.body)
+
+
+@routes.on(api.GET_ALL_CONSUMER_OFFSET)
+def large(_: None, call: Call[Empty]) -> Reply:
+    return Reply(body=bytes(8 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +86,11 @@ def tls_of(certificates: Certificates, client_auth: ClientAuth = ClientAuth.none
 
 
 @asynccontextmanager
-async def serving(tls: TlsServer | None, *, enforcing: bool = False, per_address: int = 1000) -> AsyncIterator[Server]:
+async def serving(
+    tls: TlsServer | None, *, enforcing: bool = False, limits: ConnectionLimits = MANY
+) -> AsyncIterator[Server]:
     port = TlsPort(tls, enforcing) if tls is not None else None
-    server = Server(
-        Router(None, [routes]), limits=ConnectionLimits(connects=0, connections_per_address=per_address), tls=port
-    )
+    server = Server(Router(None, [routes]), limits=limits, tls=port)
     await server.start("127.0.0.1", 0)
     try:
         yield server
@@ -337,10 +345,10 @@ async def test_a_stop_waits_for_nobody_who_is_silent(certificates: Certificates)
 
 @on_both_loops
 async def test_a_thousand_slow_handshakes_keep_nobody_out(certificates: Certificates) -> None:
-    tls = tls_of(certificates, handshake_within=5)
+    tls = tls_of(certificates, handshake_within=60)
     half = hello()[:200]
     peers: list[socket.socket] = []
-    async with serving(tls, per_address=2000) as server:
+    async with serving(tls) as server:
         try:
             for _ in range(1000):
                 peer = socket.create_connection(("127.0.0.1", server.port))
@@ -354,6 +362,31 @@ async def test_a_thousand_slow_handshakes_keep_nobody_out(certificates: Certific
             for peer in peers:
                 peer.close()
         await eventually(lambda: not server.connections)
+
+
+def encrypted_peer(server: Server, certificates: Certificates) -> ssl.SSLSocket:
+    """A peer that has ended its handshake; to be called in a thread."""
+    plain = socket.create_connection(("127.0.0.1", server.port))
+    return ssl.create_default_context(cafile=certificates.ca_file).wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+@on_both_loops
+async def test_a_peer_that_is_silent_after_its_handshake_is_closed(certificates: Certificates) -> None:
+    async with serving(tls_of(certificates), limits=QUICK) as server:
+        with await asyncio.to_thread(encrypted_peer, server, certificates) as peer:
+            assert await asyncio.to_thread(peer.recv, 100) == b""
+        await eventually(lambda: not server.connections)
+
+
+@on_both_loops
+async def test_peers_that_read_no_answer_are_cut_off(certificates: Certificates) -> None:
+    request = frame.encode(frame.JSON, api.GET_ALL_CONSUMER_OFFSET.code, 1, 0, None, 0)
+    async with serving(tls_of(certificates), limits=QUICK) as server:
+        with ExitStack() as peers:
+            for _ in range(5):
+                peer = peers.enter_context(await asyncio.to_thread(encrypted_peer, server, certificates))
+                await asyncio.to_thread(peer.sendall, request)
+            await eventually(lambda: not server.connections)
 
 
 # ------------------------------------------------------------------ the rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_clients_that_are_asked_for_certificates_are_verified() -> None:
 def test_passwords_are_not_shown() -> None:
     found = settings("tls.server.keyPassword=sesame\ntls.client.keyPassword=sesame")
     assert not any("assword" in key for key in values(found))
+
+
+def test_servers_need_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    settings("").check()
+    with pytest.raises(BadTls, match=r"needs uvloop.*pip install 'eruca\[broker\]'"):
+        settings("tls.server.certPath=/c").check()
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:

@@ -522,7 +522,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection after the unsent bytes have left."""
         self._flush()
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():  # asyncio's TLS forgets all in a second
             self._transport.close()
             if self.encrypted:
                 self._loop.call_later(_LINGER, self._end_encrypted)
