@@ -28,15 +28,19 @@ _PATIENCE = 60.0
 
 
 class Pairs:
-    """The cluster; ``a`` is an ASYNC_MASTER, ``b`` a SYNC_MASTER."""
+    """The cluster; ``a`` is an ASYNC_MASTER, ``b`` a SYNC_MASTER. ``properties`` are those of brokers, ``of_names`` of
+    nameservers."""
 
-    def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, properties: Mapping[str, str] | None = None, of_names: Mapping[str, str] | None = None
+    ) -> None:
         self.brokers: dict[str, LoneBroker] = {}
         self.ports = {name: free_broker_port() for name in BROKERS}
         self.name_ports = (free_port(), free_port())
         self._names: dict[int, Process] = {}
         self._home = home
         self._properties = dict(properties or {})
+        self._of_names = dict(of_names or {})
 
     async def __aenter__(self) -> Self:
         for number in range(2):
@@ -90,7 +94,8 @@ class Pairs:
         folder.mkdir(exist_ok=True)
         port = self.name_ports[number]
         conf = folder / "namesrv.conf"
-        conf.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\nkvConfigPath={folder / 'kvConfig.json'}\n")
+        lines = {"listenPort": port, "bindAddress": "127.0.0.1", "kvConfigPath": folder / "kvConfig.json"}
+        conf.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self._of_names}.items()))
         command = [str(Path(sys.executable).parent / "mqnamesrv"), "-c", str(conf)]
         process = self._names[number] = Process(command, folder / "namesrv.out")
         await asyncio.to_thread(process.wait_for_line, "listening on")

@@ -74,9 +74,9 @@ class Traffic:
 class Reader:
     """A member of a group, and the bodies that it got."""
 
-    def __init__(self, address: str, group: str) -> None:
+    def __init__(self, address: str, group: str, settings: ClientSettings | None = None) -> None:
         self.got: set[bytes] = set()
-        settings = ClientSettings(nameserver=address, instance_name=f"{group}-reader")
+        settings = settings or ClientSettings(nameserver=address, instance_name=f"{group}-reader")
         self._consumer = PushConsumer(group, self._take, start_from="first", settings=settings).subscribe(TOPIC)
 
     async def _take(self, message: ReceivedMessage) -> None:
