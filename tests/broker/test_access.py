@@ -429,6 +429,12 @@ async def test_the_fast_path_is_for_white_addresses_only_and_follows_the_file(
     await slow(WHITE, None)
     assert await slow(WHITE, None) < 5
     assert await slow("127.0.0.1", PUBLISHER) == await slow("127.0.0.1", PUBLISHER) == 10
+    signed = PUBLISHER.signed(message.fields(), b"body")
+    frames = [frame.encode(frame.JSON, 310, 0, 0, None, 4, extra=signed)]
+    frames += [frame.encode(frame.JSON, 310, number, 0, message, 4) for number in range(1, 5)]
+    learned = b"".join(each + b"body" for each in frames)
+    assert await answers(shop, learned, 5) == [0, 1, 1, 1, 1], "forms that are learned from white addresses"
+    dispatched.clear()
 
     write_accounts(tmp_path / "home", [PUBLISHER], white=["127.0.0.1"])
     shop.desk.broker.reloads.changed()
