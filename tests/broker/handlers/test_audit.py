@@ -120,6 +120,20 @@ async def test_moved_offsets(desk: Desk, caplog: pytest.LogCaptureFixture) -> No
     assert line["after"].endswith("queue 31: 0 and 8 more")
 
 
+async def test_an_offset_that_no_member_moves_back_is_a_line(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.topic("T")
+    desk.commit("g", "T", 7)
+    member = await desk.consumer("g", "T")
+    audited = Audited(caplog)
+    commit = {"consumerGroup": "g", "topic": "T", "queueId": 0}
+    for who, offset in ((member, 5), (desk.operator, 6), (member, 9)):
+        assert (await who.ask(15, {**commit, "commitOffset": offset})).code == 0
+    assert audited.lines() == []
+    assert (await desk.operator.ask(15, {**commit, "commitOffset": 3})).code == 0
+    line = audited.line()
+    assert (line["target"], line["before"], line["after"]) == ("offset of group g in queue 0 of topic T", "9", "3")
+
+
 async def test_a_change_that_is_not_on_the_disk_is_refused_in_the_log_too(
     desk: Desk, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from eruca.protocol.headers.offsets import (
     TimestampReply,
     UpdateConsumerOffset,
 )
-from eruca.remoting import Call, Reply, Routes
+from eruca.remoting import Call, Reply, Routes, audit
 from eruca.remoting.slices import encoded, sliced
 
 routes: Routes[Broker] = Routes()
@@ -54,8 +54,21 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
     ask = call.header
     legal_group(ask.consumer_group)
     legal_topic(ask.topic)
+    group = broker.clients.consumer(ask.consumer_group)
+    if group is None or call.connection not in group.members:
+        _note_reset(broker, call)
     broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
     return Reply()
+
+
+def _note_reset(broker: Broker, call: Call[UpdateConsumerOffset]) -> None:
+    """A line of the audit log for an offset that somebody who is no member moves back: no consumer does that."""
+    ask = call.header
+    before = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
+    if ask.commit_offset < before:
+        target = f"offset of group {ask.consumer_group} in queue {ask.queue_id} of topic {ask.topic}"
+        call.note(target=target, before=before, after=ask.commit_offset)
+        audit.answered(call, None)
 
 
 @routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP, reads=True)
