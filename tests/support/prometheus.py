@@ -19,6 +19,7 @@ from tests.house.tree import ROOT
 RULES = ROOT / "deploy" / "monitoring" / "rules.yml"
 INSTALLED = shutil.which("promtool") is not None
 WHY = "promtool (package prometheus) is not installed here"
+_COUNTERS = ("_total", "_bucket", "_count", "_sum")
 _LOOKS = ("4m", "9m", "40m")
 """Times after the second scrape: soon, for alerts about what has just happened, and late, for those that wait."""
 
@@ -30,8 +31,14 @@ def alerts() -> dict[str, str]:
 
 
 def firing(before: str, after: str, folder: Path, *, job: str = "eruca-broker") -> set[str]:
-    """The alerts that fire when a daemon's page was ``before`` and then stays ``after``; empty: it did not answer."""
-    series = [{"series": name, "values": f"{old:.17g} {new:.17g}x200"} for name, old, new in _series(before, after)]
+    """The alerts that fire when a daemon's page was ``before`` and is ``after`` from then on.
+
+    Counters go on as they did between the two. An empty page: the daemon did not answer.
+    """
+    series = [
+        {"series": name, "values": f"{old:.17g} {new:.17g}{new - old if counts else 0:+.17g}x200"}
+        for name, old, new, counts in _series(before, after)
+    ]
     up = {"series": f'up{{job="{job}",instance="here"}}', "values": f"{int(bool(before))} {int(bool(after))}x200"}
     tests = [
         {
@@ -49,16 +56,16 @@ def firing(before: str, after: str, folder: Path, *, job: str = "eruca-broker") 
     return {name for name in re.findall(r'alertname="?(\w+)', said) if name in alerts()}
 
 
-def _series(before: str, after: str) -> Iterable[tuple[str, float, float]]:
+def _series(before: str, after: str) -> Iterable[tuple[str, float, float, bool]]:
+    """Name, both values, and whether it is a counter."""
     old = dict(_samples(before))
     for name, value in _samples(after):
-        yield name, old.get(name, 0.0), value
+        yield name, old.get(name, 0.0), value, name.partition("{")[0].endswith(_COUNTERS)
 
 
 def _samples(page: str) -> Iterable[tuple[str, float]]:
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
-            labels = ",".join(
-                f'{name}="{value}"' for name, value in sorted({**sample.labels, "instance": "here"}.items())
-            )
+            given = sorted({**sample.labels, "instance": "here"}.items())
+            labels = ",".join(f'{name}="{value}"' for name, value in given)
             yield f"{sample.name}{{{labels}}}", sample.value
