@@ -25,6 +25,7 @@ from eruca.client import Message
 from eruca.client.sync import Producer, PushConsumer
 from tests.house.tree import ROOT
 from tests.support.certificates import Certificates
+from tests.support.disks import SmallDisk
 from tests.support.eruca import ErucaNameServer
 from tests.support.ports import free_broker_port, free_port
 from tests.support.processes import Process
@@ -39,14 +40,15 @@ _SECTIONS = dict(re.findall(r"(?ms)^## (\S+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" 
 class Site:
     """A nameserver and a broker with its pages, and what an operator sees of them."""
 
-    def __init__(self, folder: Path, settings: str = "", *, name: str = "broker-a", nameserver: str = "") -> None:
+    def __init__(self, folder: Path, settings: str = "", *, nameserver: str = "", store: Path | None = None) -> None:
         self.folder = folder
+        self.store = store if store is not None else folder / "store"
         folder.mkdir(exist_ok=True)
         self._own = None if nameserver else ErucaNameServer(folder / "namesrv")
         self.nameserver = nameserver or self._address_of(self._own)
         self.port, self.pages = free_broker_port(), free_port()
         self.conf = folder / "broker.conf"
-        self.write(settings, name)
+        self.write(settings)
         self.start()
 
     @staticmethod
@@ -58,7 +60,7 @@ class Site:
         """Write the configuration anew, with further settings."""
         self.conf.write_text(
             f"brokerName={name}\nlistenPort={self.port}\nbindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\n"
-            f"storePathRootDir={self.folder / 'store'}\nnamesrvAddr={self.nameserver}\n"
+            f"storePathRootDir={self.store}\nnamesrvAddr={self.nameserver}\n"
             f"mappedFileSizeCommitLog=4194304\nregisterNameServerPeriod=10000\n{settings}\n"
         )
 
@@ -114,7 +116,7 @@ class Site:
             "NAMESRV": self.nameserver,
             "BROKER": f"127.0.0.1:{self.port}",
             "PAGES": f"http://127.0.0.1:{self.pages}",
-            "STORE": str(self.folder / "store"),
+            "STORE": str(self.store),
             "TOPIC": TOPIC,
             "GROUP": GROUP,
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -179,29 +181,27 @@ def test_name_taken(tmp_path: Path) -> None:
             copied.until_silent("ErucaNotReady", "ErucaNameTaken")
 
 
-def mark_at(ratio: float) -> str:
-    """Settings by which a disk is full when so much of it is used; no file is deleted for it."""
-    ratios = f"diskSpaceWarningLevelRatio={ratio:.4f}\ndiskSpaceCleanForciblyRatio={ratio:.4f}\n"
-    return f"{ratios}diskMaxUsedSpaceRatio=10\ncleanFileForciblyEnable=false"
+def fill(disk: Path, share: float) -> None:
+    """Let a file take as much of a disk that so much of it is used."""
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    state = os.statvfs(disk)
+    wanted = int(state.f_blocks * share) - (state.f_blocks - state.f_bfree)
+    ballast.write_bytes(bytes(max(wanted, 0) * state.f_frsize))
 
 
 def test_disk_filling_and_full(tmp_path: Path) -> None:
-    with Site(tmp_path) as site:
-        (used,) = re.findall(r"^eruca_disk_used_ratio{.*} (.+)$", site.scrape(), re.MULTILINE)
-        site.broker.stop()
-        site.write(mark_at(min(float(used) * 1.05, 1)))
-        site.start()
-        site.until("ErucaDiskFilling")
-        assert "success" in site.commands_of("disk-filling")
-        site.broker.stop()
-        site.write(mark_at(float(used) / 2))
-        site.start()
-        site.until("ErucaStoreRefuses", "ErucaNotReady")
-        assert "disk" in site.commands_of("disk-full")
-        site.broker.stop()
-        site.write()
-        site.start()
-        site.until_silent("ErucaStoreRefuses", "ErucaNotReady", "ErucaDiskFilling")
+    with SmallDisk(tmp_path / "disk", 64 << 20) as disk:
+        keep_all = "cleanFileForciblyEnable=false\ncleanResourceInterval=100"
+        with Site(tmp_path, keep_all, store=disk.folder / "store") as site:
+            fill(disk.folder, 0.84)
+            site.until("ErucaDiskFilling")
+            assert "success" in site.commands_of("disk-filling")
+            fill(disk.folder, 0.95)
+            site.until("ErucaStoreRefuses", "ErucaNotReady")
+            assert "disk" in site.commands_of("disk-full")
+            fill(disk.folder, 0.3)
+            site.until_silent("ErucaStoreRefuses", "ErucaNotReady", "ErucaDiskFilling")
 
 
 def test_lag_growing(tmp_path: Path) -> None:
