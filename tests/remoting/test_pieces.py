@@ -31,7 +31,7 @@ def test_they_cost_little_more_than_their_bytes_and_give_them_back(size: int) ->
         for each in pieces:
             each.add(bytes(size))
     taken = sum(each.size for each in pieces)
-    assert memory.used() - before <= taken + (4 << 20)
+    assert memory.used() - before <= taken + (8 << 20)
     for each in pieces:
         each.clear()
-    assert memory.used() - before <= 4 << 20
+    assert memory.used() - before <= 8 << 20

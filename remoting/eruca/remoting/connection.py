@@ -135,8 +135,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def unfinished(self) -> int:
-        """Bytes that were received and are no whole frame yet, or that wait until the peer reads."""
-        return self._rest.size
+        """Memory of what was received and is no whole frame yet, or waits until the peer reads."""
+        return self._rest.taken
 
     @property
     def state(self) -> str:
@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
             rest.add(data)
             if self._held_up or rest.size < self._need:
                 if self._budgets is not None:
-                    self._budgets.unfinished.hold(self, rest.size)
+                    self._budgets.unfinished.hold(self, rest.taken)
                 return
             data = rest.take()
         self._handle(data)
@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
             elif self.partial_since is None or used:
                 self.partial_since = self.last_active
             if self._budgets is not None:
-                self._budgets.unfinished.hold(self, rest.size)
+                self._budgets.unfinished.hold(self, rest.taken)
         else:
             self.partial_since = None
         self._flush()

@@ -1,8 +1,8 @@
 """What has arrived of something that is not complete.
 
-Owns where it is kept. Invariant: it takes little more memory than its bytes, however small the pieces are in which they
-came, and gives the memory back at once: what is long is in mappings of its own. In the heap, buffers of all sizes that
-come and go leave holes which nobody else fits into.
+Owns where it is kept. Invariant: ``taken`` is the memory that it takes, little more than its bytes however small the
+pieces are in which they came, and it is given back at once, but for a few blocks. What is long is in mappings of its
+own: in the heap, buffers of all sizes that come and go leave holes which nobody else fits into.
 """
 
 from __future__ import annotations
@@ -10,11 +10,21 @@ from __future__ import annotations
 import mmap
 from typing import Any
 
-BLOCK = 1 << 20
-_SHORT = 64 << 10
+BLOCK = 64 << 10
+_SHORT = 16 << 10
+_KEPT = 64
+"""Blocks that are kept for what comes next; the pages of a new one cost more than what is written into them."""
 _PRIVATE: dict[str, Any] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # not on Windows
 )
+_free: list[mmap.mmap] = []
+
+
+def _block() -> mmap.mmap:
+    try:
+        return _free.pop()
+    except IndexError:
+        return mmap.mmap(-1, BLOCK, **_PRIVATE)
 
 
 class Pieces:
@@ -26,9 +36,14 @@ class Pieces:
         self.size = 0
         self._start = bytearray()
         self._blocks: list[mmap.mmap] = []
-        """What follows the start; pages of a block exist as soon as they are written."""
+        """What follows the start."""
         self._room = 0
         """Bytes that are free in the last block."""
+
+    @property
+    def taken(self) -> int:
+        """Bytes of memory, whole blocks counted."""
+        return len(self._start) + BLOCK * len(self._blocks)
 
     def add(self, data: bytes) -> None:
         """Add what has arrived."""
@@ -39,7 +54,7 @@ class Pieces:
         at = 0
         while at < len(data):
             if not self._room:
-                self._blocks.append(mmap.mmap(-1, BLOCK, **_PRIVATE))
+                self._blocks.append(_block())
                 self._room = BLOCK
             piece = data[at : at + self._room]
             begin = BLOCK - self._room
@@ -61,5 +76,8 @@ class Pieces:
         self.size = self._room = 0
         self._start = bytearray()
         for block in self._blocks:
-            block.close()
+            if len(_free) < _KEPT:
+                _free.append(block)
+            else:
+                block.close()
         self._blocks = []
