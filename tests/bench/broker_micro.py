@@ -34,9 +34,9 @@ from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
 from eruca.protocol.message import parse_offset_message_id
 from eruca.protocol.record import BatchEntry, encode_batch
 from eruca.protocol.signature import Credentials
-from eruca.remoting import Connection, ConnectionLimits, Router
+from eruca.remoting import Connection, Router
 from eruca.remoting.access.guard import Guard
-from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting.connection_limits import ConnectionLimits, ServerLoad
 from eruca.remoting.rpc_hooks import fields_to_sign
 from tests.support.desk import START, Desk
 

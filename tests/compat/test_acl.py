@@ -22,7 +22,7 @@ from eruca.client import ClientSettings, Credentials, PullConsumer
 from eruca.client.errors import AccessDenied
 from eruca.protocol.api import GET_MAX_OFFSET
 from eruca.protocol.headers.offsets import QueueOf
-from eruca.remoting.access import Accounts
+from eruca.remoting.access.accounts import Accounts
 from eruca.remoting.access.yaml_nodes import reads_otherwise
 from tests.compat.conftest import Cluster, start
 from tests.compat.transcript import Outcome

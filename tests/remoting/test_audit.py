@@ -14,9 +14,10 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
-from eruca.remoting import Call, Channels, Reply, Router, Routes, Server
+from eruca.remoting import Call, Channels, Reply, Router, Routes
 from eruca.remoting.audit import LONGEST
 from eruca.remoting.router import Guard
+from eruca.remoting.server import Server
 from tests.support.pairs import eventually
 from tests.support.peers import Peer
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from eruca.remoting import Channels, Router, Server
+from eruca.remoting import Channels, Router
+from eruca.remoting.server import Server
 
 
 async def test_who_is_cancelled_at_the_moment_that_the_connection_is_made_is_cancelled() -> None:

@@ -21,14 +21,14 @@ from eruca.remoting import (
     Channels,
     ConnectFailed,
     Connection,
-    ConnectionLimits,
     ConnectionLost,
     Reply,
     Router,
     Routes,
-    Server,
 )
 from eruca.remoting.connection import WRITE_HIGH_WATER
+from eruca.remoting.connection_limits import ConnectionLimits
+from eruca.remoting.server import Server
 from tests.support.pairs import eventually
 
 

@@ -13,8 +13,9 @@ import pytest
 from eruca.protocol import api
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf, TimestampReply
-from eruca.remoting import Call, Channels, Connection, Reply, Router, Routes, Server
+from eruca.remoting import Call, Channels, Connection, Reply, Router, Routes
 from eruca.remoting.costly import MOST_WAITING
+from eruca.remoting.server import Server
 from eruca.remoting.slices import in_thread, sliced
 from tests.support.pairs import eventually
 

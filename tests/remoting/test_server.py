@@ -15,8 +15,9 @@ from structlog.testing import capture_logs
 from eruca.protocol import api, frame
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
-from eruca.remoting import Call, Channels, Connection, ConnectionLimits, Reply, Router, Routes, Server
-from eruca.remoting.connection_limits import ServerLoad
+from eruca.remoting import Call, Channels, Connection, Reply, Router, Routes
+from eruca.remoting.connection_limits import ConnectionLimits, ServerLoad
+from eruca.remoting.server import Server
 from tests.support.pairs import eventually
 
 LARGE = 8 << 20

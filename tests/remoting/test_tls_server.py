@@ -24,14 +24,14 @@ from eruca.remoting import (
     Call,
     Channels,
     ConnectFailed,
-    ConnectionLimits,
     ConnectionLost,
     Reply,
     Router,
     Routes,
-    Server,
     Tls,
 )
+from eruca.remoting.connection_limits import ConnectionLimits
+from eruca.remoting.server import Server
 from eruca.remoting.tls_server import ClientAuth, ServerCertificate, TlsPort, TlsServer
 from tests.support.certificates import PASSWORD, Certificates
 from tests.support.loops import on_both_loops

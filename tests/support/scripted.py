@@ -27,7 +27,8 @@ from eruca.protocol.headers.offsets import OffsetReply
 from eruca.protocol.headers.pull import PullReply
 from eruca.protocol.headers.send import SendReply
 from eruca.protocol.queues import MessageQueue
-from eruca.remoting import Call, Connection, Reply, Router, Routes, Server
+from eruca.remoting import Call, Connection, Reply, Router, Routes
+from eruca.remoting.server import Server
 
 SILENT = -1
 """In a script of answers: no answer at all."""

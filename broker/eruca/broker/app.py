@@ -34,7 +34,7 @@ from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, StoreTooNew, native
 from eruca.protocol.codes import RequestCode
-from eruca.remoting import Connection, FastPath, Router, Server, run
+from eruca.remoting import Connection, FastPath, Router, run
 from eruca.remoting.access.guard import Guard
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.command_line import command_line, configured
@@ -57,6 +57,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
 from eruca.remoting.quotas import Quotas
 from eruca.remoting.router import Guard as RequestGuard
+from eruca.remoting.server import Server
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start

@@ -23,7 +23,7 @@ from eruca.nameserver.handlers import routes
 from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.nameserver.metrics import add_metrics
 from eruca.nameserver.routes import LiveBroker, RouteTable
-from eruca.remoting import Connection, Router, Server, run
+from eruca.remoting import Connection, Router, run
 from eruca.remoting.access.guard import Guard
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
@@ -52,6 +52,7 @@ from eruca.remoting.quotas import Quotas
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.router import Guard as RequestGuard
+from eruca.remoting.server import Server
 from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start

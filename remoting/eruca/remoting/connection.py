@@ -21,13 +21,12 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
 from eruca.remoting.byte_budget import Budgets
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
-from eruca.remoting.listener import keep_alive
+from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log import log
 from eruca.remoting.pieces import Pieces
 from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
-from eruca.remoting.tls import why_ended
-from eruca.remoting.tls_server import HELLO
+from eruca.remoting.tls import HELLO, why_ended
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import accumulate
 
+OTHER = "_other"
+"""The labels of what has no series of its own."""
+
 
 class Histogram:
     """Counts of values by upper bound, as Prometheus counts them: a value equal to a bound is in that bucket."""

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from eruca.remoting.descriptors import reason
+from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log import log
 from eruca.remoting.settings import Finding
 from eruca.remoting.tls_server import TlsPort
 
-KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""A peer that vanished without a word is noticed after 60 s of silence and 6 unanswered probes, 10 s apart."""
 BACKLOG = 1024
 _AT_ONCE = 64
 """Connections that are accepted before the event loop runs others."""
@@ -26,15 +25,6 @@ _RETRY_AFTER = 1.0
 _TELL_EVERY = 60.0
 _GONE = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
 """Errors of one connection that ended before it was accepted, or that a firewall forbids."""
-
-
-def keep_alive(sock: Any) -> None:
-    """Let the kernel end a TCP connection whose peer has vanished; accepted ones inherit it from a listening socket."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        option = getattr(socket, name, None)  # macOS has another name for the first
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def bind(found: Iterable[Any], host: str) -> list[socket.socket]:

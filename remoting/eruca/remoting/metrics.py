@@ -23,15 +23,13 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from eruca.remoting.addresses import is_host
-from eruca.remoting.histogram import Histogram
+from eruca.remoting.histogram import OTHER, Histogram
 from eruca.remoting.listener import try_port
 from eruca.remoting.settings import Finding, setting
 from eruca.remoting.slices import sliced
 
 MOST_SERIES = 2000
 """Series of a family, unless the operator wants another number."""
-OTHER = "_other"
-"""The labels of what has no series of its own."""
 _LABELS = r"(\s*[A-Za-z_][A-Za-z0-9_]*\s*:[^:,]*(,|$))*"
 
 Value = float | Histogram

@@ -14,8 +14,7 @@ from typing import Any
 
 from eruca.protocol import frame
 from eruca.protocol.codes import RequestCode, ResponseCode
-from eruca.remoting.histogram import Histogram
-from eruca.remoting.metrics import OTHER
+from eruca.remoting.histogram import OTHER, Histogram
 
 BOUNDS = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1000.0, 2000.0, 3000.0)
 """Milliseconds."""

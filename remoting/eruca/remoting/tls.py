@@ -18,6 +18,9 @@ from typing import Any, NamedTuple, Protocol
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.x509 import validity
 
+HELLO = b"\x16\x03"
+"""How TLS begins, and no frame and no report of a slave."""
+
 File = str | PathLike[str] | None
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 

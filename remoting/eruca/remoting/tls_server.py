@@ -19,7 +19,7 @@ from pathlib import Path
 
 from eruca.remoting.log import log
 from eruca.remoting.rates import Rate
-from eruca.remoting.tls import BadTls, File, KeyPair, TlsFiles
+from eruca.remoting.tls import HELLO, BadTls, File, KeyPair, TlsFiles
 
 FIRST_BYTE_WITHIN = 30.0
 """Seconds, as for a frame that is incomplete."""
@@ -29,8 +29,6 @@ PLAIN, LIMIT, TIMEOUT, CERTIFICATE, FAILED = "plain", "limit", "timeout", "certi
 """Why a connection was refused: it was plain where only TLS is served, there were too many handshakes, the handshake
 took too long, the client's certificate, or another failure of the handshake."""
 REASONS = (PLAIN, LIMIT, TIMEOUT, CERTIFICATE, FAILED)
-HELLO = b"\x16\x03"
-"""How TLS begins, and no frame and no report of a slave."""
 _NOT_PLAIN = "it speaks plain text where only TLS is served: it must set tls.enable=true (tls in Python)"
 _TOO_MANY = "too many handshakes: see tls.server.handshakesPerSecond and tls.server.handshakesPerSecondPerAddress"
 _OLD = ("UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW", "WRONG_SSL_VERSION")

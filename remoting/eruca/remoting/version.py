@@ -1,11 +1,11 @@
 """The version of this installation."""
 
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
-
 
 def version() -> str:
     """The version of Eruca; "unknown" where it runs without being installed."""
+    from importlib.metadata import PackageNotFoundError  # dear to import, and asked for by few
+    from importlib.metadata import version as installed
+
     try:
         return installed("eruca")
     except PackageNotFoundError:

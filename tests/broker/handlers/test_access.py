@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eruca.remoting.access import SUB
+from eruca.remoting.access.permissions import SUB
 from tests.support.desk import START, Desk
 
 ACCOUNTS = "accounts: [{accessKey: ordinary, secretKey: marked-secret}]\n"

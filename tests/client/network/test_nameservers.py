@@ -17,7 +17,8 @@ from eruca.client import ClientSettings, Message, Producer, PullConsumer
 from eruca.client.errors import BadConfig, NameserverUnreachable, TopicNotFound
 from eruca.client.network.nameservers import Nameservers
 from eruca.protocol import api
-from eruca.remoting import Call, Channels, ConnectionLost, Reply, Router, Routes, Server
+from eruca.remoting import Call, Channels, ConnectionLost, Reply, Router, Routes
+from eruca.remoting.server import Server
 from tests.client.conftest import Lab, eventually
 from tests.support.ports import free_port
 

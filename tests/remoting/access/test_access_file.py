@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from eruca.protocol.bodies import DataVersion
-from eruca.remoting.access import DENY, PUB, SUB, BadAccessFile
 from eruca.remoting.access.access_file import read_access_file
+from eruca.remoting.access.permissions import DENY, PUB, SUB
+from eruca.remoting.access.yaml_nodes import BadAccessFile
 
 SHIPPED = """
 globalWhiteRemoteAddresses:

@@ -19,7 +19,10 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.signature import Credentials, sign
 from eruca.remoting import Call
-from eruca.remoting.access import SUB, Account, Accounts, BadAccessFile
+from eruca.remoting.access.account import Account
+from eruca.remoting.access.accounts import Accounts
+from eruca.remoting.access.permissions import SUB
+from eruca.remoting.access.yaml_nodes import BadAccessFile
 from eruca.remoting.reloads import Reloads
 
 MAIN = """

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from eruca.protocol.bodies import DataVersion
-from eruca.remoting.access import PUB, SUB, Accounts
+from eruca.remoting.access.accounts import Accounts
 from eruca.remoting.access.editor import AccountChange, AccountEditor, ChangeRefused, items
+from eruca.remoting.access.permissions import PUB, SUB
 
 MAIN = """\
 # Accounts of the lab.

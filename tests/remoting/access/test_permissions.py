@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eruca.remoting.access import ANY, DENY, PUB, SUB
-from eruca.remoting.access.permissions import allows, known, parse
+from eruca.remoting.access.permissions import ANY, DENY, PUB, SUB, allows, known, parse
 
 
 @pytest.mark.parametrize(

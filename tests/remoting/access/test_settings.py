@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eruca.remoting.access import BadAccessFile
 from eruca.remoting.access.settings import AccessSettings
+from eruca.remoting.access.yaml_nodes import BadAccessFile
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import read
 

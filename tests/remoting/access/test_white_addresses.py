@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eruca.remoting.access import AddressPattern
+from eruca.remoting.access.white_addresses import AddressPattern
 
 
 @pytest.mark.parametrize(

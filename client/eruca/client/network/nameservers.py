@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import random
 import socket
-import urllib.request
 from collections import deque
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
@@ -165,7 +163,7 @@ class Nameservers:
             found = read_addresses(lines[0]) if lines else ()
             if not found:
                 raise BadConfig("the answer is empty")
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError) as error:
             self._note(f"{url} did not give the list: {error}")
             raise _NotFound from error
         return found
@@ -224,8 +222,14 @@ class _NotFound(Exception):
 
 
 def _read(url: str, timeout: float) -> str:
-    with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme is ours  # nosec B310
-        data: bytes = answer.read(64 * 1024)
+    import urllib.request  # dear to import, and few clients need it
+    from http.client import HTTPException
+
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme is ours  # nosec B310
+            data: bytes = answer.read(64 * 1024)
+    except HTTPException as error:
+        raise ValueError(str(error)) from error
     return data.decode("utf-8", "replace")
 
 

@@ -23,7 +23,7 @@ from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
 from eruca.remoting.descriptors import reason
-from eruca.remoting.listener import keep_alive
+from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake

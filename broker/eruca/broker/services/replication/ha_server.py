@@ -19,7 +19,7 @@ from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.transfer import ReportReader, TransferRate, frame_head
 from eruca.broker.store.file_system import NotInMemory
 from eruca.broker.store.replicator import Replicator
-from eruca.remoting.tls_server import HELLO
+from eruca.remoting.tls import HELLO
 
 FRAMES_A_TURN = 16
 """Frames that are sent before the event loop runs others."""
