@@ -452,6 +452,48 @@ async def test_an_account_that_is_removed_is_refused_on_its_open_connection(shop
     assert refused(await peer.ask(PUBLISHER, *asked(310))) == "No acl config for publisher"
 
 
+@pytest.mark.parametrize("change", ["removed", "another secret", "another permission", "no white address"])
+async def test_a_pull_that_waits_is_looked_at_again_before_it_is_answered(
+    shop: Shop, tmp_path: Path, change: str
+) -> None:
+    white = change == "no white address"
+    peer = Signing(await Peer().connect(shop.desk.app.address, local=WHITE)) if white else await shop.peer()
+    fields, _ = of_broker()[11]
+    ask = {**fields, "queueOffset": shop.desk.broker.store.max_offset(TOPIC, 0)}
+    ask |= {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+    waiting = asyncio.create_task(peer.ask(None if white else SUBSCRIBER, 11, ask))
+    await eventually(lambda: len(shop.desk.broker.holds) == 1)
+    write_accounts(tmp_path / "home", [PUBLISHER], white=[])
+    file = tmp_path / "home" / "conf" / "plain_acl.yml"
+    secret = "changed-secret" if change == "another secret" else "subscriber-secret"
+    if change.startswith("another"):
+        file.write_text(f"{file.read_text()}- accessKey: subscriber\n  secretKey: {secret}\n  defaultGroupPerm: SUB\n")
+    assert shop.desk.broker.accounts is not None
+    shop.desk.broker.accounts.read()
+    other = await shop.peer()
+    assert (await other.ask(PUBLISHER, 310, sent(TOPIC), b"later")).code == 0
+    answer = await waiting
+    assert (answer.code, answer.body) == (1, b"") and refused(answer) is not None
+    await peer.peer.close()
+
+
+@pytest.mark.parametrize("white", [False, True])
+async def test_who_was_let_in_once_is_not_asked_about_half_messages_for_ever(
+    shop: Shop, tmp_path: Path, white: bool
+) -> None:
+    peer = Signing(await Peer().connect(shop.desk.app.address, local=WHITE)) if white else await shop.peer()
+    beat = HeartbeatData(client_id="c", producer_data_set=[ProducerData("p")], consumer_data_set=[]).encode()
+    assert (await peer.ask(None if white else PUBLISHER, 34, {}, beat)).code == 0
+    member = shop.desk.broker.clients.producer("c")
+    assert member is not None
+    assert member.may_send(TOPIC)
+    write_accounts(tmp_path / "home", [ADMIN], white=[])
+    assert shop.desk.broker.accounts is not None
+    shop.desk.broker.accounts.read()
+    assert not member.may_send(TOPIC)
+    await peer.peer.close()
+
+
 async def test_traces_may_be_sent_by_every_account_and_read_by_none(shop: Shop) -> None:
     peer = await shop.peer()
     shop.desk.topic("RMQ_SYS_TRACE_TOPIC")

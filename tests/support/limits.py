@@ -20,7 +20,7 @@ from eruca.broker.state.topics import LONGEST_REGISTRATION
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.kv import LONGEST_CONTENT, LONGEST_VALUE
 from eruca.protocol.bodies.clients import MOST_GROUPS
-from eruca.protocol.frame import MAX_FRAME
+from eruca.protocol.frame import MAX_FRAME, MAX_HEADER
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.connection import WRITE_HIGH_WATER
 from eruca.remoting.connection_limits import DEFAULTS
@@ -99,6 +99,7 @@ LIMITS = [
         "both",
     ),
     fixed(size(MAX_FRAME), "a frame", "cut off, `bad_frame`", whose="both"),
+    fixed(size(MAX_HEADER), "the header of a frame", "cut off, `bad_frame`", whose="both"),
     fixed(
         size(WRITE_HIGH_WATER),
         "sent bytes that a peer has not read yet",

@@ -33,6 +33,9 @@ ONEWAY_FLAG: Final = 2
 MAX_FRAME: Final = 16 * 1024 * 1024
 """The longest frame in bytes, its length field included (frameMaxLength in 4.9.7)."""
 
+MAX_HEADER: Final = 2 * 1024 * 1024
+"""The longest header in bytes. It is read at once, by whoever sent it, and its longest field is a value of 1 MiB (100)."""
+
 OFFER_FIELD: Final = "ErucaHeader"
 """The field by which a peer offers, and its partner accepts, the msgpack serialization."""
 
@@ -87,6 +90,8 @@ def split(data: bytes, start: int) -> tuple[int, int, int, int] | None:
     length, word = _prefix.unpack_from(data, start)
     check_length(length)
     header_length = word & 0xFFFFFF
+    if header_length > MAX_HEADER:
+        raise ProtocolError(f"a header of {header_length} bytes is refused: at most {MAX_HEADER} are read")
     if header_length > length - 4:
         raise ProtocolError(f"the frame says that its header has {header_length} bytes, but only {length - 4} follow")
     if available < length + 4:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _LONGEST_NAME = 253
@@ -16,6 +17,12 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isdecimal():
         raise ValueError('an address looks like "host:port"')
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def peer_of(name: Any) -> tuple[str, int]:
+    """Address and port of a socket's name; an IPv4 peer has the same address on a socket of both kinds (``::``)."""
+    host = str(name[0])
+    return host.removeprefix("::ffff:") if "." in host else host, int(name[1])
 
 
 def vip_address(address: str) -> str:

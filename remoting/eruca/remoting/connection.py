@@ -19,6 +19,7 @@ from eruca.protocol.api import Endpoint
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.header import Header
+from eruca.remoting.addresses import peer_of
 from eruca.remoting.byte_budget import Budgets
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
 from eruca.remoting.keepalive import keep_alive
@@ -40,6 +41,8 @@ _LINGER = 0.02
 """Seconds between two checks whether a closing TLS connection has sent everything."""
 _NO_TLS = "it speaks TLS: name a certificate in tls.server.certPath here, or let it connect with tls.enable=false"
 _prefix = struct.Struct(">II").unpack_from
+_LONGEST_HEADER = 8 + frame.MAX_HEADER
+"""The bytes of a frame before its body, at most."""
 _MSGPACK_OFFER = {frame.OFFER_FIELD: "msgpack"}
 
 
@@ -444,7 +447,7 @@ class Connection(asyncio.Protocol):
                 length, word = _prefix(data, at)
                 body_at = at + 8 + (word & 0xFFFFFF)
                 end = at + 4 + length
-            if size - at < 8 or end > size or body_at > end:
+            if size - at < 8 or end > size or body_at > end or body_at - at > _LONGEST_HEADER:
                 found = frame.split(data, at)  # raises for a wrong length; None for an incomplete frame
                 if found is None:
                     break
@@ -561,5 +564,6 @@ class Connection(asyncio.Protocol):
 
 def _address(name: object) -> str:
     if isinstance(name, tuple) and len(name) >= 2:
-        return f"{name[0]}:{name[1]}"
+        host, port = peer_of(name)
+        return f"{host}:{port}"
     return str(name or "")

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from eruca.remoting.addresses import peer_of
 from eruca.remoting.descriptors import reason
 from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log import log
@@ -135,11 +136,12 @@ class Listener:
                     self._pause(fault)
                     return
                 continue
-            protocol = self._admit(str(address[0]))
+            peer, _ = peer_of(address)
+            protocol = self._admit(peer)
             if protocol is None:
                 sock.close()
                 continue
-            task = self._loop.create_task(self._serve(sock, protocol, str(address[0])))
+            task = self._loop.create_task(self._serve(sock, protocol, peer))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
 

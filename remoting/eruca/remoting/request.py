@@ -39,6 +39,10 @@ def _allowed(topic: str) -> bool:
     return True
 
 
+def _still_allowed(call: Call[Any]) -> None:
+    return None
+
+
 class Change(msgspec.Struct):
     """What a request changes, for the audit log: what it is about, what was before and is after, if the handler says.
 
@@ -56,7 +60,8 @@ class Call(msgspec.Struct, Generic[A]):
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
     checked; empty without access control. ``may_read`` and ``may_send`` are whether the requester may read the messages
     of a topic, and send to it: to be asked where a request names a message, not its topic. ``change`` is there for
-    requests whose route declares ``changes``. ``held`` is whether the answer waited for a message to arrive.
+    requests whose route declares ``changes``. ``held`` is whether the answer waited for a message to arrive: before it is
+    answered ``look_again``, which raises Refused, looks whether the requester still may ask this.
     """
 
     header: A
@@ -70,6 +75,7 @@ class Call(msgspec.Struct, Generic[A]):
     may_send: Callable[[str], bool] = _allowed
     change: Change | None = None
     held: bool = False
+    look_again: Callable[[Call[Any]], None] = _still_allowed
 
     def note(self, *, target: str | None = None, before: object = None, after: object = None) -> None:
         """What the audit log is to say of this request, beside its outcome."""

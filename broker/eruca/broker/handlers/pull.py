@@ -129,6 +129,7 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
     while True:
         await hold
         await call.connection.room()
+        call.look_again(call)
         admitted = _admit(broker, call)
         try:
             got = broker.store.get(ask.topic, ask.queue_id, ask.queue_offset, ask.max_msg_nums, admitted.match)

@@ -52,12 +52,14 @@ class Guard(Generic[S]):
         rule = self._rules.get(call.code)
         if rule is not None and rule.of_brokers and self._accounts.is_broker(host_of(call.connection.remote)):
             return
+        call.look_again = self
         try:
             account = self._accounts.authenticate(call)
         except AccessRefused as refused:
             self._note(call, refused.reason, "")
             raise
         if account is None:
+            self._let_in(call)
             return
         call.account = account.access_key
         if rule is None:
@@ -66,7 +68,7 @@ class Guard(Generic[S]):
         if isinstance(call.header, Refused) or (self._as_49 and not rule.always):
             return
         call.may_read = partial(self._may_read, call, account)
-        call.may_send = partial(may_send, account)
+        call.may_send = partial(self._may_send, account)
         lack = rule.lack(self._service, call, account)
         if lack is not None:
             self._note(call, lack.reason, lack.resource)
@@ -86,6 +88,19 @@ class Guard(Generic[S]):
             return True
         self._note(call, "permission", f"topic:{shown(topic)}")
         return False
+
+    def _let_in(self, call: Call[Any]) -> None:
+        ip = host_of(call.connection.remote)
+        call.may_send = partial(self._white_may_send, ip, "" if self._accounts.white(ip) else _claimed(call))
+
+    def _may_send(self, account: Account, topic: str) -> bool:
+        """Whether who has signed as an account may send now: he is asked about half messages long afterwards."""
+        present = self._accounts.get(account.access_key)
+        return present is not None and present.secret_key == account.secret_key and may_send(present, topic)
+
+    def _white_may_send(self, ip: str, access_key: str, topic: str) -> bool:
+        account = self._accounts.get(access_key)
+        return self._accounts.white(ip) or (account is not None and account.white_address.matches(ip))
 
     def _note(self, call: Call[Any], reason: str, resource: str) -> None:
         remote = call.connection.remote

@@ -131,6 +131,14 @@ async def test_the_setting_names_the_addresses_with_and_without_accounts(tmp_pat
             assert not await is_admitted(desk, "127.0.0.1")
 
 
+async def test_addresses_are_known_to_a_master_that_listens_on_both_kinds(tmp_path: Path, names: Nameserver) -> None:
+    desk = broker(tmp_path / "master", names.address)
+    desk.config.server.bind_address, desk.config.broker_ip1 = "::", "127.0.0.1"
+    async with desk as master:
+        assert await until_admitted(master, "127.0.0.1")
+        assert not await is_admitted(master, "127.0.0.5")
+
+
 async def test_without_access_control_everybody_may_connect(tmp_path: Path) -> None:
     desk = broker(tmp_path, None)
     desk.config.access.acl_enable = False

@@ -19,6 +19,7 @@ from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.transfer import ReportReader, TransferRate, frame_head
 from eruca.broker.store.file_system import NotInMemory
 from eruca.broker.store.replicator import Replicator
+from eruca.remoting.addresses import peer_of
 from eruca.remoting.tls import HELLO
 
 FRAMES_A_TURN = 16
@@ -90,7 +91,7 @@ class HAConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT)
         peer = transport.get_extra_info("peername")
-        self.remote = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.remote = "{}:{}".format(*peer_of(peer)) if peer else ""
         self._received_at = self._sent_at = asyncio.get_running_loop().time()
         self._tick()
         log.info("slave_connected", remote=self.remote)
