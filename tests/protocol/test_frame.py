@@ -205,22 +205,6 @@ def test_a_longest_header_before_any_of_it_has_come() -> None:
         frame.split((most + 5).to_bytes(4, "big") + (most + 1).to_bytes(4, "big"), 0)
 
 
-def test_a_longest_header_before_any_of_it_has_come() -> None:
-    """What must not grow with its length is the time for which others wait until it is read."""
-    most = frame.MAX_HEADER
-    assert frame.split((most + 4).to_bytes(4, "big") + most.to_bytes(4, "big"), 0) is None
-    with pytest.raises(ProtocolError, match="header of 2097153 bytes is refused: at most 2097152"):
-        frame.split((most + 5).to_bytes(4, "big") + (most + 1).to_bytes(4, "big"), 0)
-
-
-def test_a_longest_header_before_any_of_it_has_come() -> None:
-    """What must not grow with its length is the time for which others wait until it is read."""
-    most = frame.MAX_HEADER
-    assert frame.split((most + 4).to_bytes(4, "big") + most.to_bytes(4, "big"), 0) is None
-    with pytest.raises(ProtocolError, match="header of 2097153 bytes is refused: at most 2097152"):
-        frame.split((most + 5).to_bytes(4, "big") + (most + 1).to_bytes(4, "big"), 0)
-
-
 @given(st.integers(0, 3), st.binary(max_size=200))
 def test_noise_is_a_protocol_error_or_a_header(serialization: int, data: bytes) -> None:
     with contextlib.suppress(ProtocolError):
