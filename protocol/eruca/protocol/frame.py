@@ -34,7 +34,7 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 """The longest frame in bytes, its length field included (frameMaxLength in 4.9.7)."""
 
 MAX_HEADER: Final = 2 * 1024 * 1024
-"""The longest header in bytes. It is read at once, by whoever sent it, and its longest field is a value of 1 MiB (100)."""
+"""The longest header in bytes: it is read at once, whoever sent it. The longest field is a value of 1 MiB (100)."""
 
 OFFER_FIELD: Final = "ErucaHeader"
 """The field by which a peer offers, and its partner accepts, the msgpack serialization."""

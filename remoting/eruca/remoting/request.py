@@ -60,8 +60,8 @@ class Call(msgspec.Struct, Generic[A]):
     ``head`` is the frame's header as it was read, ``data`` its bytes. ``account`` is the access key whose signature was
     checked; empty without access control. ``may_read`` and ``may_send`` are whether the requester may read the messages
     of a topic, and send to it: to be asked where a request names a message, not its topic. ``change`` is there for
-    requests whose route declares ``changes``. ``held`` is whether the answer waited for a message to arrive: before it is
-    answered ``look_again``, which raises Refused, looks whether the requester still may ask this.
+    requests whose route declares ``changes``. ``held`` is whether the answer waited for a message to arrive; before
+    it is answered ``look_again``, which raises Refused, looks whether the requester may still ask this.
     """
 
     header: A
