@@ -31,6 +31,7 @@ STAMPS = {
         "eruca.admin.commands.group.consumer_status",
         "eruca.admin.messages._new_key",
         "eruca.broker.store.index.Index._add",
+        "eruca.standalone.bundle.write_bundle",
         "eruca.standalone.cli.backup",
         "eruca.client.network.identity.UniqueKeys.restart",
         "eruca.spark_connector.write.row_ids.UniqueKeys.__init__",

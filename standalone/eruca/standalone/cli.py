@@ -83,6 +83,27 @@ def health(url: str, timeout: float) -> None:
         sys.exit(f"eruca health: {reason}")
 
 
+@main.command()
+@click.argument("archive", type=click.Path(path_type=Path), metavar="FILE.tar.gz")
+@click.option("-c", "conf", metavar="FILE", help="The broker.conf of the broker.")
+@click.option("-n", "nameserver", metavar="ADDRESSES", help="The nameservers. [namesrvAddr of broker.conf]")
+@click.option("--pages", metavar="URL", help="Its health and metrics. [http://127.0.0.1 and metricsPort]")
+def bundle(archive: Path, conf: str | None, nameserver: str | None, pages: str | None) -> None:
+    """Collect what a report of a fault needs: versions, settings without secrets, pages, the end of the log.
+
+    Run it on the machine of the broker, as its user. It holds no message and no secret; look through it all the same.
+    """
+    from eruca.remoting.settings import BadSetting
+    from eruca.standalone.bundle import Bundle, write_bundle
+
+    try:
+        for line in write_bundle(Bundle(conf, nameserver, pages), archive):
+            click.echo(line)
+    except (BadSetting, OSError) as fault:
+        sys.exit(f"eruca bundle: {fault}")
+    click.echo(f"written: {archive}")
+
+
 @main.group()
 def store() -> None:
     """Maintain a store: check it, back it up, restore it."""
