@@ -11,9 +11,12 @@ import pytest
 from eruca.broker.app import BrokerApp
 from eruca.broker.store import native
 from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import frame
 from eruca.remoting.metrics import Kind, Metrics
+from eruca.remoting.tls_settings import TlsSettings
 from tests.bench.broker_micro import MESSAGES, Load
+from tests.support.certificates import Certificates
 from tests.support.desk import START, Desk
 from tests.support.pages import Scrape, page, scrape
 
@@ -230,7 +233,10 @@ def families_of(*daemons: Metrics) -> set[tuple[str, str, tuple[str, ...]]]:
 async def test_the_page_has_each_metric_with_its_type_and_labels(tmp_path: Path) -> None:
     async with Desk(tmp_path / "master") as master:
         slave = slave_of(master, tmp_path / "slave")
-        found = families_of(master.broker.metrics, slave.broker.metrics, Nameserver().metrics)
+        files = Certificates(tmp_path / "tls").server
+        tls = TlsSettings(tls_server_cert_path=str(files.certificate), tls_server_key_path=str(files.key))
+        nameserver = Nameserver(NamesrvConfig(tls=tls))
+        found = families_of(master.broker.metrics, slave.broker.metrics, nameserver.metrics)
 
     assert set(rows_of_the_page()) == found
 

@@ -102,7 +102,7 @@ async def test_everybody_shows_a_certificate(tmp_path: Path, certificates: Certi
     own = replace(trusting, certificate_file=certificates.client.certificate, key_file=certificates.client.key)
     async with pair_of(tmp_path, tls) as (nameserver, _):
         assert await send_and_pull(nameserver, own) == b"hello"
-        with pytest.raises(ClientError, match="if it asks for certificates, certificate_file of one"):
+        with pytest.raises(ClientError, match="if it asks for certificates, one that it trusts must"):
             await send_and_pull(nameserver, trusting)
 
 

@@ -126,7 +126,7 @@ async def test_a_server_that_asks_for_a_certificate(certificates: Certificates, 
 
 async def test_a_server_that_asks_for_a_certificate_and_gets_none(certificates: Certificates) -> None:
     async with server(certificates, ask_clients=True) as address:
-        with pytest.raises(ConnectionLost, match="if it asks for certificates, certificate_file of one"):
+        with pytest.raises(ConnectionLost, match="if it asks for certificates, one that it trusts must"):
             await ask(address, Tls(ca_file=certificates.ca_file))
 
 

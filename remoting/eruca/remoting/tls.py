@@ -269,6 +269,6 @@ def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
             "tls.enable=true)"
         )
     return (
-        ", before the peer said anything: if it asks for certificates, certificate_file of one that it trusts must be "
-        "set here"
+        ", before the peer said anything: if it asks for certificates, one that it trusts must be set here "
+        "(certificate_file, tls.client.certPath)"
     )

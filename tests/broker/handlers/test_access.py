@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from eruca.remoting.access.permissions import SUB
+from tests.support.audits import Audited
 from tests.support.desk import START, Desk
 
 ACCOUNTS = "accounts: [{accessKey: ordinary, secretKey: marked-secret}]\n"
@@ -74,6 +75,17 @@ async def test_white_addresses(guarded: Desk) -> None:
     assert [guarded.broker.accounts.white(f"10.0.{n}.1") for n in range(4)] == [True, True, True, False]
     for fields in ({"globalWhiteAddrs": "10.0.0"}, {"globalWhiteAddrs": "*", "aclFileFullPath": "/etc/passwd"}):
         assert (await guarded.ask(WHITE, fields)).code == 211
+
+
+async def test_white_addresses_are_audited_with_those_before(guarded: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    audited = Audited(caplog)
+    lines = []
+    for addresses in ("10.0.0.*", "10.0.1.1,10.0.2.1", ""):
+        assert (await guarded.ask(WHITE, {"globalWhiteAddrs": addresses})).code == 0
+        line = audited.line()
+        lines.append((line["before"], line["after"]))
+
+    assert lines == [("nothing", "10.0.0.*"), ("10.0.0.*", "10.0.1.1,10.0.2.1"), ("10.0.1.1,10.0.2.1", "nothing")]
 
 
 async def test_versions_of_all_files(guarded: Desk) -> None:

@@ -72,8 +72,8 @@ async def set_white_addresses(broker: Broker, call: Call[UpdateGlobalWhiteAddrs]
     """Set the addresses from which requests need no account, in one access file."""
     ask = call.header
     with _changing(broker, ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED) as editor:
-        await asyncio.to_thread(editor.set_white_addresses, ask.global_white_addrs, ask.acl_file_full_path)
-        call.note(after=ask.global_white_addrs)
+        before = await asyncio.to_thread(editor.set_white_addresses, ask.global_white_addrs, ask.acl_file_full_path)
+        call.note(before=before or NOTHING, after=ask.global_white_addrs or NOTHING)
     return Reply()
 
 

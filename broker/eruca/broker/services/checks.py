@@ -77,9 +77,8 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
         sentence = f"is {machine_name()}, as the name of this machine is no name of topics; set brokerName"
         yield Finding("brokerName", sentence, False)
     if config.broker_permission & 6 != 6:
-        yield Finding(
-            "brokerPermission", f"{config.broker_permission} lets nobody write or read: 2 is writing, 4 reading", False
-        )
+        denied = {0: "write or read", 2: "read", 4: "write"}[config.broker_permission & 6]
+        yield Finding("brokerPermission", f"{config.broker_permission} lets nobody {denied}: 6 is for both", False)
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:

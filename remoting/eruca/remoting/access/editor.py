@@ -142,9 +142,18 @@ class AccountEditor:
                 )
             self._rewrite(home, edit)
 
-    def set_white_addresses(self, addresses: str, file: str | None) -> None:
-        """Set the global white addresses of a file, by default of the main one. Raises ChangeRefused, OSError."""
+    def set_white_addresses(self, addresses: str, file: str | None) -> str:
+        """Set the global white addresses of a file, by default of the main one, and return those that were there.
+
+        Raises ChangeRefused, OSError.
+        """
+        former: list[str] = []
         patterns = [each for each in items(addresses) or () if each.strip()]
+
+        def edit(values: dict[str, Any]) -> None:
+            former.extend(str(each) for each in values.get(WHITE_ADDRESSES) or ())
+            values[WHITE_ADDRESSES] = patterns
+
         for pattern in patterns:
             _check_pattern(pattern)
         with self._lock:
@@ -154,7 +163,8 @@ class AccountEditor:
                     f"The globalWhiteAddresses[{addresses[:1024]}] has been updated failed. {path} is no access file "
                     "of this broker"
                 )
-            self._rewrite(path, lambda values: values.update({WHITE_ADDRESSES: patterns}))
+            self._rewrite(path, edit)
+        return ",".join(former)
 
     def _rewrite(self, path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
         try:
