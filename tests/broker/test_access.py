@@ -18,6 +18,8 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import QueueOf
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import parse_offset_message_id
+from eruca.protocol.names import TRANS_HALF_TOPIC
+from eruca.protocol.record import HEADS, encode_record
 from eruca.remoting import Channels
 from eruca.remoting.addresses import vip_address
 from tests.broker.test_acl_codes import Shop, half, refused
@@ -293,6 +295,48 @@ async def test_only_who_may_send_to_the_topic_of_a_half_message_decides_it(shop:
     if decision:
         assert (await peer.ask(PUBLISHER, 37, end)).code == 0
         assert len(shop.desk.broker.halves.undecided) == 0
+
+
+@pytest.mark.parametrize("decision", [8, 12])
+async def test_the_body_of_a_message_is_no_half_message(shop: Shop, decision: int) -> None:
+    """Who knows where his message will be can write into its body what looks like the half message of another."""
+    offset = await half(shop)
+    [(number, real)] = shop.desk.broker.halves.undecided.items()
+    at = shop.desk.broker.store.replicator.end_offset + HEADS[0].size
+    forged = encode_record(
+        topic=TRANS_HALF_TOPIC,
+        queue_id=0,
+        queue_offset=number,
+        physical_offset=at,
+        body=b"forged",
+        properties=f"REAL_TOPIC\x01Mine\x02REAL_QID\x010\x02PGROUP\x01{real.group}\x02".encode(),
+        flag=0,
+        sys_flag=4,
+        born_timestamp=1,
+        born_host=bytes(8),
+        store_timestamp=1,
+        store_host=bytes(8),
+    )
+    peer = await shop.peer()
+    assert (await peer.ask(MINE, 310, sent("Mine"), forged)).code == 0
+    assert shop.desk.broker.store.record(at) == forged
+    end = {**of_broker(at)[37].fields, "tranStateTableOffset": number, "commitOrRollback": decision}
+    answer = await peer.ask(MINE, 37, {**end, "producerGroup": real.group})
+    assert (answer.code, answer.remark) == (1, "Find prepared transaction message failed")
+    assert shop.desk.broker.halves.undecided.get(number) == real and real.physical_offset == offset
+
+
+async def test_who_signs_now_is_who_is_asked(shop: Shop, tmp_path: Path) -> None:
+    """Whoever else has used the connection before."""
+    white = Signing(await Peer().connect(shop.desk.app.address, local=WHITE))
+    beat = HeartbeatData(client_id="c", producer_data_set=[ProducerData("p")], consumer_data_set=[]).encode()
+    for account, allowed in ((None, True), (MINE, False), (PUBLISHER, True)):
+        write_accounts(tmp_path / "home", [PUBLISHER, MINE], white=[] if account else [WHITE])
+        shop.desk.broker.reloads.changed()
+        assert (await white.ask(account, 34, {}, beat)).code == 0
+        member = shop.desk.broker.clients.producer("c")
+        assert member is not None and member.may_send(TOPIC) is allowed
+    await white.peer.close()
 
 
 async def test_a_half_message_is_of_the_topic_of_its_request(shop: Shop) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eruca.broker.broker import COLD_PULLS
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers.checks import CLIENT_ID_MAX_LENGTH
-from eruca.broker.handlers.clients import MOST_LOCKS_AT_ONCE
+from eruca.broker.handlers.clients import MOST_LOCKS_AT_ONCE, MOST_SUBSCRIPTIONS
 from eruca.broker.services.holds import LONGEST, MOST, MOST_OF_ONE
 from eruca.broker.services.replication.ha_server import UNSENT
 from eruca.broker.services.replication.slaves import MOST_SLAVES
@@ -162,6 +162,7 @@ LIMITS = [
     fixed(
         MOST_GROUPS, "groups of one heartbeat, of consumers and producers; Eruca's clients with more send several", "1"
     ),
+    fixed(MOST_SUBSCRIPTIONS, "subscriptions of one heartbeat", "1"),
     fixed(CLIENT_ID_MAX_LENGTH, "characters of a client id", "1"),
     fixed(MOST_LOCKS_AT_ONCE, "queues of one lock request", "1"),
     fixed(size(LONGEST_VALUE), "a value of the key-value configuration (100)", "1", whose="nameserver"),

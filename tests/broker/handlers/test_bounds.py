@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.broker.handlers.clients import MOST_SUBSCRIPTIONS
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.topics import Topics
 from eruca.protocol.bodies import (
@@ -268,6 +269,22 @@ async def test_language_and_version_of_a_client_are_known_ones(
     for answer in members:
         [shown] = json.loads(answer.body)["connectionSet"]
         assert (shown["language"], shown["version"]) == kept
+
+
+async def test_a_heartbeat_has_a_bounded_number_of_subscriptions(desk: Desk) -> None:
+    """Also where they name one topic only: each of them costs what one costs."""
+    each = SubscriptionData(topic="T", sub_string="*")
+    for count, code in ((MOST_SUBSCRIPTIONS, 0), (MOST_SUBSCRIPTIONS + 1, 1)):
+        groups = [
+            ConsumerData(group_name=f"g{number}", subscription_data_set=[each] * (count // 2)) for number in (1, 2)
+        ]
+        groups[0].subscription_data_set += [each] * (count % 2)
+        body = HeartbeatData(client_id="c", consumer_data_set=groups).encode()
+        answer = await (await desk.peer()).ask(34, {}, body)
+        assert answer.code == code, answer
+    assert answer.remark == (
+        f"the heartbeat has {count} subscriptions, at most {MOST_SUBSCRIPTIONS} are allowed; send several heartbeats"
+    )
 
 
 async def test_a_heartbeat_names_at_most_two_hundred_groups(desk: Desk) -> None:

@@ -44,6 +44,8 @@ routes: Routes[Broker] = Routes()
 
 LONGEST_WORD = 64
 """Characters of a consume type, message model, start or expression type, which are kept as they come."""
+MOST_SUBSCRIPTIONS = 10_000
+"""Subscriptions of all groups of a heartbeat, which is read at once."""
 MOST_LOCKS_AT_ONCE = 1024
 """Queues that one request locks or releases at once; more take their time."""
 
@@ -77,6 +79,13 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"the heartbeat names {count} groups, at most {MOST_GROUPS} are allowed; send several heartbeats",
+        )
+    subscriptions = sum(len(data.subscription_data_set) for data in beat.consumer_data_set)
+    if subscriptions > MOST_SUBSCRIPTIONS:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the heartbeat has {subscriptions} subscriptions, at most {MOST_SUBSCRIPTIONS} are allowed; send several "
+            "heartbeats",
         )
     now = broker.monotonic()
     refused: Refused | None = None

@@ -112,8 +112,12 @@ class Halves:
         return self._of(physical_offset, HALF) or self._of(physical_offset, GIVEN_UP)
 
     def _of(self, physical_offset: int, topic: str) -> Record | None:
+        """A record of this topic that its queue has there: a body may hold the bytes of a record, too."""
         record = record_at(self._store, physical_offset)
-        return record if record is not None and record.topic == topic and record.queue_id == 0 else None
+        if record is None or record.topic != topic or record.queue_id:
+            return None
+        unit = self._store.unit(topic, 0, record.queue_offset)
+        return record if unit is not None and unit[0] == physical_offset else None
 
     def decide(self, half: Record, *, commit: bool) -> Put:
         """Commit or roll back a transaction, whichever copy of its half message ``half`` is.

@@ -187,6 +187,7 @@ def _touch(members: dict[Connection, Member], seen: Member) -> bool:
         return True
     known.client_id = seen.client_id
     known.last_seen = seen.last_seen
+    known.may_send = seen.may_send
     return False
 
 
