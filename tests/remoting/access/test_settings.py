@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.remoting.access.settings import AccessSettings
+from eruca.remoting.access.settings import AccessSettings, access_faults
 from eruca.remoting.access.yaml_nodes import BadAccessFile
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import read
@@ -80,3 +80,20 @@ def test_without_pyyaml_a_sentence_names_it(tmp_path: Path, monkeypatch: pytest.
 
     with pytest.raises(BadAccessFile, match=r"needs PyYAML to read its files: pip install 'eruca\[acl\]'"):
         AccessSettings(acl_enable=True, acl_file=str(tmp_path / "accounts.yml")).accounts(None)
+
+
+def test_a_check_says_what_a_start_warns_of(tmp_path: Path) -> None:
+    file = tmp_path / "accounts.yml"
+    file.write_text("accounts:\n  - accessKey: RocketMQ\n    secretKey: '12345678'\n")
+    settings = AccessSettings(acl_enable=True, acl_file=str(file))
+
+    (found,) = access_faults(settings, None)
+    assert (found.key, found.is_fault) == ("aclFile", False)
+    assert (
+        found.sentence
+        == f"is in doubt: {file}:2:5: the account RocketMQ has the secretKey that RocketMQ ships; change it"
+    )
+
+    file.write_text("accounts: []\n")
+    (found,) = access_faults(settings, None)
+    assert found == ("aclFile", f"is in doubt: there is no account in {file}, so nobody may do anything", False)

@@ -12,7 +12,7 @@ the file system.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -67,7 +67,7 @@ class Accounts:
         self._table = _Table()
         self._white: dict[str, bool] = {}
         self.read()
-        if not self._table.accounts and not self._table.white_addresses:
+        if self._shut:
             log.warning("no_accounts", files=", ".join(map(str, self.files())), advice="nobody may do anything")
 
     def files(self) -> list[Path]:
@@ -92,6 +92,17 @@ class Accounts:
             if warning not in former.warnings:
                 log.warning("access_file", warning=warning)
         return list(_changes(former, table))
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """Sentences about what is in the files, and is hardly meant."""
+        yield from self._table.warnings
+        if self._shut:
+            yield f"there is no account in {', '.join(map(str, self.files()))}, so nobody may do anything"
+
+    @property
+    def _shut(self) -> bool:
+        return not self._table.accounts and not self._table.white_addresses
 
     def get(self, access_key: str) -> Account | None:
         """The account with this key."""

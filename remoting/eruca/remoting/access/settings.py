@@ -52,11 +52,15 @@ class AccessSettings:
 
 
 def access_faults(settings: AccessSettings, home: str | None) -> Iterator[Finding]:
-    """Why there are no accounts though they are wanted."""
+    """Why there are no accounts though they are wanted, and what is in doubt about their files."""
+    key = "aclFile" if settings.acl_file else "aclEnable"
     try:
-        settings.accounts(home)
+        accounts = settings.accounts(home)
     except BadAccessFile as fault:
-        yield Finding("aclFile" if settings.acl_file else "aclEnable", f"does not work: {fault}")
+        yield Finding(key, f"does not work: {fault}")
+    else:
+        for doubt in accounts.doubts if accounts is not None else ():
+            yield Finding(key, f"is in doubt: {doubt}", False)
 
 
 def _is_loopback(address: str) -> bool:
