@@ -48,7 +48,7 @@ async def refused(peer: Peer, code: int, body: bytes = b"", fields: dict[str, An
 
 async def abuse(address: str) -> None:
     """Everything that once hung a broker, swelled it, ended a group or put it out of its cluster."""
-    strange = await Peer("x" * (8 << 20), 10**9).connect(address)
+    strange = await Peer("x" * (1 << 20), 10**9).connect(address)
     assert (await strange.ask(34, {}, heartbeat("strange", range(0), 1), within=WITHIN)).code == 0
     peer = await Peer().connect(address)
     group = SubscriptionGroupConfig(group_name="flood-0", retry_queue_nums=HUGE)

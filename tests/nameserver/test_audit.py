@@ -30,7 +30,7 @@ class Asked(NamedTuple):
     refused_body: bytes = b""
 
 
-LONG = "x" * (2 << 20)
+LONG = "x" * (3 << 19)
 ASKED = {
     100: Asked(
         {"namespace": "n", "key": "k", "value": "v"},

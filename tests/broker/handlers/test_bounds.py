@@ -254,7 +254,7 @@ async def test_a_client_id_has_a_bound(desk: Desk) -> None:
         ("JAVA", 407, ("JAVA", 407)),
         ("RUST", 32_767, ("RUST", 32_767)),
         ("KLINGON", -1, ("OTHER", 0)),
-        (LONG, 32_768, ("OTHER", 32_767)),
+        ("x" * (1 << 20), 32_768, ("OTHER", 32_767)),
         ('JAVA","code":17,"remark":"injected', 10**12, ("OTHER", 32_767)),
     ],
     ids=lambda value: str(value)[:12],
