@@ -140,6 +140,13 @@ def test_two_processes_do_not_write_one_file(tmp_path: Path, faults: Faults) -> 
     opened(tmp_path / "broker.log", faults).close()
 
 
+def test_a_device_is_for_any_number_of_processes(faults: Faults) -> None:
+    one, other = opened(Path("/dev/null"), faults), opened(Path("/dev/null"), faults)
+    one.close()
+    other.close()
+    assert faults == []
+
+
 def test_lines_that_cannot_be_written_are_a_fault_and_counted(faults: Faults) -> None:
     writer = LogWriter(opened(Path("/dev/full"), faults), lambda lost: f"lost {lost}\n")
     put(writer, "one")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -129,6 +130,9 @@ class LogFile:
 
 
 def _lock(descriptor: int, path: Path) -> None:
+    """One process writes a file; a device such as /dev/null is everybody's. Raises LogFileTaken."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as fault:
