@@ -13,6 +13,7 @@ from pathlib import Path
 from eruca.protocol.signature import Credentials
 from tests.support.apache import SMALL_STORE
 from tests.support.daemons import DaemonCluster, registered
+from tests.support.lone import MANY_PEERS
 from tests.support.processes import Process
 
 SCRIPTS = Path(sys.executable).parent
@@ -23,7 +24,7 @@ class ErucaNameServer:
 
     def __init__(self, home: Path, properties: Mapping[str, str] | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
-        settings = {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json"), **(properties or {})}
+        settings = {"listenPort": "0", "kvConfigPath": str(home / "kvConfig.json"), **MANY_PEERS, **(properties or {})}
         conf = _write(home / "namesrv.conf", settings)
         self.process = Process([str(SCRIPTS / "mqnamesrv"), "-c", str(conf), *_pages(settings)], home / "namesrv.out")
         line = self.process.wait_for_line("listening on")
@@ -60,6 +61,7 @@ class ErucaBroker:
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
             **SMALL_STORE,
+            **MANY_PEERS,  # requests of tests have a connection each
             **(properties or {}),
         }
         conf = _write(home / "broker.conf", settings)
