@@ -18,7 +18,7 @@ from tests.support.programme import ENOUGH, amount, chance, rounds
 pytestmark = [pytest.mark.processes, ENOUGH]
 SERVICE_NOT_AVAILABLE = 14
 SIZE = amount(16, 64) << 20
-KEEP_ALL = {"diskMaxUsedSpaceRatio": "95", "cleanFileForciblyEnable": "false", "cleanResourceInterval": "100"}
+KEEP_ALL = {"diskMaxUsedSpaceRatio": "90", "cleanFileForciblyEnable": "false", "cleanResourceInterval": "100"}
 
 
 @pytest.mark.parametrize("mark", ["0.90", "1.0"], ids=["at the mark", "no room at all"])
@@ -72,7 +72,7 @@ async def test_old_files_make_room(tmp_path: Path) -> None:
     """Past the mark of 85 % the oldest files go, and sends are refused at most for a moment."""
     history = History()
     settings = {"diskSpaceWarningLevelRatio": "0.90", "diskSpaceCleanForciblyRatio": "0.85", **{"deleteWhen": "04"}}
-    settings |= {"cleanResourceInterval": "50", "mappedFileSizeConsumeQueue": "2000"}
+    settings |= {"cleanResourceInterval": "50", "mappedFileSizeConsumeQueue": "2000", "diskMaxUsedSpaceRatio": "80"}
     with SmallDisk(tmp_path / "disk", SIZE) as disk:
         broker = await LoneBroker.start(tmp_path, disk.folder / "store", settings)
         try:

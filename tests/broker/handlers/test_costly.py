@@ -83,7 +83,7 @@ async def test_a_request_that_nobody_reads_the_answer_of_costs_nothing(wide: Des
 
 def heartbeat(size: int) -> bytes:
     """Of a member of one group, in fastjson's dialect: names without quotes, texts in single ones."""
-    topic = b"{topic:'T%d',subString:'*',subVersion:5}"
+    topic = b"{topic:'T%d',subString:'" + b" || ".join(b"Tag-of-orders-%d" % n for n in range(8)) + b"',subVersion:5}"
     count = size // (len(topic) + 6)
     topics = b",".join(topic % number for number in range(count))
     return b"{clientID:'c',consumerDataSet:[{groupName:'dialect',subscriptionDataSet:[" + topics + b"]}]}"

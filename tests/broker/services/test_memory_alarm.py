@@ -27,10 +27,9 @@ class Memory:
 
 
 async def test_sends_are_refused_and_pulls_served_while_the_memory_is_high(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.config.memory_high_water = str(200 * MEBIBYTE)
-    async with desk:
+    async with Desk(tmp_path) as desk:
         memory = Memory(desk.broker.memory_alarm)
+        desk.config.memory_high_water = str(200 * MEBIBYTE)
         for _ in range(3):  # the last ones by the native step, which knows their form by then
             assert (await send(desk.operator, 0, b"before")).code == 0
         with capture_logs() as said:
