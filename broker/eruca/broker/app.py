@@ -45,7 +45,6 @@ from eruca.remoting.daemon_metrics import (
     add_process,
     add_quotas,
     add_security,
-    version,
 )
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
@@ -62,6 +61,7 @@ from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start
 from eruca.remoting.tasks import end, unless
+from eruca.remoting.version import version
 
 NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """The requests that the VIP port does not serve."""

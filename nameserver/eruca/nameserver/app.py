@@ -35,7 +35,6 @@ from eruca.remoting.daemon_metrics import (
     add_process,
     add_quotas,
     add_security,
-    version,
 )
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
@@ -58,6 +57,7 @@ from eruca.remoting.signals import StopEvent, stop_event
 from eruca.remoting.sources import Start
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls_daemon import DaemonTls
+from eruca.remoting.version import version
 
 METRICS_PORT = 5558
 """Where the pages of health and metrics are unless metricsPort says otherwise."""

@@ -11,7 +11,6 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
 from eruca.remoting import descriptors
 from eruca.remoting.access.tally import Tally
@@ -28,14 +27,7 @@ from eruca.remoting.slices import sliced
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls_daemon import DaemonTls
 from eruca.remoting.tls_server import REASONS
-
-
-def version() -> str:
-    """The version of Eruca that is installed; empty for one that is not."""
-    try:
-        return metadata.version("eruca")
-    except metadata.PackageNotFoundError:
-        return ""
+from eruca.remoting.version import version
 
 
 def add_process(metrics: Metrics) -> None:
