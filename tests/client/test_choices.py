@@ -129,9 +129,9 @@ def test_wrong_use_is_told_where_it_happens() -> None:
     with pytest.raises(BadConfig, match="send_timeout=0"):
         Producer("g", nameserver="n", send_timeout=0)
     with pytest.raises(UsageError, match="The listener is of type int"):
-        PushConsumer("g", 5, nameserver="n")  # type: ignore[arg-type]
+        PushConsumer("g", 5, nameserver="n")  # type: ignore[call-overload]
     with pytest.raises(BadConfig, match="start_from='middle' is not allowed"):
-        PushConsumer("g", nameserver="n", start_from="middle")  # type: ignore[arg-type]
+        PushConsumer("g", nameserver="n", start_from="middle")  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="names no tag"):
         PushConsumer("g", nameserver="n").subscribe("T", "||")
     with pytest.raises(BadConfig, match="heartbeat_interval=0 is not allowed"):

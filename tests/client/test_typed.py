@@ -14,6 +14,7 @@ pytestmark = pytest.mark.processes
 PROGRAM = """
 from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage, lag
 from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
+from eruca.client import Decision, Suspend
 from eruca.client.errors import SendFailed
 from eruca.client.hooks import SendContext
 from eruca.client.serializers import JSON, Json
@@ -30,6 +31,34 @@ def collect(message: ReceivedMessage) -> Later | None:
 class Audit(Hook):
     def before_send(self, context: SendContext) -> None:
         context.properties["stamp"] = context.producer_group
+
+async def each(message: ReceivedMessage) -> None: ...
+async def chunk(messages: list[ReceivedMessage]) -> Later | None: ...
+def step(message: ReceivedMessage) -> Suspend | None: return Suspend()
+def decide(messages: list[ReceivedMessage]) -> Decision: return Decision.COMMIT
+def number(x: int) -> None: ...
+
+def listeners(orderly: bool) -> None:
+    reveal_type(PushConsumer("g", each))
+    PushConsumer("g", lambda message: print(message.body))
+    PushConsumer("g", chunk, consume_message_batch_max_size=10, concurrency=3)
+    PushConsumer("g", step, orderly=True)
+    PushConsumer("g", decide, orderly=True, auto_commit=False, consume_message_batch_max_size=10)
+    PushConsumer("g", each, orderly=orderly)
+    reveal_type(sync.PushConsumer("g", step, orderly=True))
+    sync.PushConsumer("g", chunk, consume_message_batch_max_size=10)
+    PushConsumer("g", number)  # wrong
+    PushConsumer("g", chunk)  # wrong
+    PushConsumer("g", each, consume_message_batch_max_size=10)  # wrong
+    PushConsumer("g", step)  # wrong
+    PushConsumer("g", lambda message: 5)  # wrong
+    PushConsumer("g", chunk, orderly=True, consume_message_batch_max_size=10)  # wrong
+    PushConsumer("g", each, auto_commit=False)  # wrong
+    PushConsumer("g", each, concurency=3)  # wrong
+    sync.PushConsumer("g", chunk)  # wrong
+    app.consumer("Refunds", "refunds", concurency=3)  # wrong
+    app.producer("billing", retrys=3)  # wrong
+    Message.of("T", {"a": 1}, JSON, tagz="x")  # wrong
 
 async def main() -> None:
     settings = ClientSettings(credentials=Credentials("key", "secret"))
@@ -70,6 +99,7 @@ def blocking() -> None:
         reveal_type(puller.fetch_queues("T"))
 """
 TYPES = [
+    *("PushConsumer", "PushConsumer"),
     *("SendResult", "SendResult", "tuple[str, ...]", "Delivery", "list[int]", "Any"),
     *("list[ReceivedMessage]", "ReceivedMessage", "list[ReceivedMessage]"),
     *("TransactionState", "int | None"),

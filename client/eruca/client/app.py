@@ -9,14 +9,16 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack, cast
 
 from eruca.client import callbacks
 from eruca.client.config import ClientSettings
+from eruca.client.consuming.arguments import ConsumerKeywords
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.errors import StateError, UsageError
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
+from eruca.client.producing.options import ProducerKeywords
 from eruca.client.producing.producer import Producer
 from eruca.remoting.loop import new_loop
 
@@ -60,7 +62,13 @@ class App(Startable):
         self._running: contextlib.AsyncExitStack | None = None
 
     def consumer(
-        self, topic: str, group: str, *, expression: str = "*", expression_type: str = "TAG", **options: Any
+        self,
+        topic: str,
+        group: str,
+        *,
+        expression: str = "*",
+        expression_type: str = "TAG",
+        **options: Unpack[ConsumerKeywords],
     ) -> Callable[[F], F]:
         """Decorate the listener of a group; the function itself stays as it is.
 
@@ -78,7 +86,8 @@ class App(Startable):
             callbacks.check_callable(listener, "The listener")
             if group in self._consumers:
                 raise UsageError(f"The group {group} has a listener already: give each listener a group of its own.")
-            consumer = PushConsumer(group, listener, settings=self._settings, **options)
+            keywords = cast("dict[str, Any]", options)  # whether they fit the listener is known when it is called
+            consumer = PushConsumer(group, listener, settings=self._settings, **keywords)
             self._consumers[group] = consumer.subscribe(topic, expression, expression_type=expression_type)
             return listener
 
@@ -86,7 +95,7 @@ class App(Startable):
             raise UsageError('The decorator takes a topic and a group: @app.consumer("Orders", "kitchen").')
         return register
 
-    def producer(self, group: str, **options: Any) -> Producer:
+    def producer(self, group: str, **options: Unpack[ProducerKeywords]) -> Producer:
         """The producer of a group, made at the first call; it starts before all consumers and stops after them.
 
         ``options`` are those of ``Producer``. Raises UsageError when they come with a second call.

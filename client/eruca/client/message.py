@@ -11,7 +11,7 @@ import copy
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import compress
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -35,6 +35,19 @@ AFTER_ID: Final = "\x02WAIT\x01true"
 """The property text before and after the unique id of a message without further properties."""
 _AFTER_ID_AT_MOST: Final = PROPERTIES_MAX_LENGTH - len(BEFORE_ID) - 56
 """Maximum length of the text after the id, which has 56 digits at most."""
+
+
+class MessageKeywords(TypedDict, total=False):
+    """The options of a Message by name: for whoever passes them on."""
+
+    tags: str | None
+    keys: str | Iterable[str] | None
+    properties: Mapping[str, str] | None
+    flag: int
+    delay_level: int
+    delay: float | timedelta | None
+    deliver_at: int | datetime | None
+    wait_store: bool
 
 
 class _Addressed(msgspec.Struct, eq=False, gc=False):
@@ -89,15 +102,15 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         return _timer(self.delay_level, self.delay, self.deliver_at)
 
     @classmethod
-    def of(cls, topic: str, value: object, serializer: Serializer, **options: Any) -> Self:
+    def of(cls, topic: str, value: object, serializer: Serializer, **options: Unpack[MessageKeywords]) -> Self:
         """A message whose body is ``value`` as the serializer writes it; ``options`` as of the class.
 
         The serializer's content type travels as a property, so that ``ReceivedMessage.value`` reads it again.
         Raises BadMessage.
         """
         serializers.check(serializer)
-        properties = {CONTENT_TYPE: serializer.content_type, **(options.pop("properties", None) or {})}
-        return cls(topic, serializers.dump(serializer, value), properties=properties, **options)
+        options["properties"] = {CONTENT_TYPE: serializer.content_type, **(options.get("properties") or {})}
+        return cls(topic, serializers.dump(serializer, value), **options)
 
     def __repr__(self) -> str:
         fits = isinstance(self.body, bytes | bytearray | memoryview)

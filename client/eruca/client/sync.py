@@ -11,7 +11,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
 from eruca.client import admin_calls, backlog, callbacks
 from eruca.client.client_thread import client_thread
@@ -86,6 +86,14 @@ class _Blocking(Generic[C]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _made_with(kind: Callable[..., C], model: F) -> Callable[[Callable[[Any, C], None]], F]:
+    """As ``_made_as``, for a constructor ``model`` with overloads."""
+    return cast("Callable[[Callable[[Any, C], None]], F]", _made_as(kind))
 
 
 def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:
@@ -322,7 +330,7 @@ class PullScheduleService(_AdminCalls[pull_schedule.PullScheduleService]):
 class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     """A member of a group; see ``eruca.client.PushConsumer``. Without a listener: ``for message in consumer``."""
 
-    @_made_as(push_consumer.PushConsumer)
+    @_made_with(push_consumer.PushConsumer, push_consumer.PushConsumer.__init__)
     def __init__(self, client: push_consumer.PushConsumer) -> None:
         self._client = client
 

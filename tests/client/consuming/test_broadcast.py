@@ -9,6 +9,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,10 +34,16 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "fastjson" / "localoff
 BODIES = [b"%d" % number for number in range(12)]
 
 
-def member(lab: Lab, listener: object, folder: Path, name: str = "one", **settings: object) -> PushConsumer:
+def member(lab: Lab, listener: Any, folder: Path, name: str = "one", **settings: object) -> PushConsumer:
     shared = ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name=name)
-    given = {"start_from": "first", "broadcast": True, "offset_folder": folder, "settings": shared, **settings}
-    return PushConsumer("g", listener, **given).subscribe("T")  # type: ignore[arg-type]
+    given: dict[str, Any] = {
+        "start_from": "first",
+        "broadcast": True,
+        "offset_folder": folder,
+        "settings": shared,
+        **settings,
+    }
+    return PushConsumer("g", listener, **given).subscribe("T")
 
 
 def written(folder: Path, name: str = "one") -> dict[int, int]:

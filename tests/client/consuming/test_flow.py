@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming.process_queue import ProcessQueue
@@ -15,7 +16,8 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
     queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
     for number in range(80):
         await lab.producer.send(Message("T", b"%d" % number), queue=queues[number % 4])
-    stuck, own = asyncio.Event(), {"nameserver": lab.address, "start_from": "first", "pull_batch_size": 1}
+    stuck = asyncio.Event()
+    own: dict[str, Any] = {"nameserver": lab.address, "start_from": "first", "pull_batch_size": 1}
 
     async def listener(message: ReceivedMessage) -> None:
         await stuck.wait()
@@ -23,10 +25,10 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
     def waiting(consumer: PushConsumer) -> list[int]:
         return [len(run) for queue, run in sorted(consumer.under_way.items()) if queue.topic == "T"]
 
-    first = PushConsumer("g", listener, pull_threshold_for_topic=8, **own).subscribe("T")  # type: ignore[arg-type]
+    first = PushConsumer("g", listener, pull_threshold_for_topic=8, **own).subscribe("T")
     async with first:
         await eventually(lambda: waiting(first) == [3, 3, 3, 3])  # as many as may wait, and what passed the mark
-        async with PushConsumer("g", listener, pull_threshold_for_queue=1, **own).subscribe("T") as second:  # type: ignore[arg-type]
+        async with PushConsumer("g", listener, pull_threshold_for_queue=1, **own).subscribe("T") as second:
             await eventually(lambda: len(waiting(first)) == len(waiting(second)) == 2)
             stuck.set()
             await eventually(lambda: sum(waiting(first)) == sum(waiting(second)) == 0)

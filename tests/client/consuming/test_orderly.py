@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,9 @@ async def fill(lab: Lab, count: int, *, queues: int = 4) -> None:
             await lab.producer.send(Message("T", body), queue=MessageQueue("T", "broker-a", queue))
 
 
-def orderly(lab: Lab, listener: object, **settings: object) -> PushConsumer:
-    given = {"start_from": "first", "orderly": True, "suspend_time": 0.01, **settings}
-    consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, **given)  # type: ignore[arg-type]
+def orderly(lab: Lab, listener: Any, **settings: object) -> PushConsumer:
+    given: dict[str, Any] = {"start_from": "first", "orderly": True, "suspend_time": 0.01, **settings}
+    consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, **given)
     return consumer.subscribe("T")
 
 
@@ -372,7 +373,7 @@ async def test_a_loop_takes_them_in_order(lab: Lab) -> None:
 
 async def test_wrong_use_is_told(lab: Lab) -> None:
     with pytest.raises(BadConfig, match="auto_commit=False is for orderly consumers"):
-        PushConsumer("g", nameserver=lab.address, auto_commit=False)
+        PushConsumer("g", nameserver=lab.address, auto_commit=False)  # type: ignore[call-overload]
     with pytest.raises(BadConfig, match="suspend_time=0"):
         orderly(lab, None, suspend_time=0)
 
@@ -385,5 +386,6 @@ async def test_an_outcome_of_the_other_kind_counts_as_a_failure(lab: Lab, caplog
         seen.add(message)
         return Suspend()
 
-    async with PushConsumer("g", listener, nameserver=lab.address, start_from="first").subscribe("T"):
+    wrong: Any = listener
+    async with PushConsumer("g", wrong, nameserver=lab.address, start_from="first").subscribe("T"):
         await eventually(lambda: "A listener returns None or Later(), not Suspend." in caplog.text)

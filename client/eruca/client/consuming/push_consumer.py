@@ -15,13 +15,23 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack, overload
 
 from eruca.client import callbacks
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.checks import check_least, check_seconds
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
+from eruca.client.consuming.arguments import (
+    BatchListener,
+    ConcurrentKeywords,
+    EitherKeywords,
+    MessageListener,
+    OrderlyBatchListener,
+    OrderlyKeywords,
+    OrderlyMessageListener,
+    PlainListener,
+)
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consistency import Comparison
 from eruca.client.consuming.consumer_stats import ConsumerStats
@@ -106,6 +116,47 @@ class PushConsumer(Client):
     Raises BadName, BadConfig, UsageError and NoNameserver.
     """
 
+    # The consumer is an object here, so that the blocking consumer has the same overloads.
+    @overload
+    def __init__(
+        self: object,
+        group: str,
+        listener: MessageListener | None = None,
+        *,
+        consume_message_batch_max_size: None = None,
+        **options: Unpack[ConcurrentKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: object,
+        group: str,
+        listener: BatchListener,
+        *,
+        consume_message_batch_max_size: int,
+        **options: Unpack[ConcurrentKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: object,
+        group: str,
+        listener: OrderlyMessageListener | None = None,
+        *,
+        consume_message_batch_max_size: None = None,
+        **options: Unpack[OrderlyKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: object,
+        group: str,
+        listener: OrderlyBatchListener,
+        *,
+        consume_message_batch_max_size: int,
+        **options: Unpack[OrderlyKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: object, group: str, listener: PlainListener | None = None, **options: Unpack[EitherKeywords]
+    ) -> None: ...
     def __init__(
         self,
         group: str,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypedDict, TypeVar
 
 from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM
@@ -58,6 +58,23 @@ class ProducerOptions:
         )
         check_least(0, retries=self.retries)
         check_codes(retry_codes=self.retry_codes)
+
+
+class ProducerKeywords(TypedDict, total=False):
+    """The options by name, without those that an App gives: for whoever passes them on."""
+
+    send_timeout: float
+    retries: int
+    retry_codes: Collection[int]
+    retry_when_not_stored: bool
+    compress_from: int
+    max_message_size: int
+    new_topic_queues: int
+    max_in_flight: int
+    max_in_flight_size: int
+    fault_tolerance: bool
+    hooks: Sequence[Hook]
+    trace: bool | str
 
 
 def taking(
