@@ -16,6 +16,7 @@ from eruca.client.assign import Strategy
 from eruca.client.config import ClientSettings
 from eruca.client.hooks import Hook
 from eruca.client.message import ReceivedMessage
+from eruca.client.middleware import Middleware
 from eruca.client.outcomes import Decision, Later, Suspend
 
 MessageListener = Callable[[ReceivedMessage], Later | Awaitable[Later | None] | None]
@@ -55,6 +56,7 @@ class MemberKeywords(TypedDict, total=False):
     consume_timeout: float
     executor: Executor | Callable[[], Executor] | None
     hooks: Sequence[Hook]
+    middleware: Sequence[Middleware]
     trace: bool | str
 
 

@@ -53,14 +53,22 @@ class ConsumeRequest:
         """Whether the call may begin. Asked once, immediately before it, possibly in another thread."""
         return not self.process_queue.dropped
 
+    @classmethod
+    def checked(cls, outcome: Any) -> Outcome:
+        """The outcome, if a listener may return it. Raises UsageError."""
+        if outcome is None or type(outcome) in cls.allowed:
+            checked: Outcome = outcome
+            return checked
+        kinds = " or ".join(f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in cls.allowed)
+        raise UsageError(f"A listener returns None or {kinds}, not {type(outcome).__name__}.")
+
     def accept(self, outcome: Any) -> None:
         """Record what the listener returned."""
         if outcome is not None:
-            if type(outcome) in self.allowed:
-                self.outcome = outcome
-            else:
-                names = " or ".join(f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in self.allowed)
-                self.fail(UsageError(f"A listener returns None or {names}, not {type(outcome).__name__}."))
+            try:
+                self.outcome = self.checked(outcome)
+            except UsageError as error:
+                self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Record what the listener raised."""

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
+from eruca.client.consuming.orderly import OrderlyRequest
 from eruca.client.consuming.runners import Runner, resolving, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
+from eruca.client.middleware import Middleware, around
 from eruca.client.outcomes import Later, Listener
 
 Settle = Callable[[ConsumeRequest], float | None]
@@ -182,14 +184,27 @@ class MessageStream:
 
 
 def runner_factory(
-    listener: Listener | None, *, concurrency: int, hooks: ConsumeHooks | None = None
+    listener: Listener | None,
+    *,
+    concurrency: int,
+    hooks: ConsumeHooks | None = None,
+    middleware: Sequence[Middleware] = (),
+    orderly: bool = False,
 ) -> Callable[[Callable[[ConsumeRequest], None]], Runner]:
-    """A factory of the runner of a listener, or of a MessageStream if there is no listener."""
+    """A factory of the runner of a listener, or of a MessageStream if there is no listener.
+
+    Hooks stand around the middleware, and that around the listener.
+    """
 
     def make(finished: Callable[[ConsumeRequest], None]) -> Runner:
         if listener is None:
             return MessageStream(finished, hooks)
-        chosen = listener if hooks is None else hooks.around(resolving(listener), monotonic)
+        chosen = listener
+        if middleware:
+            kind = OrderlyRequest if orderly else ConsumeRequest
+            chosen = around(resolving(chosen), middleware, kind.checked)
+        if hooks is not None:
+            chosen = hooks.around(resolving(chosen), monotonic)
         return run_listener(chosen, concurrency=concurrency, finished=finished)
 
     return make

@@ -50,6 +50,7 @@ from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
+from eruca.client.middleware import Middleware, check_middleware
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
@@ -110,6 +111,8 @@ class PushConsumer(Client):
         executor: runs a listener that is a plain function, such as a ProcessPoolExecutor for heavy computation; or a
             function that makes one, which is shut down at the stop, and replaced when a process of it died.
         hooks: see what is consumed (see Hook).
+        middleware: coroutine functions ``async def middleware(message, call_next)`` around the listener, the first
+            outermost; each returns the outcome, mostly that of ``await call_next(message)``, and may change it.
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
@@ -187,6 +190,7 @@ class PushConsumer(Client):
         consume_timeout: float = 900.0,
         executor: Executor | Callable[[], Executor] | None = None,
         hooks: Sequence[Hook] = (),
+        middleware: Sequence[Middleware] = (),
         trace: bool | str = False,
         settings: ClientSettings | None = None,
     ) -> None:
@@ -241,6 +245,9 @@ class PushConsumer(Client):
         self._offset_interval = offset_interval
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
+        self._middleware = check_middleware(middleware)
+        if self._middleware and listener is None:
+            raise UsageError("middleware= stands around a listener: a consumer for `async for` has none.")
         self._gate = Gate()
 
     # ------------------------------------------------------------------ subscribing
@@ -336,7 +343,11 @@ class PushConsumer(Client):
             timeout=self._options.consume_timeout,
         )
         make_runner: RunnerFactory = runner_factory(
-            self._listener, concurrency=self.concurrency, hooks=self._consume_hooks(session)
+            self._listener,
+            concurrency=self.concurrency,
+            hooks=self._consume_hooks(session),
+            middleware=self._middleware,
+            orderly=self.orderly,
         )
         if not self.orderly:
             return Concurrent(options, make_runner)
