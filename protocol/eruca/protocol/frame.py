@@ -10,15 +10,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgpack  # type: ignore[import-untyped]
 import msgspec
 
-from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION
+from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION, ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty, Header
-from eruca.protocol.header_fields import from_fields, read_binary_fields, write_binary_fields
+from eruca.protocol.header_fields import (
+    MAX_FIELDS,
+    TOO_MANY,
+    from_fields,
+    read_binary_fields,
+    write_binary_fields,
+)
 
 JSON: Final = 0
 """Header serialization of every client's first word."""
@@ -56,9 +62,20 @@ class Head(msgspec.Struct, Generic[T]):
 
 
 _raw_json = msgspec.json.Decoder(Head[msgspec.Raw], strict=False)
-_loose_fields = msgspec.json.Decoder(dict[str, Any] | None)
-_text_fields = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
-"""Leaves numbers that are not whole as they are written."""
+_Value = str | int | float | bool | None
+"""A field as it may come: a list or an object is refused where it begins, whatever it holds."""
+_loose_fields = msgspec.json.Decoder(dict[str, _Value] | None)
+_raw_fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_text_value = msgspec.json.Decoder(str)
+_msgpack_head = msgspec.msgpack.Decoder(
+    tuple[int, int, int, int, str, str | None, Annotated[dict[str, _Value], msgspec.Meta(max_length=MAX_FIELDS)]]
+)
+_FEW: Final = 4096
+"""Bytes of a header whose fields need no counting."""
+_MOST_MARKS: Final = 64 * 1024
+"""Quotation marks and brackets of a header, whether they are in a text or not, at most: each takes time."""
+_LARGE: Final = 64 * 1024
+"""Bytes of a header that is not tried the quick way first: what does not fit there would be read twice."""
 
 
 class _Texts(msgspec.Struct):
@@ -142,7 +159,8 @@ class RequestReader:
         """Read a header; ``ext`` is of the declared type, or a Refused where the fields do not fit."""
         if serialization == JSON:
             known = self._json.get(data[8:11])
-            if known is not None:
+            size = len(data)
+            if known is not None and (size <= _FEW or (size <= _LARGE and _has_few_fields(data))):
                 try:
                     quick: Head[Any] = known[1].decode(data)
                     if quick.code == known[0] and not quick.flag & RESPONSE_FLAG and quick.ext is not None:
@@ -165,6 +183,8 @@ class RequestReader:
                     head.ext = typed(kind, head)
                 except Refused as refused:
                     head.ext = refused
+                except ProtocolError as fault:  # the frame around the fields is sound
+                    head.ext = Refused(ResponseCode.SYSTEM_ERROR, str(fault))
         return head
 
 
@@ -172,6 +192,8 @@ def read(serialization: int, data: bytes) -> Head[Any]:
     """Read a header and leave its fields as they came (a Raw, or a dict of texts). Raises ProtocolError."""
     try:
         if serialization == JSON:
+            if len(data) > _FEW and not _has_few_fields(data):
+                raise ProtocolError(TOO_MANY)
             return _raw_json.decode(data)
         if serialization == ROCKETMQ:
             return _read_binary(data)
@@ -180,6 +202,17 @@ def read(serialization: int, data: bytes) -> Head[Any]:
     except UNREADABLE as error:
         raise ProtocolError(f"the frame's header cannot be read: {error}") from None
     raise ProtocolError(f"header serialization {serialization} is not known")
+
+
+def _has_few_fields(data: bytes) -> bool:
+    """Whether a JSON header has at most MAX_FIELDS fields, as its texts show, and is read in a short time."""
+    quotes = data.count(b'"')
+    if quotes + data.count(b"[") + data.count(b"{") > _MOST_MARKS:
+        return False
+    if quotes <= 4 * MAX_FIELDS:
+        return True
+    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return unescaped.count(b'"') <= 4 * MAX_FIELDS
 
 
 def _read_binary(data: bytes, *, empty: bool = False) -> Head[dict[str, str]]:
@@ -200,13 +233,9 @@ def _read_binary(data: bytes, *, empty: bool = False) -> Head[dict[str, str]]:
 
 def _read_msgpack(data: bytes) -> Head[dict[str, Any]]:
     try:
-        code, flag, opaque, version, language, remark, fields = msgpack.unpackb(data)
-    except Exception as error:  # the library raises many kinds of its own for bad bytes
+        code, flag, opaque, version, language, remark, fields = _msgpack_head.decode(data)
+    except UNREADABLE as error:
         raise ProtocolError(f"the frame's msgpack header cannot be read: {error}") from None
-    numbers = type(code) is int and type(flag) is int and type(opaque) is int and type(version) is int
-    texts = isinstance(language, str) and (remark is None or isinstance(remark, str))
-    if not numbers or not texts or not isinstance(fields, dict):
-        raise ProtocolError("the frame's msgpack header has parts of other types than a header has")
     return Head(code, flag, opaque, version, language, remark, fields)
 
 
@@ -249,9 +278,9 @@ def _json_decoder(kind: type[Header]) -> msgspec.json.Decoder[Any]:
     return decoder
 
 
-def _loose_json(raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _loose_fields) -> dict[str, Any]:
+def _loose_json(raw: msgspec.Raw) -> dict[str, Any]:
     try:
-        found: dict[str, Any] | None = decoder.decode(raw)
+        found: dict[str, Any] | None = _loose_fields.decode(raw)
     except UNREADABLE as error:
         raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
     return found or {}
@@ -259,7 +288,7 @@ def _loose_json(raw: msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _loose_fi
 
 def texts(serialization: int, data: bytes) -> dict[str, str]:
     """All fields of a header as text, those that no type names included; signatures are computed over these."""
-    if serialization == JSON:
+    if serialization == JSON and len(data) <= _LARGE:
         try:
             return _only_texts.decode(data).ext
         except UNREADABLE:
@@ -273,22 +302,36 @@ def texts_with_nulls(serialization: int, data: bytes) -> dict[str, str]:
     """The same with the fields that are null in Java, as the text that Java signs: null in JSON, empty in ROCKETMQ."""
     if serialization == ROCKETMQ:
         return {name: text or "null" for name, text in (_read_binary(data, empty=True).ext or {}).items()}
-    return {
-        name: "null" if value is None else _text(value) for name, value in _loose(read(serialization, data)).items()
-    }
+    return {name: "null" if text is None else text for name, text in _loose_texts(read(serialization, data)).items()}
 
 
 def fields_of(head: Head[Any]) -> dict[str, str]:
     """All fields of a header that was left as it came, as text. Raises ProtocolError when they cannot be read."""
-    return {name: _text(value) for name, value in _loose(head).items() if value is not None}
+    return {name: text for name, text in _loose_texts(head).items() if text is not None}
 
 
-def _loose(head: Head[Any]) -> Mapping[str, Any]:
-    return _loose_json(head.ext, _text_fields) if isinstance(head.ext, msgspec.Raw) else head.ext or {}
+def _loose_texts(head: Head[Any]) -> Mapping[str, str | None]:
+    """All fields as texts, None for those that are null. Raises ProtocolError for a list or an object."""
+    if not isinstance(head.ext, msgspec.Raw):
+        return {name: _text(value) for name, value in (head.ext or {}).items()}
+    try:
+        return {name: _text_of_json(value) for name, value in (_raw_fields.decode(head.ext) or {}).items()}
+    except UNREADABLE as error:
+        raise ProtocolError(f"the frame's fields cannot be read: {error}") from None
 
 
-def _text(value: object) -> str:
-    if isinstance(value, str):
+def _text_of_json(value: msgspec.Raw) -> str | None:
+    """Numbers stay as they are written."""
+    written = bytes(value)
+    if written[:1] == b'"':
+        return _text_value.decode(written)
+    if written[:1] in (b"[", b"{"):
+        raise ProtocolError("a field of the frame's header is a list or an object: fields are texts")
+    return None if written == b"null" else written.decode()
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"

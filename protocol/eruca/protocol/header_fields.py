@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ H = TypeVar("H", bound=Header)
 
 _length = struct.Struct(">i")
 _unsigned = struct.Struct(">I").unpack_from
+MAX_FIELDS: Final = 256
+"""The most fields of a header. RocketMQ's longest has some 20."""
+TOO_MANY: Final = f"a header of more than {MAX_FIELDS} fields, or of too many brackets and quotation marks, is refused"
 _TOO_LONG = "a header entry is longer than the header that holds it"
 
 
@@ -80,7 +83,7 @@ def read_binary_fields(data: bytes, *, empty: bool = False) -> dict[str, str]:
     Raises ProtocolError.
     """
     fields: dict[str, str] = {}
-    at, end = 0, len(data)
+    at, end, left = 0, len(data), MAX_FIELDS
     text = data.decode("latin-1")  # a part of it is the entry, if that is ASCII, as nearly all are
     try:
         while at < end:
@@ -89,6 +92,9 @@ def read_binary_fields(data: bytes, *, empty: bool = False) -> dict[str, str]:
             stop = start + _unsigned(data, split)[0]
             if stop > end:
                 raise ProtocolError(_TOO_LONG)
+            left -= 1
+            if left < 0:
+                raise ProtocolError(TOO_MANY)
             if split > at + 2 and (stop > start or empty):
                 name, value = text[at + 2 : split], text[start:stop]
                 if not name.isascii():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
@@ -47,8 +47,21 @@ class SigningKey:
 
     def signature(self, content: bytes) -> bytes:
         """The signature of what is signed."""
-        inner, outer = self._begun.copy(), self._outside.copy()
+        inner = self._begun.copy()
         inner.update(content)
+        return self._end(inner)
+
+    def in_pieces(self, fields: Mapping[str, str], body: bytes, size: int) -> Iterator[bytes]:
+        """The signature of a long request, after each ``size`` bytes an empty text: the last one is the signature."""
+        inner = self._begun.copy()
+        for content in (memoryview(_signed_text(fields).encode()), memoryview(body)):
+            for at in range(0, len(content), size):
+                inner.update(content[at : at + size])
+                yield b""
+        yield self._end(inner)
+
+    def _end(self, inner: hashlib._Hash) -> bytes:
+        outer = self._outside.copy()
         outer.update(inner.digest())
         return binascii.b2a_base64(outer.digest(), newline=False)
 
