@@ -105,6 +105,22 @@ async def answers(shop: Shop, data: bytes, count: int, local: str = "127.0.0.1")
     return [head.code for head in sorted(heads, key=lambda head: head.opaque)]
 
 
+async def test_long_requests_are_looked_at_like_others(shop: Shop) -> None:
+    """Their signatures are computed in slices, so a short request behind them may be answered first."""
+    body = bytes(300 << 10)
+    frames = []
+    for number, (account, topic) in enumerate(
+        ((PUBLISHER, TOPIC), (SUBSCRIBER, TOPIC), (None, TOPIC), (PUBLISHER, "T2"), (PUBLISHER, TOPIC))
+    ):
+        fields = {name: str(value) for name, value in sent(topic).items()}
+        fields = fields if account is None else account.signed(fields, body)
+        header = raw.send_header(opaque=number, extFields=fields)
+        frames.append(raw.frame(header, body[:-1] + b"!" if number == 3 else body))
+    assert await answers(shop, b"".join(frames), len(frames)) == [0, 1, 1, 1, 0]
+    reasons = shop.desk.app.broker.refusals.refused
+    assert reasons == {"permission": 1, "no_access_key": 1, "signature": 1}
+
+
 async def test_numbers_are_signed_by_their_text(shop: Shop) -> None:
     """As the C++ client writes them, which leaves the quotes out."""
     fields: dict[str, Any] = SUBSCRIBER.signed({"topic": TOPIC, "queueId": 0})
@@ -399,9 +415,7 @@ async def test_one_way_requests_are_refused_counted_and_told(shop: Shop) -> None
             "log_level": "warning",
             "reason": "no_access_key",
             "remote": remote,
-            "account": "",
             "request_code": 310,
-            "resource": "",
             "more": 0,
         },
     ]

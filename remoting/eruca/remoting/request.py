@@ -76,6 +76,7 @@ class Call(msgspec.Struct, Generic[A]):
     change: Change | None = None
     held: bool = False
     look_again: Callable[[Call[Any]], None] = _still_allowed
+    _texts: dict[str, str] | None = None
 
     def note(self, *, target: str | None = None, before: object = None, after: object = None) -> None:
         """What the audit log is to say of this request, beside its outcome."""
@@ -127,7 +128,9 @@ class Call(msgspec.Struct, Generic[A]):
 
     def texts(self) -> dict[str, str]:
         """All fields of the header as texts, including unknown ones."""
-        return frame.texts(self.serialization, self.data)
+        if self._texts is None:
+            self._texts = frame.texts(self.serialization, self.data)
+        return self._texts
 
     def texts_with_nulls(self) -> dict[str, str]:
         """The same, with the fields that are null as the text that Java signs for them."""

@@ -26,7 +26,7 @@ from eruca.protocol.header import Header
 from eruca.remoting import audit
 from eruca.remoting.access.refusals import AccessRefused
 from eruca.remoting.connection import Connection, FastPath
-from eruca.remoting.costly import CostlyRequests
+from eruca.remoting.costly import CostlyRequests, Work
 from eruca.remoting.log import log
 from eruca.remoting.request import Call, Change, Reply
 from eruca.remoting.rpc_latency import RpcLatency
@@ -39,8 +39,9 @@ Result = Reply | Awaitable[Reply | None] | None
 Handler = Callable[[S, Call[A]], Result]
 Target = str | Callable[[A], str]
 """What a request that changes something is about."""
-Guard = Callable[[Call[Any]], None]
-"""Called with each request before all else; refuses it by raising Refused.
+Guard = Callable[[Call[Any]], Work | None]
+"""Called with each request before all else; refuses it by raising Refused. If that takes long it returns what does it:
+then it is one of the connection's costly works, of which one is done at a time.
 
 The ``header`` of its call is a Refused if the fields do not fit or the code is unknown: who is not let in is not to
 learn of that.
@@ -109,6 +110,7 @@ class Router(Generic[S]):
         self._changes: dict[int, Target[Any]] = {}
         self._strangers = audit.Strangers()
         self._costly = CostlyRequests(self._start)
+        self._guarded = CostlyRequests(self._start)
         self._declared: set[int] = set()
         """The codes of requests that are handled later, or not at all."""
         asks: dict[int, type[Header]] = {}
@@ -146,26 +148,58 @@ class Router(Generic[S]):
         call = Call(ext, body, connection, head, serialization, data)
         try:
             for guard in self._guards:
-                guard(call)
+                looking = guard(call)
+                if looking is not None:
+                    self._let_in_later(call, handler, guard, looking)
+                    return
             if isinstance(ext, Refused):
                 raise ext
             result = handler(self._service, call)
         except Exception as error:
-            result = _answer_to(error, call)
-            if head.code in self._changes:
-                call.change = call.change or Change(_target(self._changes[head.code], call))
-                if call.account or not isinstance(error, AccessRefused):
-                    audit.answered(call, result)
-                else:
-                    self._strangers.answered(call, result)
+            result = self._refusal(error, call)
+        self._answer(call, result, connection.last_active)
+
+    def _refusal(self, error: Exception, call: Call[Any]) -> Reply:
+        reply = _answer_to(error, call)
+        if call.code in self._changes:
+            call.change = call.change or Change(_target(self._changes[call.code], call))
+            if call.account or not isinstance(error, AccessRefused):
+                audit.answered(call, reply)
+            else:
+                self._strangers.answered(call, reply)
+        return reply
+
+    def _let_in_later(self, call: Call[Any], handler: Handler[S, Any], guard: Guard, looking: Work) -> None:
+        """Answer a request when the guard that looks at it is done. Raises Refused if too many wait for that."""
+        others = self._guards[self._guards.index(guard) + 1 :]
+        since = call.connection.last_active
+
+        async def look() -> None:
+            try:
+                await looking()
+                for other in others:
+                    more = other(call)
+                    if more is not None:
+                        await more()
+                if isinstance(call.header, Refused):
+                    raise call.header
+                result = handler(self._service, call)
+            except Exception as error:
+                result = self._refusal(error, call)
+            self._answer(call, result, since)
+
+        self._guarded.add(call.connection, len(call.data) + len(call.body), look)
+
+    def _answer(self, call: Call[Any], result: Result, since: float) -> None:
+        connection, head = call.connection, call.head
         if type(result) is Reply:
             connection.reply(call, result)
-            self.latency.answered(head, result.code, connection.last_active)
+            self.latency.answered(head, result.code, since)
         elif result is None:
             if head.code not in self._declared:  # the handler has sent the answer
-                self.latency.answered(head, ResponseCode.SUCCESS, connection.last_active)
+                self.latency.answered(head, ResponseCode.SUCCESS, since)
         else:
-            self._start(connection, self._finish(call, cast(Awaitable[Reply | None], result), connection.last_active))
+            self._start(connection, self._finish(call, cast(Awaitable[Reply | None], result), since))
 
     def _start(self, connection: Connection, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something for a connection, until it ends."""

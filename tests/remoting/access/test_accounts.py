@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,8 +21,9 @@ from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.signature import Credentials, sign
 from eruca.remoting import Call
 from eruca.remoting.access.account import Account
-from eruca.remoting.access.accounts import Accounts
+from eruca.remoting.access.accounts import Accounts, is_long
 from eruca.remoting.access.permissions import SUB
+from eruca.remoting.access.refusals import shown
 from eruca.remoting.access.yaml_nodes import BadAccessFile
 from eruca.remoting.reloads import Reloads
 
@@ -115,6 +117,65 @@ def test_the_texts_in_the_order_of_the_checks(home: Path) -> None:
     ):
         assert refused(accounts, wrong) == FAILED.format("Check signature failed for accessKey=ordinary")
     assert accounts.authenticate(call(good, b"body")) == accounts.get("ordinary")
+
+
+def test_a_key_is_repeated_without_what_a_terminal_obeys(home: Path) -> None:
+    key = "\x1b[2Jnobody\r\n\u202eü\udc80"
+    answer = refused(Accounts(home), call({"AccessKey": key.replace("\udc80", "")}))
+    assert answer == FAILED.format("No acl config for \\x1b[2Jnobody\\r\\n\\u202eü")
+    assert len(shown("\x1b" * 300)) == 255
+    assert shown("\udc80") == "\\udc80"
+
+
+class Turns:
+    """Counts the turns of the event loop while it is open."""
+
+    async def __aenter__(self) -> Turns:
+        self.count = 0
+        self._task = asyncio.create_task(self._take())
+        return self
+
+    async def _take(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.count += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+
+
+async def test_the_signature_of_a_long_body_leaves_others_their_turns(home: Path) -> None:
+    accounts, body = Accounts(home), bytes(15 << 20)
+    good = signed({"b": "T"}, body)
+    long = call(good, body)
+    assert is_long(long) and not is_long(call(good, b"body"))
+
+    async with Turns() as turns:
+        assert await accounts.authenticate_long(long) == accounts.get("ordinary")
+    assert turns.count > 4
+
+    for wrong in ({**good, "b": "U"}, {**good, "Signature": "x"}, {"AccessKey": "ordinary"}):
+        with pytest.raises(Refused, match="Check signature failed for accessKey=ordinary"):
+            await accounts.authenticate_long(call(wrong, body))
+    assert await accounts.authenticate_long(call({}, body, remote="10.9.9.9:1")) is None
+
+
+def test_an_unknown_key_costs_no_look_at_the_body(home: Path) -> None:
+    for fields in ({"AccessKey": "nobody", "Signature": "x"}, {}):
+        looking = Accounts(home).authenticate_long(call(fields, bytes(15 << 20)))
+        with pytest.raises(Refused, match=r"No (acl config for nobody|accessKey is configured)"):
+            looking.send(None)
+
+
+async def test_an_account_that_goes_while_its_signature_is_computed_has_signed_nothing(home: Path) -> None:
+    accounts, body = Accounts(home), bytes(15 << 20)
+    looking = asyncio.ensure_future(accounts.authenticate_long(call(signed({}, body), body)))
+    await asyncio.sleep(0)
+    assert not looking.done()
+    (home / "conf" / "plain_acl.yml").write_text(MAIN.replace("marked-secret", "another-secret"))
+    accounts.read()
+    with pytest.raises(Refused, match="Check signature failed"):
+        await looking
 
 
 def test_white_addresses_need_no_signature(home: Path) -> None:

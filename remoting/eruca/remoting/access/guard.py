@@ -16,11 +16,12 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.signature import ACCESS_KEY
 from eruca.remoting.access.account import Account
-from eruca.remoting.access.accounts import Accounts, host_of
+from eruca.remoting.access.accounts import UNREADABLE, Accounts, host_of, is_long
 from eruca.remoting.access.refusals import AccessRefused, shown
 from eruca.remoting.access.rules import Rule, may_read, may_send
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.connection import Connection, FastPath
+from eruca.remoting.costly import Work
 from eruca.remoting.request import Call
 
 S = TypeVar("S")
@@ -47,17 +48,39 @@ class Guard(Generic[S]):
         self._tally = tally
         self._as_49 = as_49
 
-    def __call__(self, call: Call[Any]) -> None:
-        """Set the account of a request, or raise Refused. A header that cannot be read is left to the router."""
+    def __call__(self, call: Call[Any]) -> Work | None:
+        """Set the account of a request, or raise Refused. A header that cannot be read is left to the router.
+
+        For a long request it returns what does so, since its signature takes time.
+        """
         rule = self._rules.get(call.code)
         if rule is not None and rule.of_brokers and self._accounts.is_broker(host_of(call.connection.remote)):
-            return
-        call.look_again = self
+            return None
+        call.look_again = self._look_at
+        if is_long(call) and not self._accounts.white(host_of(call.connection.remote)):
+            return partial(self._look_at_long, call)
+        self._look_at(call)
+        return None
+
+    def _look_at(self, call: Call[Any]) -> None:
         try:
             account = self._accounts.authenticate(call)
         except AccessRefused as refused:
-            self._note(call, refused.reason, "")
+            self._note_stranger(call, refused)
             raise
+        self._admit(call, account)
+
+    async def _look_at_long(self, call: Call[Any]) -> None:
+        try:
+            account = await self._accounts.authenticate_long(call)
+        except AccessRefused as refused:
+            self._note_stranger(call, refused)
+            raise
+        self._admit(call, account)
+
+    def _admit(self, call: Call[Any], account: Account | None) -> None:
+        """Let a request in, if its account may ask it. Raises Refused."""
+        rule = self._rules.get(call.code)
         if account is None:
             self._let_in(call)
             return
@@ -102,9 +125,12 @@ class Guard(Generic[S]):
         account = self._accounts.get(access_key)
         return self._accounts.white(ip) or (account is not None and account.white_address.matches(ip))
 
-    def _note(self, call: Call[Any], reason: str, resource: str) -> None:
+    def _note_stranger(self, call: Call[Any], refused: AccessRefused) -> None:
+        self._note(call, refused.reason, "", "" if refused.reason == UNREADABLE else _claimed(call))
+
+    def _note(self, call: Call[Any], reason: str, resource: str, claimed: str = "") -> None:
         remote = call.connection.remote
-        account = shown(call.account or _claimed(call))
+        account = shown(call.account or claimed)
         self._tally.add(
             reason, host_of(remote), remote=remote, account=account, request_code=call.code, resource=resource
         )

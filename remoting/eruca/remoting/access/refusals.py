@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
+from eruca.remoting.log_line import one_line
 
 _CLASS = "org.apache.rocketmq.acl.common.AclException"
 _PLACE = "eruca.remoting.access"
@@ -24,5 +25,5 @@ class AccessRefused(Refused):
 
 
 def shown(name: str) -> str:
-    """A name of the requester's choice as a refusal repeats it: not longer than a name is."""
-    return name[:_MOST_SHOWN]
+    """A name of the requester's choice as a refusal repeats it: not longer than a name is, and fit for a terminal."""
+    return one_line(name[:_MOST_SHOWN])[:_MOST_SHOWN]

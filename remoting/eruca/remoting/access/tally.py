@@ -31,7 +31,7 @@ class Tally:
         """By reason and address: until when there is no line, and how many there would have been."""
 
     def add(self, reason: str, address: str, **what: object) -> None:
-        """Count a refusal of a peer at an address without its port; ``what`` is for the line."""
+        """Count a refusal of a peer at an address without its port; ``what`` is for the line, but for empty texts."""
         self.refused[reason] += 1
         now, place = self._monotonic(), (reason, address)
         until, more = self._reported.get(place, (0, 0))
@@ -41,4 +41,5 @@ class Tally:
         if len(self._reported) >= MOST_REPORTED:
             self._reported.clear()
         self._reported[place] = now + REPORTED_FOR, 0
-        log.warning("access_refused", reason=reason, **what, more=more)
+        told = {name: value for name, value in what.items() if value != ""}
+        log.warning("access_refused", reason=reason, **told, more=more)
