@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ async def test_who_is_cancelled_at_the_moment_that_the_connection_is_made_is_can
     channels, address = Channels(), f"127.0.0.1:{server.port}"
     asking = asyncio.ensure_future(channels.get(address, timeout=30))
     await asyncio.sleep(0)
-    channels._connecting[address].add_done_callback(lambda _: asking.cancel())
+    channels._connecting.start(address, partial(channels.get, address)).add_done_callback(lambda _: asking.cancel())
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert channels.ready(address) is not None

@@ -10,6 +10,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from eruca.protocol import frame
@@ -21,6 +22,7 @@ from eruca.remoting.connection import Connection
 from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
 from eruca.remoting.rpc_hooks import Renamer, Signer
+from eruca.remoting.shared_tasks import SharedTasks
 from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
 
 A = TypeVar("A", bound=Header)
@@ -61,7 +63,7 @@ class Channels:
         """The host name of an address, if its certificate must contain that name."""
         self._on_lost = on_lost
         self._connections: dict[str, Connection] = {}
-        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._connecting: SharedTasks[str, Connection] = SharedTasks()
         self._closed = False
 
     def ready(self, address: str) -> Connection | None:
@@ -75,13 +77,9 @@ class Channels:
             return connection
         if self._closed:
             raise ConnectFailed(address, f"connect to <{address}> failed: this client is closed")
-        task = self._connecting.get(address)
-        if task is None:
-            task = self._connecting[address] = asyncio.ensure_future(self._connect(address))
-            task.add_done_callback(lambda _: self._connecting.pop(address, None))
         try:
             async with asyncio.timeout(timeout):
-                return await asyncio.shield(task)
+                return await self._connecting.result(address, partial(self._connect, address))
         except TimeoutError:
             late = f"connect to <{address}> failed: no connection in time"
             raise ConnectFailed(address, late, unreachable=True) from None
@@ -170,10 +168,7 @@ class Channels:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        for task in tuple(self._connecting.values()):
-            task.cancel()
-        if self._connecting:
-            await asyncio.gather(*self._connecting.values(), return_exceptions=True)
+        await self._connecting.close()
         loop = asyncio.get_running_loop()
         ended = []
         for connection in tuple(self._connections.values()):

@@ -212,7 +212,7 @@ class GroupMember(Generic[R]):
     def routes_changed(self, topic: str) -> None:
         """The route of a topic changed."""
         if self.rebalance is not None:
-            self.rebalance.wake()
+            self.rebalance.wake(topic)
 
     def members_changed(self) -> None:
         """Another member joined or left (40)."""

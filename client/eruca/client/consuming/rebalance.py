@@ -11,7 +11,6 @@ Facts: RebalanceImpl, RebalanceService and resetOffset in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -140,6 +139,10 @@ class Rebalance(Generic[R]):
         self._locate = locate
         self._order = order
         self._wanted = asyncio.Event()
+        self._changed: set[str] = set()
+        """Topics with other routes than at the last rebalance."""
+        self._whole = False
+        """Whether the next rebalance is of all topics."""
         self._resets: dict[MessageQueue, int] = {}
         """Offsets at which queues continue whose old process queue was dropped and whose new one is not open."""
         self._releasing: set[MessageQueue] = set()
@@ -149,42 +152,42 @@ class Rebalance(Generic[R]):
 
     # ------------------------------------------------------------------ when to rebalance
 
-    def wake(self) -> None:
-        """Let ``run`` rebalance now (rebalanceImmediately)."""
+    def wake(self, topic: str | None = None) -> None:
+        """Let ``run`` rebalance now (rebalanceImmediately): this topic, or all."""
+        if topic is None:
+            self._whole = True
+        else:
+            self._changed.add(topic)
         self._wanted.set()
 
     async def run(self, interval: float, then: Callable[[float], Awaitable[None]] | None = None) -> None:
         """Rebalance every ``interval`` seconds and after ``wake``; then call ``then`` with the monotonic time."""
         while True:
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(interval if self.complete else self._waits.rebalance):
                     await self._wanted.wait()
+            except TimeoutError:
+                self._whole = True
+            topics = None if self._whole or not self.complete else self._changed
             self._wanted.clear()
+            self._changed, self._whole = set(), False
             try:
-                await self.rebalance()
+                await self.rebalance(topics)
                 if then is not None:
                     await then(monotonic())
             except Exception:  # such as one of the user's strategy
                 log.exception("the rebalance of %s failed", self._group)
 
     async def find_topics(self, topics: Callable[[], Collection[str]]) -> None:
-        """Look up topics that do not exist yet, periodically; a route that is found wakes the rebalance.
-
-        Such a topic may have a provisional route, if a producer of this session sends to it.
-        """
-        routes, logged = self._session.directory.routes, set[str]()
-
-        def missing() -> set[str]:
-            return {topic for topic in topics() if (route := routes.get(topic)) is None or route.provisional}
-
+        """Look up topics that do not exist yet, periodically; a route that is found wakes the rebalance."""
+        directory, logged = self._session.directory, set[str]()
         while True:
-            for topic in sorted(missing() - logged):
+            for topic in sorted(set(topics()) - directory.routes.keys() - logged):
                 if not names.is_retry_topic(topic):
                     log.warning("no broker has the topic %s yet: %s waits for it", topic, self._group)
                 logged.add(topic)
             await asyncio.sleep(self._waits.topic)
-            for topic in missing():
-                self._session.directory.look_again(topic)
+            await directory.find(sorted(set(topics()) - directory.routes.keys()))
 
     # ------------------------------------------------------------------ who owns what
 
@@ -193,8 +196,11 @@ class Rebalance(Generic[R]):
         """The queues of this member."""
         return frozenset(self.readers) if self.assigned is None else self.assigned
 
-    async def rebalance(self) -> None:
-        """Give up and take queues, as the group requires now. Raises what the strategy raises."""
+    async def rebalance(self, topics: Collection[str] | None = None) -> None:
+        """Give up and take queues of these topics, or of all, as the group requires now.
+
+        Raises what the strategy raises.
+        """
         self.complete, complete = False, True
         if self.assigned is not None:
             async with self.turn:
@@ -205,6 +211,8 @@ class Rebalance(Generic[R]):
             if not self.stopped:  # queues for which a call ran were kept until now
                 complete = await self._give_up(self._unsubscribed())
             for topic in tuple(self._subscriptions):
+                if topics is not None and topic not in topics:
+                    continue
                 if self.stopped:
                     break
                 try:

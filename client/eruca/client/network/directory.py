@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from eruca.client.errors import BrokerNotFound, BrokerRefused, ClientError, TopicNotFound, translate
@@ -23,12 +24,21 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import RouteOf
 from eruca.protocol.names import DEFAULT_TOPIC
+from eruca.remoting.shared_tasks import SharedTasks
+
+EXPECT_FIRST = 0.002
+"""Seconds until the second look for a topic that a broker has created; then twice as long each time ..."""
+EXPECT_MOST = 0.05
+"""... up to this."""
+EXPECT_FOR = 2.0
+"""Seconds after which such a topic is left to the regular looks."""
 
 
 class Directory:
     """Routes by topic and addresses by broker.
 
-    ``changed`` is called with each topic whose route has changed; ``spawn`` runs something in the background.
+    ``changed`` is called with each topic whose route has changed, ``found`` with each that messages of this client have
+    created; ``spawn`` runs something in the background.
     """
 
     def __init__(
@@ -36,19 +46,26 @@ class Directory:
         nameservers: Nameservers,
         *,
         changed: Callable[[str], None],
+        found: Callable[[str], None],
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
     ) -> None:
         self.routes: dict[str, Route] = {}
-        """What is known now; look only, and ask with ``route``."""
+        """The routes that nameservers gave; look only, and ask with ``route``."""
+        self.provisional: dict[str, Route] = {}
+        """Where messages for topics go that were not there when they were sent to; for producers only. Such a route
+        stays, beside that in ``routes``, until the next regular look: so all brokers create the topic."""
         self.masters: dict[str, str] = {}
         """The address of each broker's master as far as it is known; look only."""
         self.version = 0
         """Another number whenever routes or addresses may be others."""
         self._nameservers = nameservers
         self._changed = changed
+        self._found = found
         self._spawn = spawn
         self._brokers: dict[str, dict[int, str]] = {}
-        self._fetching: dict[str, asyncio.Task[Route]] = {}
+        self._fetching: SharedTasks[str, Route] = SharedTasks()
+        self._expected: set[str] = set()
+        """Topics that brokers have created, but of which nameservers did not know yet."""
 
     def addresses(self, *, with_slaves: bool) -> list[str]:
         """The addresses of all known brokers."""
@@ -69,17 +86,15 @@ class Directory:
 
     async def close(self) -> None:
         """Ask for nothing more."""
-        tasks = tuple(self._fetching.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._fetching.close()
 
     async def route(self, topic: str) -> Route:
         """The route of a topic, asked for once. Raises TopicNotFound or NameserverUnreachable."""
-        known = self.routes.get(topic)
-        if known is not None and not known.provisional:
-            return known
-        return await self.refresh(topic)
+        return self.routes.get(topic) or await self._ask(topic)
+
+    def known_to_send(self, topic: str) -> Route | None:
+        """Where messages for a topic go as far as it is known."""
+        return self.provisional.get(topic) or self.routes.get(topic)
 
     async def route_to_send(self, topic: str, queue_count: int) -> Route:
         """As ``route``; a topic that is not there yet gets the template topic's brokers, which will create it."""
@@ -94,21 +109,27 @@ class Directory:
                 raise TopicNotFound(
                     topic, "Create it with mqadmin updateTopic, or let the broker do so (autoCreateTopicEnable=true)."
                 ) from None
-            route = build_provisional_route(topic, data, queue_count)
-            self._keep(route)
+            route = self.provisional[topic] = build_provisional_route(topic, data, queue_count)
+            self._learn_brokers(route)
             return route
 
     async def refresh(self, topic: str) -> Route:
-        """Ask for a route now; callers that come meanwhile share the answer."""
-        task = self._fetching.get(topic)
-        if task is None:
-            task = self._fetching[topic] = asyncio.ensure_future(self._fetch(topic))
-            task.add_done_callback(lambda done: forget_task(self._fetching, topic, done))
-        return await asyncio.shield(task)
+        """Ask for a route now; callers that come meanwhile share the answer. It replaces a provisional one."""
+        route = await self._ask(topic)
+        if self.provisional.pop(topic, None) is not None:
+            self.version += 1
+        return route
+
+    async def _ask(self, topic: str) -> Route:
+        return await self._fetching.result(topic, partial(self._fetch, topic))
 
     async def _fetch(self, topic: str) -> Route:
         route = build_route(topic, await self._ask_route(RouteOf(topic=topic, accept_standard_json_only=True)))
-        self._keep(route)
+        changed = self.routes.get(topic) != route
+        self.routes[topic] = route
+        self._learn_brokers(route)
+        if changed:
+            self._changed(topic)
         return route
 
     async def stored_route(self, topic: str) -> Route:
@@ -133,14 +154,10 @@ class Directory:
         except ProtocolError as error:
             raise translate(error) from error
 
-    def _keep(self, route: Route) -> None:
-        changed = self.routes.get(route.topic) != route
-        self.routes[route.topic] = route
+    def _learn_brokers(self, route: Route) -> None:
         self.version += 1
         for broker, addresses in route.brokers.items():
             self._keep_broker(broker, addresses)
-        if changed:
-            self._changed(route.topic)
 
     def _keep_broker(self, name: str, addresses: Mapping[int, str]) -> None:
         self._brokers[name] = dict(addresses)
@@ -151,7 +168,7 @@ class Directory:
 
     async def refresh_all(self, topics: Collection[str]) -> None:
         """Ask for the routes of these and of all known topics; one that is not there is left as it was known."""
-        for topic in sorted({*self.routes, *topics}):
+        for topic in sorted({*self.routes, *self.provisional, *topics}):
             try:
                 await self.refresh(topic)
             except TopicNotFound:
@@ -169,6 +186,34 @@ class Directory:
     async def _look(self, topic: str) -> None:
         with contextlib.suppress(ClientError):
             await self.refresh(topic)
+
+    async def find(self, topics: Iterable[str]) -> None:
+        """Ask once for topics that may not be there yet, one after the other."""
+        for topic in topics:
+            try:
+                await self._ask(topic)
+            except (TopicNotFound, BrokerRefused):
+                continue
+            except ClientError:  # no nameserver answers now
+                return
+
+    def expect(self, topic: str) -> None:
+        """A broker has created this topic: find its route as soon as a nameserver knows of it."""
+        if topic not in self.routes and topic not in self._expected:
+            self._expected.add(topic)
+            self._spawn(self._find_expected(topic))
+
+    async def _find_expected(self, topic: str) -> None:
+        clock = asyncio.get_running_loop().time
+        pause, until = EXPECT_FIRST, clock() + EXPECT_FOR
+        await self.find([topic])
+        while topic not in self.routes and clock() < until:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, EXPECT_MOST)
+            await self.find([topic])
+        self._expected.discard(topic)
+        if topic in self.routes:
+            self._found(topic)
 
     async def master(self, broker: str, topic: str | None = None) -> str:
         """The address of a broker's master; its topic's route is asked for when it is not known.
@@ -190,10 +235,3 @@ class Directory:
         if found is None:
             raise BrokerNotFound(broker)
         return found
-
-
-def forget_task(tasks: dict[str, asyncio.Task[Any]], name: str, task: asyncio.Task[Any]) -> None:
-    """Take a shared task that has ended out of ``tasks``."""
-    del tasks[name]
-    if not task.cancelled():
-        task.exception()  # it is raised to those who wait, of whom there may be none left

@@ -13,6 +13,7 @@ import ssl
 import threading
 import weakref
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from eruca.client.bounds import left, unbounded
@@ -29,7 +30,7 @@ from eruca.client.errors import (
 from eruca.client.log import Warnings, log
 from eruca.client.namespaces import Names
 from eruca.client.network import identity, pushed
-from eruca.client.network.directory import Directory, forget_task
+from eruca.client.network.directory import Directory
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.requests import Requests
 from eruca.protocol import api, frame
@@ -42,6 +43,7 @@ from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, R
 from eruca.remoting.addresses import local_address, vip_address
 from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count
+from eruca.remoting.shared_tasks import SharedTasks
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -92,7 +94,9 @@ class Session:
             timeout=settings.request_timeout,
             url=settings.list_url(),
         )
-        self.directory = Directory(self.nameservers, changed=self._route_changed, spawn=self.spawn)
+        self.directory = Directory(
+            self.nameservers, changed=self._route_changed, found=self._found_topic, spawn=self.spawn
+        )
         self.consumers: dict[str, ConsumerMember] = {}
         self.transactional: dict[str, list[pushed.CheckListener]] = {}
         """The producers that answer checks of transactions, by group; the newest one answers."""
@@ -102,7 +106,7 @@ class Session:
         self._producers: dict[str, int] = {}
         self.greeted: set[Connection] = set()
         """Connections to brokers that know this client."""
-        self._greeting: dict[str, asyncio.Task[None]] = {}
+        self._greeting: SharedTasks[str, None] = SharedTasks()
         self._meets_all = False
         self._warnings = Warnings()
         self._users = 0
@@ -149,10 +153,11 @@ class Session:
             return
         with contextlib.suppress(KeyError, ValueError):
             _open[asyncio.get_running_loop()].remove(self)
-        tasks = [*self._tasks, *self._greeting.values()]
+        tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._greeting.close()
         await self.directory.close()
         await self.channels.close()
 
@@ -297,17 +302,10 @@ class Session:
         self.check_fork()
         try:
             if self._producers or self.consumers:
-                await asyncio.shield(self._greet_once(address))
+                await self._greeting.result(address, partial(self._greet, address))
             return await self.channels.get(address, timeout=self.settings.connect_timeout)
         except (Refused, RemotingError, ProtocolError) as error:
             raise translate(error) from error
-
-    def _greet_once(self, address: str) -> asyncio.Task[None]:
-        task = self._greeting.get(address)
-        if task is None:
-            task = self._greeting[address] = asyncio.ensure_future(self._greet(address))
-            task.add_done_callback(lambda done: forget_task(self._greeting, address, done))
-        return task
 
     def doubt(self, address: str | None) -> None:
         """An answer did not come in time: a heartbeat finds out whether that broker is there at all.
@@ -316,7 +314,7 @@ class Session:
         itself closes it after a quarter of an hour.
         """
         if address is not None and self.channels.ready(address) is not None:
-            self._greet_once(address)
+            self._greeting.start(address, partial(self._greet, address))
 
     async def call(
         self, address: str, endpoint: api.Endpoint[A, R], ask: A | None = None, body: bytes = b"", *, timeout: float = 0
@@ -362,6 +360,12 @@ class Session:
         for member in tuple(self.consumers.values()):
             if topic in member.topics():
                 member.routes_changed(topic)
+
+    def _found_topic(self, topic: str) -> None:
+        """A topic exists that this client's messages created: other sessions whose consumers wait for it look it up."""
+        for session in _open.get(self.loop, ()):
+            if session is not self and any(topic in each.topics() for each in session.consumers.values()):
+                session.directory.look_again(topic)
 
     async def _refresh_routes(self) -> None:
         while True:

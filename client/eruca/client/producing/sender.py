@@ -235,6 +235,8 @@ class Sender:
             topic.renew(self.session.directory)
         batches = leaving.by_topic.setdefault(topic, [])
         batches += [None] * (len(topic.queues) - len(batches))
+        if topic.is_new(self.session.directory):
+            return batches, []
         if self._faults is None or topic.route is None:
             return batches, topic.in_turn
         return batches, self._faults.in_turn(topic.route, int(start * 1000))
@@ -251,12 +253,22 @@ class Sender:
             if queue is None:
                 self._work_on(send, self._prepare(send))
                 return None
+        if topic.is_new(self.session.directory):
+            self._expect_topic(send)
         number = topic.numbers.get(queue)
         if number is None:  # a queue that the route does not name
             number = topic.number(queue)
         if number == len(batches):
             batches.append(None)
         return batches[number] or self._begin_batch(send, number, leaving)
+
+    def _expect_topic(self, send: Send) -> None:
+        """Look for a topic that this send creates, as soon as that is done: consumers may wait for it."""
+        expect, topic = self.session.directory.expect, send.topic.name
+        if send.kind.oneway:
+            expect(topic)
+        else:
+            send.future.add_done_callback(lambda _: expect(topic))
 
     def _is_refused(self, send: Send, queue: MessageQueue) -> bool:
         """Call the hooks of a send whose queue is chosen; whether one refused it, which ends it."""
@@ -464,7 +476,7 @@ class Sender:
     def _retry(self, send: Send, error: ClientError) -> None:
         """Try another broker; after all of them have failed, ask for the route before."""
         directory, topic = self.session.directory, send.topic.name
-        route = directory.routes.get(topic)
+        route = directory.known_to_send(topic)
         if isinstance(error, BrokerRefused):
             self.accumulator.reenqueue(send)
         elif route is None or all(queue.broker_name in send.brokers for queue in route.to_send):

@@ -50,7 +50,7 @@ class TopicQueues:
     def renew(self, directory: Directory) -> None:
         """Take the queues of the route as another version of the directory has it; none where there is no route."""
         self.version = directory.version
-        route = self.route = directory.routes.get(self.name)
+        route = self.route = directory.known_to_send(self.name)
         self.queues = [] if route is None else list(route.to_send)
         self.in_turn = list(range(len(self.queues)))
         self.targets = [None] * len(self.queues)
@@ -64,3 +64,7 @@ class TopicQueues:
             self.queues.append(queue)
             self.targets.append(None)
         return number
+
+    def is_new(self, directory: Directory) -> bool:
+        """Whether a broker is to create the topic, as far as is known."""
+        return self.route is not None and self.route.provisional and self.name not in directory.routes

@@ -189,7 +189,7 @@ class MessageWriter:
 
     async def _queues(self, topic: str) -> Sequence[MessageQueue]:
         """The queues that can be written, at least one."""
-        route = self._session.directory.routes.get(topic)
+        route = self._session.directory.known_to_send(topic)
         if route is None or not route.to_send:
             route = await self._session.directory.route_to_send(topic, NEW_TOPIC_QUEUES)
         if not route.to_send:
