@@ -12,7 +12,8 @@ from tests.house.tree import ROOT, product_modules
 WATCHED = "eruca.remoting.tasks.Tasks.start"
 SHORT = {
     "eruca.remoting.http._Exchange._answer": "a page that is made: it ends with its connection, also after an error",
-    "eruca.remoting.listener.Listener._accept": "an accepted connection, until its protocol has it",
+    "eruca.remoting.listener.Listener._take": "an accepted connection, until its protocol has it",
+    "eruca.remoting.listener.Listener._watch": "accepts where no loop watches sockets; after an error it starts again",
     "eruca.remoting.loop_thread.LoopThread.submit": "what a program or a test wants done, and waits for",
     "eruca.remoting.router.Router._start": "requests that wait: it ends with their replies, also after an error",
     "eruca.remoting.shared_tasks.SharedTasks.start": "work such as an attempt to connect: its callers wait for it",

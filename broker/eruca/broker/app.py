@@ -54,6 +54,7 @@ from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
+from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.quotas import Quotas
 from eruca.remoting.router import Guard as RequestGuard
 from eruca.remoting.server import Server
@@ -412,7 +413,7 @@ async def serve(app: BrokerApp, say: DaemonLog) -> None:
     finally:
         await app.pages.stop()
     if tasks.fault is not None:
-        sys.exit(os.EX_SOFTWARE)
+        sys.exit(EXIT_SOFTWARE)
     exit_for(app.faults, "mqbroker")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, Unpack, cast
 
 from eruca.client import callbacks
@@ -176,8 +176,7 @@ async def _until_signal() -> AsyncIterator[asyncio.Event]:
 
     def end() -> None:
         ended.set()
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        _leave(loop, numbers)
 
     try:
         for number in numbers:
@@ -190,6 +189,11 @@ async def _until_signal() -> AsyncIterator[asyncio.Event]:
         yield ended
     finally:
         if not ended.is_set():
-            for number in numbers:
-                with contextlib.suppress(NotImplementedError):
-                    loop.remove_signal_handler(number)
+            _leave(loop, numbers)
+
+
+def _leave(loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Signals]) -> None:
+    """Let signals have their usual effect again."""
+    for number in numbers:
+        with contextlib.suppress(NotImplementedError):
+            loop.remove_signal_handler(number)

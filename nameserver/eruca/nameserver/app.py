@@ -47,6 +47,7 @@ from eruca.remoting.loop import settled
 from eruca.remoting.loop_monitor import LoopMonitor
 from eruca.remoting.metrics import Metrics
 from eruca.remoting.notify import Supervisor
+from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.quotas import Quotas
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
@@ -227,7 +228,7 @@ async def serve(server: Nameserver, say: DaemonLog) -> None:
         server.loop_monitor.stop()
         await server.pages.stop()
     if server.tasks.fault is not None:
-        sys.exit(os.EX_SOFTWARE)
+        sys.exit(EXIT_SOFTWARE)
 
 
 async def _serve(server: Nameserver, over: StopEvent, systemd: Supervisor, say: DaemonLog) -> None:

@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from eruca.remoting.operating_system import open_file
+
 DAYS = 397
 """How long a certificate is valid, unless another time is asked for."""
 AUTHORITY_DAYS = 3650
@@ -99,7 +101,7 @@ def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file of this ``mode``, by default for this user alone, in place of an existing one. Raises OSError."""
     aside = path.with_name(path.name + ".tmp")
     aside.unlink(missing_ok=True)
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+    with open(open_file(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -13,13 +13,13 @@ In a daemon's ``main``, before it logs::
 
 import argparse
 import dataclasses
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO, TypeVar
 
 from eruca.remoting.log_line import one_line
+from eruca.remoting.operating_system import EXIT_CONFIG
 from eruca.remoting.settings import BadSetting, Check, settings_of, values
 from eruca.remoting.sources import Given, Start, read, text_of
 from eruca.remoting.version import version
@@ -48,7 +48,7 @@ def configured(
         start = command_line(kind, program, arguments, environment, fits=fits, works_here=works_here)
     except BadSetting as bad:
         _print(sys.stderr, _lines(program, bad.faults, bad.warnings))
-        sys.exit(os.EX_CONFIG)
+        sys.exit(EXIT_CONFIG)
     if start.shown is not None:
         _print(sys.stderr, _lines(program, (), start.warnings))
         _print(sys.stdout, start.shown)

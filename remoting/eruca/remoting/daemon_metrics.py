@@ -6,7 +6,7 @@ counts stays that part's attribute.
 
 from __future__ import annotations
 
-import os
+import mmap
 import platform
 import time
 from collections import Counter
@@ -47,7 +47,7 @@ def add_process(metrics: Metrics) -> None:
 def _memory() -> float:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except OSError:
         return float("nan")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from dataclasses import dataclass
 
 from eruca.remoting.log import log
@@ -17,6 +18,9 @@ RESERVED = 2000
 _LEAST_SHARE = 0.4
 """Of the free descriptors, the share of connections where the limit is low."""
 _WITHOUT_PROC = 64
+_WITHOUT_LIMIT = 8192
+"""What a process can have where the system names no limit: on Windows that of the C library, on macOS less than that
+of its kernel."""
 _EXHAUSTED = {
     errno.EMFILE: "Too many open files: this process may open {limit}; raise its LimitNOFILE (ulimit -n) and restart",
     errno.ENFILE: "Too many open files in the whole system: raise the kernel's fs.file-max",
@@ -25,9 +29,13 @@ _EXHAUSTED = {
 
 def raise_limit() -> int:
     """Raise the limit of this process as far as it may (to the hard limit); returns it."""
-    import resource  # not on Windows, where clients run
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _WITHOUT_LIMIT
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:  # macOS, which takes no such number
+        hard = max(soft, _WITHOUT_LIMIT)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -35,15 +43,18 @@ def raise_limit() -> int:
 
 def limit() -> int:
     """The number of descriptors that this process may have."""
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        import resource
+    except ImportError:
+        return _WITHOUT_LIMIT
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return soft if soft != resource.RLIM_INFINITY else _WITHOUT_LIMIT
 
 
 def in_use() -> int:
     """The number of descriptors that this process has."""
     try:
-        return len(os.listdir("/proc/self/fd"))
+        return len(os.listdir("/dev/fd" if sys.platform == "darwin" else "/proc/self/fd"))
     except OSError:
         return _WITHOUT_PROC
 

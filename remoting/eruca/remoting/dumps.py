@@ -15,7 +15,7 @@ import re
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +38,25 @@ log = Log("eruca.dump")
 
 
 def dump_on(number: signal.Signals) -> None:
-    """Dump at each such signal from now on; call it on the running loop, which must have a handler for it already."""
+    """Dump at each such signal from now on; call it on the running loop, which must have a handler for it already.
+
+    Does nothing where faulthandler has no signals (Windows).
+    """
+    if not hasattr(faulthandler, "register"):
+        return
     reading, writing = os.pipe()
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
     os.set_blocking(writing, False)  # what does not fit is left out: a signal handler waits for nobody
-    threading.Thread(target=_read_dumps, args=(reading,), name="dumps", daemon=True).start()
+    threading.Thread(target=_read_dumps, args=(reading, poll.poll), name="dumps", daemon=True).start()
     faulthandler.register(number, file=writing, all_threads=True, chain=True)
 
 
-def _read_dumps(descriptor: int) -> None:
+def _read_dumps(descriptor: int, arriving: Callable[[float], object]) -> None:
     """Log what comes through the pipe, for as long as the daemon runs."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
     while True:
         data = os.read(descriptor, _PIECE)
-        while poll.poll(_QUIET * 1000):
+        while arriving(_QUIET * 1000):
             data += os.read(descriptor, _PIECE)
         names = {f"0x{thread.ident:016x}": thread.name for thread in threading.enumerate() if thread.ident}
         for thread, stack in stacks_of_threads(data.decode(errors="replace")):

@@ -13,6 +13,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+from eruca.remoting.operating_system import flush_folder
+
 
 class NoAccess(Exception):
     """A file or folder may not be used, or its disk fails; the message says what to do."""
@@ -31,7 +33,7 @@ def check_writable(path: Path) -> None:
     """
     try:
         if path.is_file():
-            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+            os.close(os.open(path, os.O_WRONLY))
         else:
             with tempfile.TemporaryFile(dir=path):
                 pass
@@ -78,7 +80,7 @@ def replace_file(path: Path, content: bytes, *, backup: bool = True, mode: int |
     if backup:
         _keep(path, content)
     os.replace(aside, path)
-    _sync_directory(path.parent)
+    flush_folder(path.parent)
 
 
 def _keep(path: Path, new: bytes) -> None:
@@ -99,15 +101,7 @@ def _keep(path: Path, new: bytes) -> None:
 def _write_durably(path: Path, content: bytes, mode: int | None = None) -> None:
     with path.open("wb") as file:
         if mode is not None:
-            os.fchmod(file.fileno(), mode)
+            path.chmod(mode)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

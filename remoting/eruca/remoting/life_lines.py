@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import time
 from collections.abc import Mapping
 
+from eruca.remoting.descriptors import limit
 from eruca.remoting.log import Log
 from eruca.remoting.settings import values
 from eruca.remoting.version import version
@@ -34,7 +34,6 @@ class LifeLines:
 
     def starting(self, daemon: str, config: object, file: str | None, **more: object) -> None:
         """Before anything is opened. ``more`` are parts that are on or off."""
-        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         log.info(
             "daemon_starting",
             daemon=daemon,
@@ -43,7 +42,7 @@ class LifeLines:
             python=platform.python_version(),
             file=file or "none",
             settings=", ".join(f"{key}={text}" for key, text in changed_settings(config).items()) or "the defaults",
-            descriptors=descriptors,
+            descriptors=limit(),
             **more,
         )
 

@@ -7,8 +7,10 @@ later. Must not know what is served. Invariant: a peer that its owner turns away
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,7 +40,8 @@ def bind(found: Iterable[Any], host: str) -> list[socket.socket]:
             except OSError:  # a kernel without IPv6
                 continue
             bound.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sys.platform != "win32":  # where it lets two processes listen on one port
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
             sock.bind(address)
@@ -82,6 +85,8 @@ class Listener:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
+        self._waiting: dict[socket.socket, asyncio.Task[None]] = {}
+        """The tasks that accept, where the loop watches no sockets."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._failed = 0
@@ -123,7 +128,29 @@ class Listener:
 
     def _watch(self, sockets: Iterable[socket.socket]) -> None:
         for sock in sockets:
-            self._loop.add_reader(sock, self._accept, sock)
+            try:
+                self._loop.add_reader(sock, self._accept, sock)
+            except NotImplementedError:  # the ProactorEventLoop of Windows
+                self._waiting[sock] = self._loop.create_task(self._accept_for_ever(sock))
+
+    def _unwatch(self) -> None:
+        for sock in self._sockets:
+            if sock in self._waiting:
+                self._waiting.pop(sock).cancel()
+                continue
+            with contextlib.suppress(NotImplementedError):
+                self._loop.remove_reader(sock)
+
+    async def _accept_for_ever(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                sock, address = await self._loop.sock_accept(listening)
+            except OSError as fault:
+                if fault.errno not in _GONE:
+                    self._pause(fault)
+                    return
+                continue
+            self._take(sock, address)
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):
@@ -136,14 +163,17 @@ class Listener:
                     self._pause(fault)
                     return
                 continue
-            peer, _ = peer_of(address)
-            protocol = self._admit(peer)
-            if protocol is None:
-                sock.close()
-                continue
-            task = self._loop.create_task(self._serve(sock, protocol, peer))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            self._take(sock, address)
+
+    def _take(self, sock: socket.socket, address: Any) -> None:
+        peer, _ = peer_of(address)
+        protocol = self._admit(peer)
+        if protocol is None:
+            sock.close()
+            return
+        task = self._loop.create_task(self._serve(sock, protocol, peer))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
 
     async def _serve(self, sock: socket.socket, protocol: asyncio.BaseProtocol, address: str) -> None:
         try:
@@ -167,8 +197,7 @@ class Listener:
             self._silent_until = now + _TELL_EVERY
             log.error("accept_failed", reason=reason(fault), failed=self._failed)
             self._failed = 0
-        for sock in self._sockets:
-            self._loop.remove_reader(sock)
+        self._unwatch()
         if self._retry is None:
             self._retry = self._loop.call_later(_RETRY_AFTER, self._go_on)
 
@@ -181,8 +210,8 @@ class Listener:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+        self._unwatch()
         for sock in self._sockets:
-            self._loop.remove_reader(sock)
             sock.close()
         self._sockets = []
         if self._tls is not None:

@@ -8,7 +8,6 @@ leaves the present one in use; a file grows beyond its size by one write at most
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from eruca.remoting.log_settings import LogSettings
+from eruca.remoting.operating_system import lock_file, open_file
 
 SUFFIX = ".log"
 RETRY_AFTER = 60.0
@@ -111,7 +111,7 @@ class LogFile:
             return False
 
     def _opened(self) -> int:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, RIGHTS)
+        descriptor = open_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, RIGHTS)
         try:
             _lock(descriptor, self.path)
         except OSError:
@@ -134,7 +134,7 @@ def _lock(descriptor: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(descriptor)
     except OSError as fault:
         if fault.errno in (errno.EWOULDBLOCK, errno.EACCES):
             raise LogFileTaken(fault.errno, "another process writes it", str(path)) from None

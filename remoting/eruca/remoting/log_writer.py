@@ -58,9 +58,10 @@ class Descriptor:
         try:
             return os.write(self._number, data)
         except BlockingIOError:  # whoever shares the file has made it so
-            poll = select.poll()
-            poll.register(self._number, select.POLLOUT)
-            poll.poll()
+            if hasattr(select, "poll"):
+                poll = select.poll()
+                poll.register(self._number, select.POLLOUT)
+                poll.poll()
             return 0
 
 

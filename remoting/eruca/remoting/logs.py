@@ -32,6 +32,7 @@ from eruca.remoting.log_line import LineFormat, one_line
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.log_settings import LEVELS, LogSettings
 from eruca.remoting.log_writer import GRACE, Descriptor, LogWriter, Target
+from eruca.remoting.operating_system import EXIT_CONFIG, EXIT_SOFTWARE
 from eruca.remoting.settings import BadSetting
 
 AUDIT = ".audit"
@@ -68,10 +69,10 @@ def log_to_stderr() -> Iterator[DaemonLog]:
     except BadSetting as bad:
         for fault in bad.faults:
             log.last(fault)
-        raise SystemExit(os.EX_CONFIG) from None
+        raise SystemExit(EXIT_CONFIG) from None
     except Exception:
         log.failed()
-        raise SystemExit(os.EX_SOFTWARE) from None
+        raise SystemExit(EXIT_SOFTWARE) from None
     finally:
         log.end()
 

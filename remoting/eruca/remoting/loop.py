@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+from eruca.remoting.operating_system import after_fork_in_child
 
 T = TypeVar("T")
 
@@ -18,7 +19,7 @@ def _count_fork() -> None:
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_count_fork)
+after_fork_in_child(_count_fork)
 
 
 def fork_count() -> int:

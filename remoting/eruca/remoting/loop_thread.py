@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import enum
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from eruca.remoting.loop import fork_count, new_loop
+from eruca.remoting.operating_system import after_fork_in_child
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class PerProcess(Generic[T]):
         self._lock = threading.Lock()
         self._object: T | None = None
         self._of_parents: list[T | None] = []
-        os.register_at_fork(after_in_child=self._leave_to_parent)
+        after_fork_in_child(self._leave_to_parent)
 
     def get(self) -> T:
         """The object of this process."""

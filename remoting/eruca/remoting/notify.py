@@ -54,7 +54,7 @@ class Supervisor:
 
     def reload(self, work: Callable[[], object]) -> None:
         """Do ``work``, by which a daemon reloads; of one that is ready it is notified."""
-        if self._ready:
+        if self._ready and self._address and hasattr(time, "CLOCK_MONOTONIC"):
             self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
         try:
             work()
@@ -75,7 +75,7 @@ class Supervisor:
         self._next = loop.call_later(every, self._beat, loop, every)
 
     def _send(self, state: str, status: str = "") -> None:
-        if not self._address:
+        if not self._address or not hasattr(socket, "AF_UNIX"):
             return
         text = f"{state}\nSTATUS={' '.join(status.split())}" if status else state
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from eruca.remoting.audit import audit_log
 from eruca.remoting.dumps import dump_on, dump_tasks
 
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+STOPPING: Final = ("SIGTERM", "SIGINT", "SIGQUIT", "SIGBREAK")
 IGNORED: Final = {
-    signal.SIGUSR2: "it has no meaning here",
+    "SIGUSR2": "it has no meaning here",
 }
 """Signals whose default is a kill, and what the line says about each."""
+RELOADING: Final = "SIGHUP"
+DUMPING: Final = "SIGUSR1"
 
 
 class StopEvent(asyncio.Event):
@@ -36,18 +38,32 @@ class StopEvent(asyncio.Event):
 def stop_event(reload: Callable[[], object]) -> StopEvent:
     """An event that the first stopping signal sets; handles all signals of the table on the running loop.
 
-    ``reload`` is called for each SIGHUP.
+    ``reload`` is called for each SIGHUP. Signals that the system lacks are left out.
     """
     over = StopEvent()
-    loop = asyncio.get_running_loop()
-    for number in STOPPING:
-        loop.add_signal_handler(number, _received, number, partial(over.stop, number), "stop")
-    for number in IGNORED:
-        loop.add_signal_handler(number, _ignore, number)
-    loop.add_signal_handler(signal.SIGHUP, _received, signal.SIGHUP, reload, "reload")
-    loop.add_signal_handler(signal.SIGUSR1, _received, signal.SIGUSR1, dump_tasks, "dump")
-    dump_on(signal.SIGUSR1)
+    for number in _present(*STOPPING):
+        _handle(number, partial(_received, number, partial(over.stop, number), "stop"))
+    for number in _present(*IGNORED):
+        _handle(number, partial(_ignore, number))
+    for number in _present(RELOADING):
+        _handle(number, partial(_received, number, reload, "reload"))
+    for number in _present(DUMPING):
+        _handle(number, partial(_received, number, dump_tasks, "dump"))
+        dump_on(number)
     return over
+
+
+def _present(*names: str) -> Iterator[signal.Signals]:
+    return (signal.Signals[name] for name in names if name in signal.Signals.__members__)
+
+
+def _handle(number: signal.Signals, act: Callable[[], object]) -> None:
+    """Call ``act`` on the running loop for each such signal."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(number, act)
+    except NotImplementedError:  # Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
 
 
 def _received(number: signal.Signals, act: Callable[[], object], effect: str) -> None:
@@ -56,4 +72,4 @@ def _received(number: signal.Signals, act: Callable[[], object], effect: str) ->
 
 
 def _ignore(number: signal.Signals) -> None:
-    audit_log.warning("signal_ignored", signal=number.name, reason=IGNORED[number])
+    audit_log.warning("signal_ignored", signal=number.name, reason=IGNORED[number.name])

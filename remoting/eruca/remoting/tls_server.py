@@ -9,6 +9,8 @@ arrives within 30 s and a handshake ends within 10 s, or the connection does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import select
 import socket
 import ssl
 from collections import Counter
@@ -25,6 +27,8 @@ FIRST_BYTE_WITHIN = 30.0
 """Seconds, as for a frame that is incomplete."""
 HANDSHAKE_WITHIN = 10.0
 """Seconds."""
+_LOOK_AGAIN = 1.0
+"""Seconds that a thread waits for a byte, where the event loop watches no sockets."""
 PLAIN, LIMIT, TIMEOUT, CERTIFICATE, FAILED = "plain", "limit", "timeout", "certificate", "failed"
 """Why a connection was refused: it was plain where only TLS is served, there were too many handshakes, the handshake
 took too long, the client's certificate, or another failure of the handshake."""
@@ -190,11 +194,16 @@ async def _first_byte(sock: socket.socket) -> bytes:
         except (BlockingIOError, InterruptedError):
             pass
         readable: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(sock, _wake, readable)
+        try:
+            loop.add_reader(sock, _wake, readable)
+        except NotImplementedError:  # the ProactorEventLoop of Windows
+            await loop.run_in_executor(None, select.select, [sock], [], [], _LOOK_AGAIN)
+            continue
         try:
             await readable
         finally:
-            loop.remove_reader(sock)
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_reader(sock)
 
 
 def _wake(readable: asyncio.Future[None]) -> None:

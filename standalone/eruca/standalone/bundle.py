@@ -12,7 +12,7 @@ import io
 import json
 import os
 import platform
-import resource
+import shutil
 import signal
 import sys
 import tarfile
@@ -26,6 +26,8 @@ from eruca.admin import cli as mqadmin
 from eruca.broker.config import BrokerConfig, complete
 from eruca.broker.store import native
 from eruca.remoting.command_line import command_line
+from eruca.remoting.descriptors import limit
+from eruca.remoting.operating_system import open_file
 from eruca.remoting.version import version
 
 LOG_TAIL = 1 << 20
@@ -82,16 +84,19 @@ class Bundle:
 
     def _store(self) -> str:
         root = Path(self._config.store.store_path_root_dir)
-        space = os.statvfs(root)
-        lines = [f"{root}: {space.f_bavail * space.f_frsize} of {space.f_blocks * space.f_frsize} bytes are free"]
+        space = shutil.disk_usage(root)
+        lines = [f"{root}: {space.free} of {space.total} bytes are free"]
         for file in sorted(root.rglob("*")):
             if file.is_file():
                 status = file.stat()
-                lines.append(f"{status.st_size:>14} {status.st_blocks * 512:>14} {_moment(status.st_mtime)} {file}")
+                taken = getattr(status, "st_blocks", 0) * 512
+                lines.append(f"{status.st_size:>14} {taken:>14} {_moment(status.st_mtime)} {file}")
         return "\n".join(lines) + "\n"
 
     def _dump(self) -> str:
         """The broker writes what its threads and tasks do into its log."""
+        if not hasattr(signal, "SIGUSR1"):
+            return "this system has no SIGUSR1\n"
         os.kill(int(self._info()["processId"]), signal.SIGUSR1)
         time.sleep(DUMP_TIME)
         return "the log has the events thread_dumped and dumped\n"
@@ -107,7 +112,7 @@ class Bundle:
 def write_bundle(bundle: Bundle, archive: Path) -> list[str]:
     """Write the archive, readable for its owner only; returns a line for each piece. Raises OSError."""
     made = []
-    descriptor = os.open(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = open_file(archive, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as packed:
         for name, content in bundle.pieces():
             try:
@@ -124,10 +129,10 @@ def write_bundle(bundle: Bundle, archive: Path) -> list[str]:
 
 
 def _versions() -> str:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    load = os.getloadavg() if hasattr(os, "getloadavg") else "unknown"
     return (
         f"eruca {version()}, native step {native.on}\npython {sys.version}\n{platform.platform()}\n"
-        f"processors {os.cpu_count()}, load {os.getloadavg()}\ndescriptors of this command {soft}, {hard}\n"
+        f"processors {os.cpu_count()}, load {load}\ndescriptors of this command {limit()}\n"
     )
 
 

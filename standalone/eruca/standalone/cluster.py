@@ -7,7 +7,6 @@ or to structlog where the program configured it.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from os import PathLike
@@ -26,6 +25,7 @@ from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting.logs import Say, log_to_logging
 from eruca.remoting.loop import settled
+from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import unless
 
@@ -176,5 +176,5 @@ async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) 
     finally:
         await cluster.stop()
     if failed.is_set():
-        sys.exit(os.EX_SOFTWARE)
+        sys.exit(EXIT_SOFTWARE)
     exit_for(cluster.faults, "eruca standalone")

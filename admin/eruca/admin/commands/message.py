@@ -31,9 +31,11 @@ from eruca.protocol.headers import clients
 from eruca.protocol.headers import pull as pulling
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, host_text
+from eruca.remoting.operating_system import open_file
 
 BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")  # as in 4.9.7  # nosec B108
 """The folder for the bodies of messages that were looked up."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 _SENT = "%-32s  %-4s  %-20s    %s"
 
@@ -139,7 +141,7 @@ def _keep_body(record: Record, suffix: str) -> Path:
     path = BODY_DIRECTORY / (name + suffix)
     try:
         BODY_DIRECTORY.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600)
     except OSError as error:
         raise AdminError(f"the body cannot be written to {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "wb") as file:

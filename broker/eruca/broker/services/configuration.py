@@ -20,6 +20,7 @@ from eruca.protocol import properties
 from eruca.protocol.bodies import DataVersion
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
+from eruca.remoting.operating_system import flush_folder
 from eruca.remoting.settings import BadSetting, change, settings_of
 
 
@@ -112,14 +113,10 @@ def _amend(path: Path, changed: dict[str, str]) -> None:
     with open(aside, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(properties.amend(text, changed).encode(encoding))
         file.flush()
-        os.fchmod(file.fileno(), path.stat().st_mode & 0o7777)
+        aside.chmod(path.stat().st_mode & 0o7777)
         os.fsync(file.fileno())
     os.replace(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    flush_folder(path.parent)
 
 
 def _is_utf8(data: bytes) -> bool:

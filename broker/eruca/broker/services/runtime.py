@@ -6,7 +6,7 @@ Figures of Java's thread pools are 0, with the configured capacities. Pure, exce
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,19 +101,17 @@ def disk_figures(root: Path, commit_log: Path, consume_queue: Path) -> dict[str,
         "consumeQueueDiskRatio": double_text(used_ratio(consume_queue)),
     }
     if root.exists():
-        disk = os.statvfs(root)
-        total, free = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
-        figures["commitLogDirCapacity"] = f"Total : {byte_text(total)}, Free : {byte_text(free)}."
+        disk = shutil.disk_usage(root)
+        figures["commitLogDirCapacity"] = f"Total : {byte_text(disk.total)}, Free : {byte_text(disk.free)}."
     return figures
 
 
 def used_ratio(path: Path) -> float:
     """The used share of the disk of ``path`` (which need not exist), rounded up to a hundredth; -1.0 if unknown."""
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
-    disk = os.statvfs(there)
-    used = disk.f_blocks - disk.f_bfree
-    whole = used + disk.f_bavail
-    return -(-used * 100 // whole) / 100 if whole else -1.0
+    disk = shutil.disk_usage(there)
+    whole = disk.used + disk.free
+    return -(-disk.used * 100 // whole) / 100 if whole else -1.0
 
 
 def byte_text(size: int) -> str:

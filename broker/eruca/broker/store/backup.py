@@ -12,7 +12,6 @@ what lies between the mark and the end of the log, as after a kill.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from contextlib import suppress
@@ -49,6 +48,7 @@ from eruca.broker.store.queue_file import starts_in
 from eruca.broker.store.scan import Scan, data_end
 from eruca.broker.store.segment import Segment
 from eruca.remoting.files import replace_file
+from eruca.remoting.operating_system import read_at, write_at
 
 LATE = frozenset({"topics.json", "subscriptionGroup.json"})
 """State that is taken after the log, so that no message lacks its topic; other state must not be newer than the log."""
@@ -162,10 +162,10 @@ class _Backup:
         with copied.open("r+b") as file:
             end = data_end(Segment(copied, 0, size, self._file_system, writable=False), 0)
             count = kept = -(-end // UNIT)
-            while kept and self._is_behind(os.pread(file.fileno(), UNIT, (kept - 1) * UNIT)):
+            while kept and self._is_behind(read_at(file.fileno(), UNIT, (kept - 1) * UNIT)):
                 kept -= 1
             if kept < count:
-                os.pwrite(file.fileno(), bytes(min((count - kept) * UNIT, size - kept * UNIT)), kept * UNIT)
+                write_at(file.fileno(), bytes(min((count - kept) * UNIT, size - kept * UNIT)), kept * UNIT)
             return kept < count
 
     def _is_behind(self, unit: bytes) -> bool:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
+
+from eruca.remoting import operating_system
 
 _TELLS_ERRORS = (5, 8)
 _SURE = frozenset({0xEF53, 0x58465342, 0x9123683E})
@@ -45,15 +48,15 @@ def read_at(fd: int, position: int, size: int, *, wait: bool) -> bytes:
         NotInMemory: not all of them are in the page cache, and ``wait`` is False.
         OSError: the disk fails.
     """
-    if wait or not RWF_NOWAIT:
-        return os.pread(fd, size, position)
+    if wait or not RWF_NOWAIT or not hasattr(os, "preadv"):
+        return operating_system.read_at(fd, size, position)
     buffer = bytearray(size)
     try:
         done = os.preadv(fd, [buffer], position, RWF_NOWAIT)
     except BlockingIOError:
         raise NotInMemory from None
     except OSError:  # a file system without the flag
-        return os.pread(fd, size, position)
+        return operating_system.read_at(fd, size, position)
     if done < size:
         raise NotInMemory
     return bytes(buffer)
@@ -68,11 +71,11 @@ class FileSystem:
 
     def write(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
         """Write into a file; returns how many bytes found room."""
-        return os.pwrite(fd, data, position)
+        return operating_system.write_at(fd, data, position)
 
     def allocate(self, fd: int, position: int, size: int) -> None:
         """Give this part of a file its blocks, so that writing there through a mapping cannot fail."""
-        os.posix_fallocate(fd, position, size)
+        operating_system.allocate(fd, position, size)
 
     def delete(self, path: Path) -> None:
         """Delete a file; what is open of it can still be read."""
@@ -80,19 +83,15 @@ class FileSystem:
 
     def flush(self, fd: int) -> None:
         """Bring what was written into a file to the disk. After an error it may be lost."""
-        os.fdatasync(fd)
+        operating_system.flush_file(fd)
 
     def flush_folder(self, path: Path | str) -> None:
         """Make the entries of a folder durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        operating_system.flush_folder(path)
 
     def flush_whole(self, folder: str) -> None:
         """Bring all that the file system of a folder holds to the disk."""
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(folder, os.O_RDONLY)
         try:
             if _libc().syncfs(fd) != 0:
                 fault = ctypes.get_errno()
@@ -137,7 +136,7 @@ class FileSystem:
 
     def _flush_file(self, path: str) -> None:
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = operating_system.open_file(path, os.O_RDWR)
         except FileNotFoundError:  # its topic was dropped meanwhile
             return
         try:
@@ -160,10 +159,9 @@ def _kind(buffer: ctypes.Array[ctypes.c_char]) -> int:
 
 
 def _kernel() -> tuple[int, ...]:
-    system = os.uname()
-    if system.sysname != "Linux":
+    if sys.platform != "linux":
         return (0,)
-    return tuple(int(part) for part in system.release.split("-")[0].split(".")[:2] if part.isdecimal())
+    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2] if part.isdecimal())
 
 
 def _libc() -> ctypes.CDLL:

@@ -199,7 +199,8 @@ class Housekeeping:
         files = []
         for segment in self._log.segments:
             stat = os.fstat(segment.fd)
-            files.append(LogFile(stat.st_mtime_ns // 1_000_000, stat.st_blocks * 512))
+            taken = stat.st_blocks * 512 if hasattr(stat, "st_blocks") else stat.st_size  # Windows has no blocks
+            files.append(LogFile(stat.st_mtime_ns // 1_000_000, taken))
         reasons = expendable(files, self._config, self.disk, now, hour, by_hand=by_hand, by_age=by_age)
         oldest = self._log.segments[: self._released(len(reasons))]
         return [

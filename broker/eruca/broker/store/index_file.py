@@ -18,6 +18,7 @@ from pathlib import Path
 from eruca.broker.store import native
 from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.layout import IndexEntry
+from eruca.remoting.operating_system import open_file
 
 _HEADER = struct.Struct(">qqqqii")
 _ENTRY = struct.Struct(">Iqi4s")
@@ -47,7 +48,7 @@ class IndexFile:
         self._file_system = file_system
         self.entries_at: int = _HEADER.size + 4 * slots
         size = size_of(slots, entries)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_file(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self.short = os.fstat(fd).st_size < size
             """Whether the file was new or cut short when it was opened."""
@@ -110,7 +111,7 @@ class IndexFile:
             return (self._allocated - self.entries_at) // 20 - self.count
         start = max(self._allocated, self.entries_at + 20 * self.count)
         stop = min(end + _WINDOW, len(self.map))
-        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        fd = open_file(self.path, os.O_RDWR)
         try:
             try:
                 self._file_system.allocate(fd, start, stop - start)
@@ -147,7 +148,7 @@ class IndexFile:
             OSError: the disk fails.
         """
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_file(self.path, os.O_RDONLY)
         except FileNotFoundError:  # deleted meanwhile
             return
         try:

@@ -8,7 +8,6 @@ none of them. Any thread may use a ``Lookup`` that waits.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
 from eruca.broker.store.commit_log import CommitLog
@@ -21,6 +20,7 @@ from eruca.broker.store.scan import sound_record
 from eruca.protocol.message import java_hash
 from eruca.protocol.properties_text import get
 from eruca.protocol.record import Record
+from eruca.remoting.operating_system import machine_memory
 
 
 class Lookup:
@@ -91,7 +91,7 @@ class Lookup:
         units = self.units(topic, queue_id, range(offset, offset + 1))
         if not units:
             return False
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = machine_memory()
         return self._log.position - units[0][0] > memory * self._config.access_message_in_memory_max_ratio // 100
 
     # ---- by time

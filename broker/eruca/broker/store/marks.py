@@ -8,7 +8,6 @@ is never taken for that.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from eruca.broker.store.file_system import FileSystem
+from eruca.remoting.operating_system import lock_first_byte, open_file, write_at
 
 _TIMES = struct.Struct(">qqq")
 _MARK = struct.Struct(">8sqqqqqqqq")
@@ -80,7 +80,7 @@ def write_checkpoint(root: Path, checkpoint: Checkpoint, file_system: FileSystem
     Raises:
         OSError: the disk is full or fails.
     """
-    fd = os.open(root / "checkpoint", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = open_file(root / "checkpoint", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.ftruncate(fd, _CHECKPOINT_SIZE)
         file_system.write(fd, _TIMES.pack(*checkpoint), 0)
@@ -136,7 +136,7 @@ def write_mark(
         OSError: the disk is full or fails.
     """
     data = _MARK.pack(_MARK_NAME, *mark, *checkpoint)
-    fd = os.open(root / "eruca.mark", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = open_file(root / "eruca.mark", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         file_system.write(fd, data + crc32(data).to_bytes(4, "big"), 0)
         if durably:
@@ -174,20 +174,20 @@ class Lock:
         Raises:
             StoreLocked: it is held elsewhere.
         """
-        self._fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_file(root / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         stat = os.fstat(self._fd)
         self._key = (stat.st_dev, stat.st_ino)
         try:
             if self._key in _open_roots:
                 raise BlockingIOError
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            lock_first_byte(self._fd)
         except OSError:
             os.close(self._fd)
             raise StoreLocked(
                 f"the store {root} is in use by another broker: stop it, or set storePathRootDir to another folder"
             ) from None
         _open_roots.add(self._key)
-        os.pwrite(self._fd, b"lock", 0)
+        write_at(self._fd, b"lock", 0)
 
     def release(self) -> None:
         """Give the lock up."""

@@ -5,12 +5,13 @@ Owns nothing; looks at files that no one has open. Knows nothing of queues in me
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from contextlib import suppress
 
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue
+from eruca.remoting.operating_system import open_file, read_at
 
 NEWEST = 32
 """How many of a queue's newest units are cached when it is opened."""
@@ -33,19 +34,19 @@ def starts_in(folder: str) -> list[int]:
 
 def count_units(path: str, file_size: int) -> tuple[int, bytes]:
     """How many units a file holds, those before the first that has no size; and the newest few of them."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_file(path, os.O_RDONLY)
     try:
         low, high = 0, min(os.fstat(fd).st_size, file_size) // UNIT
-        with suppress(OSError):  # a file system that knows no holes; behind the first hole nothing counts
+        with contextlib.suppress(OSError, AttributeError):  # no holes here; behind the first one nothing counts
             high = min(high, os.lseek(fd, 0, os.SEEK_HOLE) // UNIT + 1)
         while high - low > _FEW:
             middle = (low + high) // 2
-            if _is_unit(os.pread(fd, UNIT, middle * UNIT), 0):
+            if _is_unit(read_at(fd, UNIT, middle * UNIT), 0):
                 low = middle + 1
             else:
                 high = middle
         first = max(low - NEWEST, 0)
-        data = os.pread(fd, (high - first) * UNIT, first * UNIT)
+        data = read_at(fd, (high - first) * UNIT, first * UNIT)
         while low < high:
             middle = (low + high) // 2
             if _is_unit(data, (middle - first) * UNIT):

@@ -24,6 +24,7 @@ from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.queue_file import NEWEST, count_units, file_of, starts_in
 from eruca.protocol.names import is_legal
 from eruca.remoting import descriptors
+from eruca.remoting.operating_system import open_file
 
 _OPEN_FILES, _SHARE = 256, 8
 """The number of files that are open at a time, or the eighth part of the descriptors where these are few."""
@@ -76,15 +77,15 @@ class QueueTable:
         if fd is not None:
             self._files.move_to_end(path)
             return fd
-        flags = os.O_RDWR | os.O_CLOEXEC
+        flags = os.O_RDWR
         try:
-            fd = os.open(path, flags)
+            fd = open_file(path, flags)
         except FileNotFoundError:
             if not create:
                 raise
             folder = os.path.dirname(path)
             os.makedirs(folder, exist_ok=True)
-            fd = os.open(path, flags | os.O_CREAT, 0o644)
+            fd = open_file(path, flags | os.O_CREAT, 0o644)
             self._new_folders.update((folder, os.path.dirname(folder), str(self.path)))
         if create and os.fstat(fd).st_size < self.file_size:
             os.ftruncate(fd, self.file_size)
@@ -222,7 +223,7 @@ class QueueTable:
         try:
             if not wait:
                 return self._file_system.read(self._file(path, create=False), at, part, wait=False)
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_file(path, os.O_RDONLY)
         except FileNotFoundError:
             return b""
         try:

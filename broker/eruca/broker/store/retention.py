@@ -6,7 +6,7 @@ chosen, and files go from the oldest on; for an hour after a jump of the wall cl
 
 from __future__ import annotations
 
-import os
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,9 +67,8 @@ class ClockWatch:
 
 def disk_of(path: Path) -> Disk:
     """How full the file system of ``path`` is (what only root may use counts as neither)."""
-    stat = os.statvfs(path)
-    used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
-    return Disk(used, used + stat.f_bavail * stat.f_frsize)
+    disk = shutil.disk_usage(path)
+    return Disk(disk.used, disk.used + disk.free)
 
 
 def is_hour_to_delete(delete_when: str, hour: int) -> bool:

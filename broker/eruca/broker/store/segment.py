@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from eruca.broker.store.file_system import FileSystem
+from eruca.remoting.operating_system import open_file
 
 _WINDOW = 16 << 20
 _SMALL_WINDOW = 64 << 10
@@ -35,7 +36,7 @@ class Segment:
         self.size = size
         self.end = start + size
         self._file_system = file_system
-        self.fd = os.open(path, (os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY) | os.O_CLOEXEC, 0o644)
+        self.fd = open_file(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY, 0o644)
         try:
             if writable and os.fstat(self.fd).st_size < size:
                 os.ftruncate(self.fd, size)
@@ -78,7 +79,7 @@ class Segment:
         first = position - position % _PAGE
         try:
             self.mapping.madvise(_POPULATE_WRITE, first, safe - first)
-        except OSError:  # an older kernel: pages come one by one as they are written
+        except (OSError, AttributeError):  # another system, an older kernel: pages come one by one as they are written
             return self.allocated
         return safe
 
@@ -88,7 +89,9 @@ class Segment:
 
     def extents(self, position: int) -> list[tuple[int, int]]:
         """The parts of the file from ``position`` on that hold data, so that holes need no reading."""
-        found = []
+        found: list[tuple[int, int]] = []
+        if not hasattr(os, "SEEK_DATA"):
+            return [(position, self.size)] if position < self.size else found
         while position < self.size:
             try:
                 start = os.lseek(self.fd, position, os.SEEK_DATA)

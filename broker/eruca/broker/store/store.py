@@ -10,7 +10,6 @@ SYNC_FLUSH only what is durable is dispatched.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +52,7 @@ from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.files import check_writable
 from eruca.remoting.histogram import Histogram
+from eruca.remoting.operating_system import machine_memory
 from eruca.remoting.tasks import Tasks
 
 log = structlog.get_logger("eruca.broker.store")
@@ -106,7 +106,7 @@ class Store:
         self.replicator = Replicator(
             self.commit_log, self._queues, self._dispatch, self.appender, self._flush, sync=config.sync_flush
         )
-        self._memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._memory = machine_memory()
         self.reader = Reader(self.commit_log, self._queues, ReadLimits(config, self._memory))
         self.reader.on_damage = _log_damage
         self.housekeeping = Housekeeping(

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from eruca.protocol import message
 from eruca.remoting.addresses import local_address
+from eruca.remoting.operating_system import after_fork_in_child
 
 _HEX = tuple(f"{byte:02X}" for byte in range(256))
 _HEX_BYTES = tuple(text.encode() for text in _HEX)
@@ -109,7 +110,7 @@ class Stretches(list[tuple[str, int, int]]):
 
 
 _keys: UniqueKeys | None = None
-os.register_at_fork(after_in_child=_forked)
+after_fork_in_child(_forked)
 
 
 def unique_keys() -> UniqueKeys:
