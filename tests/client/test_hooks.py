@@ -162,7 +162,7 @@ async def test_attempts_of_one_send_are_seen_as_one(server: Scripted) -> None:
         result = await producer.send(Message("T", b"x"))
         assert diary.names == ["check_forbidden", "before_send", "after_send"]
         assert diary.last("after_send").result == result
-        server.answers.append(2)
+        server.answers.append(13)
         with pytest.raises(BrokerRefused) as caught:
             await producer.send(Message("T", b"x"))
         assert diary.last("after_send").error is caught.value and diary.last("after_send").result is None

@@ -42,7 +42,7 @@ async def test_what_is_sent(lab: Lab) -> None:
         await producer.send_oneway(Message("T", b"1"))
     async with Scripted() as server:
         server.knows("T", server)
-        server.answers.append(2)
+        server.answers.append(13)
         async with Producer("p", nameserver=server.address, hooks=[Prometheus(registry)]) as producer:
             with pytest.raises(BrokerRefused):
                 await producer.send(Message("T", b"1"))

@@ -145,7 +145,7 @@ async def test_a_loop_has_the_context_at_hand(lab: Lab, watching: Watching) -> N
 
 
 async def test_what_fails_is_told(server: Scripted, watching: Watching) -> None:
-    server.answers.append(2)
+    server.answers.append(13)
     async with Producer("p", nameserver=server.address, hooks=[watching.hook]) as producer:
         with pytest.raises(BrokerRefused):
             await producer.send(Message("T", b"x"))

@@ -14,17 +14,16 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
 
-RETRIABLE_CODES = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-    }
-)
-"""Replies to a send after which another broker is tried (retryResponseCodes in 4.9.7)."""
+PASSING_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
+"""Replies to a send by a broker that is busy, or starts or stops: the same broker may take it a little later."""
+RETRIABLE_CODES = PASSING_CODES | {
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SYSTEM_ERROR,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.NO_BUYER_ID,
+    ResponseCode.NOT_IN_CURRENT_UNIT,
+}
+"""Replies to a send after which another broker is tried (retryResponseCodes in 4.9.7; SYSTEM_BUSY in 5.x)."""
 
 
 class ClientError(Exception):
@@ -120,7 +119,7 @@ class BrokerRefused(ClientError):
         super().__init__(text or str(Refused(code, remark)))
         self.code = code
         self.remark = remark
-        self.retriable = code in RETRIABLE_CODES or code in (ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL)
+        self.retriable = code in RETRIABLE_CODES
 
 
 class AccessDenied(BrokerRefused):

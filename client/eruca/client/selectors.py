@@ -31,16 +31,16 @@ class RoundRobin:
         self.last += 1
         return self.last
 
-    def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue; if there is a choice, not one of the broker ``avoid``."""
+    def choose(self, queues: Sequence[MessageQueue], avoid: Collection[str] = ()) -> MessageQueue:
+        """The next queue; if there is a choice, of none of the brokers ``avoid``."""
         self.last = start = self.last + 1
         count = len(queues)
         chosen = queues[start % count]
-        if avoid is None or chosen.broker_name != avoid:
+        if chosen.broker_name not in avoid:
             return chosen
         for step in range(1, count):
             other = queues[(start + step) % count]
-            if other.broker_name != avoid:
+            if other.broker_name not in avoid:
                 self.last = start + step
                 return other
         return chosen

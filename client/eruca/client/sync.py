@@ -176,6 +176,7 @@ class _Sending(_AdminCalls[AnyProducer]):
     add_hook = _calling(producer.Producer.add_hook)
     send_batch = _waiting(producer.Producer.send_batch)
     send_oneway = _waiting(producer.Producer.send_oneway)
+    flush = _waiting(producer.Producer.flush)
     request = _waiting(producer.Producer.request)
     reply = _waiting(producer.Producer.reply)
 

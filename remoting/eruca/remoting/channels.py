@@ -70,6 +70,10 @@ class Channels:
         """The present connection to an address, None if there is none."""
         return self._connections.get(address)
 
+    def connections(self) -> list[Connection]:
+        """The present connections."""
+        return [*self._connections.values()]
+
     async def get(self, address: str, *, timeout: float | None = None) -> Connection:
         """The connection to an address; connects if there is none. Raises ConnectFailed."""
         connection = self._connections.get(address)

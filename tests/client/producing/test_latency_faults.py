@@ -108,7 +108,7 @@ async def test_a_silent_broker_costs_one_timeout() -> None:
 async def test_refusals_count_as_failures_but_chosen_queues_are_not_passed_over() -> None:
     async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
         names.knows("T", a, b)
-        a.answers.extend([2] * 100)
+        a.answers.extend([13] * 100)
         queue = MessageQueue("T", "broker-a", 0)
         async with Producer("g", nameserver=names.address, fault_tolerance=True) as producer:
             with pytest.raises(BrokerRefused):
@@ -127,7 +127,7 @@ async def test_refusals_count_as_failures_but_chosen_queues_are_not_passed_over(
 async def test_without_it_every_other_send_meets_the_refusal() -> None:
     async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
         names.knows("T", a, b)
-        a.answers.extend([2] * 100)
+        a.answers.extend([13] * 100)
         async with Producer("g", nameserver=names.address) as producer:
             results = []
             for _ in range(10):

@@ -92,7 +92,7 @@ async def test_pipelined_sends_end_in_their_order(lab: Lab) -> None:
     assert lab.a.bodies == [b"%d" % number for number in range(100)]
 
 
-@pytest.mark.parametrize("code", [1, 14, 16, 17, 204, 205])
+@pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205, 215])
 async def test_after_these_answers_another_broker_is_asked(lab: Lab, code: int) -> None:
     lab.a.answers.extend([code] * 10)
     producer = await lab.producer()
@@ -101,7 +101,7 @@ async def test_after_these_answers_another_broker_is_asked(lab: Lab, code: int) 
     assert 1 <= len(lab.a.sends) <= 4
 
 
-@pytest.mark.parametrize("code", [2, 13, 999])
+@pytest.mark.parametrize("code", [13, 999])
 async def test_other_answers_are_final(lab: Lab, code: int) -> None:
     lab.a.answers.append(code)
     lab.b.answers.append(code)
@@ -109,13 +109,13 @@ async def test_other_answers_are_final(lab: Lab, code: int) -> None:
     with pytest.raises(BrokerRefused, match=f"broker-. says {code}") as raised:
         await producer.send(HELLO)
     assert raised.value.code == code
-    assert raised.value.retriable is (code == 2)
+    assert not raised.value.retriable
     assert len(lab.a.sends) + len(lab.b.sends) == 1
 
 
 async def test_a_program_may_name_more_answers(lab: Lab) -> None:
-    lab.a.answers.extend([2] * 4)
-    producer = await lab.producer(retry_codes=[2])
+    lab.a.answers.extend([900] * 4)
+    producer = await lab.producer(retry_codes=[900])
     assert {(await producer.send(HELLO)).queue.broker_name for _ in range(4)} == {"broker-b"}
     lab.b.answers.append(13)
     with pytest.raises(BrokerRefused, match="broker-b says 13"):

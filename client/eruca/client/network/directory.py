@@ -78,6 +78,10 @@ class Directory:
             }
         )
 
+    def knows(self, broker: str) -> bool:
+        """Whether a route or a cluster has named this broker."""
+        return broker in self._brokers
+
     def learn(self, cluster: ClusterInfo) -> None:
         """Keep the addresses of all brokers of a cluster."""
         self.version += 1

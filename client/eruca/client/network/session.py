@@ -161,6 +161,11 @@ class Session:
         await self.directory.close()
         await self.channels.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the last client has left."""
+        return not self._users
+
     def check_here(self) -> None:
         """Raise StateError in another thread or event loop than this session's, ForkedClient in a forked child."""
         self.check_fork()

@@ -49,6 +49,10 @@ class Accumulator:
         """Number of sends that were appended and have not ended."""
         return self._count + len(self._waiting)
 
+    def not_begun(self) -> list[Send]:
+        """The sends that leave at the end of this turn, and those that wait for their own."""
+        return [*self._pending, *self._waiting]
+
     def append(self, send: Send) -> None:
         """A send begins: at the end of this turn, or when there is room for it."""
         count, size = self._count, len(send.body)

@@ -16,6 +16,7 @@ from eruca.client.compression import COMPRESS_FROM
 from eruca.client.config import ClientSettings, check_codes, check_group, check_positive
 from eruca.client.hooks import Hook
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
+from eruca.client.producing.backoff import RETRY_BACKOFF
 from eruca.client.producing.sender import NEW_TOPIC_QUEUES
 
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
@@ -34,6 +35,7 @@ class ProducerOptions:
     nameserver: str | Sequence[str] | None = None
     send_timeout: float = 3.0
     retries: int = 2
+    retry_backoff: float = RETRY_BACKOFF
     retry_codes: Collection[int] = ()
     retry_when_not_stored: bool = False
     compress_from: int = COMPRESS_FROM
@@ -50,6 +52,7 @@ class ProducerOptions:
         check_group(self.group, "producer")
         check_positive(
             send_timeout=self.send_timeout,
+            retry_backoff=self.retry_backoff,
             new_topic_queues=self.new_topic_queues,
             max_in_flight=self.max_in_flight,
             compress_from=self.compress_from,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from threading import get_ident
 
 from eruca.client.admin_calls import Client
-from eruca.client.bounds import within
+from eruca.client.bounds import bounded, within
 from eruca.client.compression import compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
@@ -41,10 +41,12 @@ class Producer(Client):
     Args:
         group: names this kind of producer towards brokers and operators.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
-        send_timeout: seconds for a send, all attempts together.
+        send_timeout: seconds for a send, all attempts and waits together.
         retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
-        retry_codes: answers of a broker after which another one is asked, beside RocketMQ's own (addRetryResponseCode),
-            such as 2, SYSTEM_BUSY, after which RocketMQ 5 does so.
+            Where all brokers of the topic (or the one of the chosen queue) are away or busy, they are not counted: the
+            send waits and is tried again until send_timeout is over. 0: one attempt, whatever happens.
+        retry_backoff: seconds of the first such wait; each further one takes twice as long, up to ten times as long.
+        retry_codes: answers of a broker after which another one is asked, beside RocketMQ's own (addRetryResponseCode).
         retry_when_not_stored: try again, too, when a send is answered with another status than SEND_OK.
         compress_from: bytes of a body from which on it travels compressed.
         max_message_size: bytes of the largest body.
@@ -102,6 +104,7 @@ class Producer(Client):
             retry_codes=options.retry_codes,
             retry_when_not_stored=options.retry_when_not_stored,
             fault_tolerance=options.fault_tolerance,
+            retry_backoff=options.retry_backoff if options.retries else None,
         )
         self._topics = self._sender.topics
         self._observe()
@@ -169,8 +172,8 @@ class Producer(Client):
         """Send a message and wait until the broker has stored it.
 
         Args:
-            queue: where exactly; then there is one attempt.
-            selector: chooses the queue by the message and ``arg`` (see ``selectors``); then there is one attempt.
+            queue: where exactly; no other queue is tried.
+            selector: chooses the queue by the message and ``arg`` (see ``selectors``); no other one is tried.
             timeout: seconds from when it is its turn; default send_timeout.
 
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
@@ -232,6 +235,17 @@ class Producer(Client):
             raise
         if calls is not None:
             calls.ended_oneway(None)
+
+    @bounded
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until every send that was started before has ended, with a result or an error.
+
+        The futures of ``start_send`` have both; nothing is raised here for them. Raises CallTimeout when ``timeout``
+        seconds are over; by default each send ends by its own timeout.
+        """
+        futures = [send.future for send in self._running().under_way()]
+        if futures:
+            await asyncio.wait(futures)
 
     # ------------------------------------------------------------------ request-reply
 

@@ -17,6 +17,7 @@ import msgspec
 from eruca.client.callbacks import is_coroutine_function
 from eruca.client.checks import check_queue
 from eruca.client.errors import (
+    PASSING_CODES,
     RETRIABLE_CODES,
     BadMessage,
     BrokerNotFound,
@@ -155,6 +156,8 @@ class Send(msgspec.Struct, eq=False):
     """Until when the attempt under way has to be answered, by the loop's time."""
     brokers: tuple[str, ...] = ()
     """The brokers of the attempts that have ended."""
+    waited: int = 0
+    """How many of these had ended when it waited the last time; ``attempts`` counts from there."""
     result: SendResult | None = None
     """The result of an earlier attempt that stored the message, but not as safely as the user asked for."""
 
@@ -162,6 +165,11 @@ class Send(msgspec.Struct, eq=False):
     def start(self) -> float:
         """When its first attempt began, by the loop's time; 0 before."""
         return 0.0 if self.begin is None else self.begin.start
+
+    @property
+    def end(self) -> float:
+        """When its time is over, by the loop's time."""
+        return self.start + self.timeout
 
     @property
     def receiver(self) -> Send:
@@ -190,6 +198,13 @@ def should_retry(error: ClientError, more_codes: Collection[int] = ()) -> bool:
     """Whether another attempt may follow this error; ``more_codes`` are further response codes after which one may."""
     if isinstance(error, BrokerRefused):
         return error.code in RETRIABLE_CODES or error.code in more_codes
+    return may_pass(error)
+
+
+def may_pass(error: ClientError) -> bool:
+    """Whether an error is one of a broker that is away or busy, so that another attempt there makes sense, too."""
+    if isinstance(error, BrokerRefused):
+        return error.code in PASSING_CODES
     return isinstance(error, BrokerNotFound | BrokerUnreachable | CallTimeout)
 
 

@@ -2,9 +2,9 @@
 
 Owns one turn's drain of the accumulator: each send gets its queue and its unique id, is encoded, and all for one
 connection leave in one write, with one look at clocks and routes. A send whose route or connection is missing is
-prepared in a task and put back into the accumulator, and so is one that is tried again. Invariants: what was started
-first leaves first; a send ends exactly once. Facts: DefaultMQProducerImpl.sendDefaultImpl in 4.9.7. Kafka's word for
-this is Sender.
+prepared in a task and put back into the accumulator, and so is one that is tried again, perhaps after a wait
+(``Backoff``). Invariants: what was started first leaves first; a send ends exactly once.
+Facts: DefaultMQProducerImpl.sendDefaultImpl in 4.9.7. Kafka's word for this is Sender.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from time import time
 from typing import Any, Final
 
 from eruca.client.errors import (
+    BrokerNotFound,
     BrokerRefused,
     CallTimeout,
     ClientError,
     SendFailed,
-    StateError,
     TopicNotFound,
     UsageError,
     translate,
@@ -30,9 +30,10 @@ from eruca.client.network import identity
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
+from eruca.client.producing.backoff import Backoff, stopped
 from eruca.client.producing.encoder import encoder_of
 from eruca.client.producing.latency_faults import LatencyFaults
-from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, should_retry
+from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, may_pass, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
@@ -88,6 +89,8 @@ class Sender:
         retry_codes: further response codes after which another broker is asked (see ``should_retry``).
         retry_when_not_stored: tries again, too, when a send is answered with another status than SEND_OK.
         fault_tolerance: passes over brokers that failed or answered late (see ``LatencyFaults``).
+        retry_backoff: seconds until a broker is tried again where no other one is left (see ``Backoff``); None: it is
+            tried again at once, and as often as the send says.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Sender:
         retry_codes: Collection[int] = (),
         retry_when_not_stored: bool = False,
         fault_tolerance: bool = False,
+        retry_backoff: float | None = None,
     ) -> None:
         self.session = session
         self.loop, self.thread, self.forks = session.loop, session.thread, session.forks
@@ -112,6 +116,17 @@ class Sender:
         self._retry_codes = frozenset(retry_codes)
         self._retry_when_not_stored = retry_when_not_stored
         self._faults = LatencyFaults() if fault_tolerance else None
+        self._backoff: Backoff | None = None
+        if retry_backoff is not None:
+            self._backoff = Backoff(
+                session,
+                retry_backoff,
+                again=self.accumulator.reenqueue,
+                give_up=self._give_up,
+                drop=self._fail,
+            )
+        self._preparing: set[Send] = set()
+        """Those for which a task asks or connects."""
         self._clock = session.loop.time
         self._gathered = 0
         """Bytes of the one-way sends that leave at the end of this turn."""
@@ -145,6 +160,14 @@ class Sender:
             pending = self.accumulator.take_pending()  # what was started before leaves before
             pending.append(send)
             self._drain(pending, flush=False)
+
+    def under_way(self) -> list[Send]:
+        """The sends that have not ended, but for one-way sends that leave in this turn."""
+        waiting = self._backoff.waiting if self._backoff is not None else ()
+        asked = [call for each in self.session.channels.connections() for call in each.calls.waiting.values()]
+        own = [call for call in asked if isinstance(call, Send) and call.owner is self]
+        found = [*own, *self._preparing, *waiting, *self.accumulator.not_begun()]
+        return [send for send in found if not send.unattended]
 
     def _may_gather(self, send: Send) -> bool:
         """Whether a one-way send can leave at the end of this turn, and nobody has to wait for that.
@@ -290,8 +313,14 @@ class Sender:
             send.choose = None
         elif self._faults is not None:
             queue = self._faults.choose(route, topic.turn, int(self._clock() * 1000))
+            if self._backoff is not None and self._backoff.is_closed(queue.broker_name):
+                queue = topic.turn.choose(route.to_send, self._backoff.avoided(topic, queue.broker_name))
+        elif not send.brokers:
+            queue = topic.turn.choose(route.to_send)
+        elif self._backoff is None:
+            queue = topic.turn.choose(route.to_send, send.brokers[-1:])
         else:
-            queue = topic.turn.choose(route.to_send, send.brokers[-1] if send.brokers else None)
+            queue = topic.turn.choose(route.to_send, self._backoff.avoided(topic, send.brokers[-1]))
         send.queue = queue
         if send.hooks is not None:
             send.hooks.chosen(send, queue)
@@ -306,7 +335,15 @@ class Sender:
             target = topic.targets[number] = self._connected(target, topic.queues[number])
             if target is None:
                 send.queue = topic.queues[number]
-                self._work_on(send, self._prepare(send))
+                if (
+                    self._backoff is not None
+                    and not send.kind.oneway
+                    and self._backoff.is_closed(send.queue.broker_name)
+                ):
+                    self._end_attempt(send)
+                    self._wait(send, self._backoff)
+                else:
+                    self._work_on(send, self._prepare(send))
                 return None
         batch = leaving.by_topic[topic][number] = target.queue, target.plain, target, *leaving.to(target.connection)
         return batch
@@ -344,16 +381,18 @@ class Sender:
         """Do something for a send in the background. It fails when the session closes meanwhile."""
 
         def ended(task: asyncio.Task[None]) -> None:
+            self._preparing.discard(send)
             if task.cancelled():
-                self._fail(send, StateError("The producer was stopped while the send was under way."))
+                self._fail(send, stopped())
 
+        self._preparing.add(send)
         self.session.spawn(work).add_done_callback(ended)
 
     async def _prepare(self, send: Send) -> None:
         """Ask for the route, or connect to the broker of the queue, and put the send back into the accumulator."""
         session, topic = self.session, send.topic
         try:
-            async with asyncio.timeout_at(send.start + send.timeout):
+            async with asyncio.timeout_at(send.end):
                 if send.queue is None:
                     await session.directory.route_to_send(topic.name, self._new_topic_queues)
                     if topic.version != session.directory.version:
@@ -440,19 +479,46 @@ class Sender:
         error = translate(error)
         self._note(send, failed=True)
         self._end_attempt(send)
-        brokers = send.brokers
+        brokers, backoff = send.brokers, self._backoff
         if isinstance(error, CallTimeout) and brokers:
             self.session.doubt(self.session.to_send_now(brokers[-1]))
+        if send.kind.oneway or not brokers or not may_pass(error) or self._is_unknown(error):
+            backoff = None
+        if backoff is not None:
+            backoff.failed(brokers[-1], error, send.topic)
         if not should_retry(error, self._retry_codes):
             self._fail(send, error)
-        elif self._may_retry(send):
+        elif self.session.closed:
+            self._fail(send, stopped())
+        elif send.future.done() or self._clock() >= send.end:
+            self._give_up(send, error)
+        elif backoff is not None and backoff.is_none_left(send):
+            self._wait(send, backoff)
+        elif len(brokers) - send.waited < send.attempts:
             self._retry(send, error)
-        elif isinstance(error, CallTimeout):
+        elif backoff is not None and send.waited:
+            self._wait(send, backoff)
+        else:
+            self._give_up(send, error)
+
+    def _is_unknown(self, error: ClientError) -> bool:
+        """Whether an error says that no route has ever named the broker; else its master is away."""
+        return isinstance(error, BrokerNotFound) and not self.session.directory.knows(error.broker)
+
+    def _give_up(self, send: Send, error: ClientError) -> None:
+        """End a send whose attempts or time are used up, with the error of the last attempt."""
+        brokers = send.brokers
+        if isinstance(error, CallTimeout):
             self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({error})"))
-        elif send.attempts == 1:
+        elif send.attempts == 1 and not send.waited:
             self._fail(send, error)
         else:
             self._fail(send, SendFailed(send.topic.name, len(brokers), self._clock() - send.start, brokers, error))
+
+    def _wait(self, send: Send, backoff: Backoff) -> None:
+        """Try again when a broker is open; then its attempts are counted from here."""
+        send.waited = len(send.brokers)
+        backoff.wait(send)
 
     def _end_attempt(self, send: Send) -> None:
         if send.queue is not None:
@@ -462,9 +528,7 @@ class Sender:
                 send.queue = None
 
     def _may_retry(self, send: Send) -> bool:
-        return (
-            len(send.brokers) < send.attempts and not send.future.done() and self._clock() < send.start + send.timeout
-        )
+        return len(send.brokers) < send.attempts and not send.future.done() and self._clock() < send.end
 
     def _note(self, send: Send, *, failed: bool) -> None:
         """Note in the table of latency faults how an attempt ended."""
@@ -486,7 +550,7 @@ class Sender:
             self.accumulator.reenqueue(send)
 
     async def _retry_with_new_route(self, send: Send) -> None:
-        deadline = send.start + send.timeout
+        deadline = send.end
         with contextlib.suppress(ClientError, TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await self.session.directory.refresh(send.topic.name)
@@ -498,7 +562,7 @@ class Sender:
             )
 
     def _fail(self, send: Send, error: BaseException) -> None:
-        """Give up; a message that an earlier attempt has stored is no failure."""
+        """End a send; a message that an earlier attempt has stored is no failure."""
         self._release(send)
         if send.future.done():
             return

@@ -44,6 +44,8 @@ class TopicQueues:
         self.queues: list[MessageQueue] = []
         self.targets: list[Target | None] = []
         """One for each queue; None where there is none yet."""
+        self.brokers: tuple[str, ...] = ()
+        """Those of the route's queues."""
         self.numbers: dict[MessageQueue, int] = {}
         """Where each queue is in ``queues``."""
 
@@ -53,6 +55,7 @@ class TopicQueues:
         route = self.route = directory.known_to_send(self.name)
         self.queues = [] if route is None else list(route.to_send)
         self.in_turn = list(range(len(self.queues)))
+        self.brokers = tuple(dict.fromkeys(queue.broker_name for queue in self.queues))
         self.targets = [None] * len(self.queues)
         self.numbers = {queue: number for number, queue in enumerate(self.queues)}
 
