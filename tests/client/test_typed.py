@@ -47,7 +47,10 @@ def listeners(orderly: bool) -> None:
     PushConsumer("g", each, orderly=orderly)
     reveal_type(sync.PushConsumer("g", step, orderly=True))
     sync.PushConsumer("g", chunk, consume_message_batch_max_size=10)
+    PushConsumer("g", step, ordered_by=lambda message: message.keys[0])
     PushConsumer("g", number)  # wrong
+    PushConsumer("g", decide, ordered_by=lambda message: message.tags, consume_message_batch_max_size=10)  # wrong
+    PushConsumer("g", step, ordered_by="keys")  # wrong
     PushConsumer("g", chunk)  # wrong
     PushConsumer("g", each, consume_message_batch_max_size=10)  # wrong
     PushConsumer("g", step)  # wrong

@@ -27,7 +27,7 @@ from eruca.protocol.queues import MessageQueue as Queue
 from eruca.standalone.cluster import Cluster
 from tests.client.conftest import small_broker
 from tests.support.order import Event, Fates, events_in, first_of, judge, pieces_of, seen
-from tests.support.ordered_members import CONVERGED, MEMBER, TOPIC
+from tests.support.ordered_members import CONVERGED, MEMBER, OF_KEYS, OF_QUEUES, TOPIC
 from tests.support.processes import Process
 from tests.support.programme import ENOUGH, chance, rounds
 
@@ -44,14 +44,16 @@ Lock.counts = lambda self, now: self.until > 0
 class Group:
     """The members that run, what befell them, and what they wrote down."""
 
-    def __init__(self, folder: Path, cluster: Cluster, *, work: float = 0.003, planted: str = "") -> None:
+    def __init__(
+        self, folder: Path, cluster: Cluster, *, work: float = 0.003, planted: str = "", order: str = OF_QUEUES
+    ) -> None:
         self.fates = Fates()
         self.members: dict[str, Process] = {}
         self._folder = folder
         self._address = cluster.address
         self._clients = cluster.broker.broker.clients
         self._work = work
-        self._script = MEMBER.replace("{planted}", planted)
+        self._script = MEMBER.replace("{planted}", planted).replace("{order}", order)
         self._book = folder / "book"
         self._book.touch()
         self._count = 0
@@ -120,6 +122,12 @@ class Group:
         """The member that began last, or another one when that is gone."""
         last = max(self.events(), default=None)
         return last.member if last is not None and last.member in self.members else min(self.members)
+
+
+def of_key(event: Event) -> Event:
+    """The event as one of a queue that has the messages of its key only."""
+    key, _, number = event.body.partition("/")
+    return event._replace(queue=int(key), offset=int(number))
 
 
 def state_of(pid: int) -> str:
@@ -201,12 +209,20 @@ async def suffer(group: Group, sender: Sender, random: Random, number: int) -> s
 
 
 @ENOUGH
-@pytest.mark.parametrize("queues", [1, 8])
-async def test_each_queue_keeps_its_order(tmp_path: Path, queues: int) -> None:
+@pytest.mark.parametrize(
+    ("queues", "order"),
+    [
+        pytest.param(1, OF_QUEUES, id="one queue"),
+        pytest.param(8, OF_QUEUES, id="eight queues"),
+        pytest.param(4, OF_KEYS, id="keys in four queues"),
+    ],
+)
+async def test_each_queue_keeps_its_order(tmp_path: Path, queues: int, order: str) -> None:
+    """Or each key, where that is what the members keep: the same judge is told of keys in place of queues."""
     random = chance(f"ordered members {queues}")
     async with cluster_at(tmp_path) as cluster, Producer("p", nameserver=cluster.address) as producer:
         await cluster.create_topic(TOPIC, queues)
-        async with Group(tmp_path, cluster) as group:
+        async with Group(tmp_path, cluster, order=order) as group:
             await asyncio.gather(*(group.join() for _ in range(3)))
             slowest: dict[str, float] = defaultdict(float)
             async with Sender(producer, queues) as sender:
@@ -218,7 +234,7 @@ async def test_each_queue_keeps_its_order(tmp_path: Path, queues: int) -> None:
             for name in sorted(group.members):
                 await group.leave(name)
             events = group.events()
-    assert judge(events, group.fates) == []
+    assert judge(events if order is OF_QUEUES else [of_key(each) for each in events], group.fates) == []
     assert seen(events) == set(sender.sent)
     for key in range(20):
         numbers = [int(body.partition("/")[2]) for body in first_of(events) if body.startswith(f"{key}/")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TOPIC, CONVERGED = "Ordered", 40.0
 
+OF_QUEUES, OF_KEYS = "orderly=True", 'ordered_by=lambda message: message.body.partition(b"/")[0], concurrency=50'
+"""What of a member keeps the order of whole queues, or of each key."""
 
 MEMBER = """
 import asyncio, os, signal, sys, time
@@ -23,7 +25,7 @@ async def main(address, book, name, work):
         note("end", message, time.monotonic())
 
     settings = ClientSettings(nameserver=address, heartbeat_interval=0.4, lock_lifetime=0.9, lock_interval=0.3)
-    consumer = PushConsumer("ordered", listen, orderly=True, start_from="first", offset_interval=0.5,
+    consumer = PushConsumer("ordered", listen, {order}, start_from="first", offset_interval=0.5,
                             rebalance_interval=1.0, settings=settings).subscribe("Ordered")
     end = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)

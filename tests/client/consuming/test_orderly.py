@@ -304,7 +304,7 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) 
         await processing.renew_locks()
         broker.offsets.commit("g", "T", 0, 8)
         go_on.set()
-        await eventually(lambda: processing.queues[QUEUE].running is None)
+        await eventually(lambda: not processing.queues[QUEUE].running)
         broker.locks.unlock("g", [QUEUE], "a successor")
         await eventually(lambda: b"9" in seen.bodies)
     assert [each for each in seen.bodies if each != b"first"] == [b"0", b"1", b"2", b"7", b"8", b"9"]

@@ -14,6 +14,7 @@ from typing import Literal, Required, TypedDict
 
 from eruca.client.assign import Strategy
 from eruca.client.config import ClientSettings
+from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.hooks import Hook
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware
@@ -28,6 +29,10 @@ OrderlyMessageListener = Callable[[ReceivedMessage], OrderlyOutcome | Awaitable[
 """A listener of one message, with ``orderly=True``."""
 OrderlyBatchListener = Callable[[list[ReceivedMessage]], OrderlyOutcome | Awaitable[OrderlyOutcome]]
 """A listener of lists, with ``orderly=True``."""
+KeyedMessageListener = Callable[[ReceivedMessage], Suspend | Awaitable[Suspend | None] | None]
+"""A listener of one message, with ``ordered_by``."""
+KeyedBatchListener = Callable[[list[ReceivedMessage]], Suspend | Awaitable[Suspend | None] | None]
+"""A listener of lists, each of one key, with ``ordered_by``."""
 PlainListener = Callable[[ReceivedMessage], Awaitable[None] | None]
 """A listener of one message that is right in every order of consumption."""
 
@@ -65,6 +70,7 @@ class ConsumerKeywords(MemberKeywords, total=False):
 
     consume_message_batch_max_size: int | None
     orderly: bool
+    ordered_by: KeyOf | None
     auto_commit: bool
 
 
@@ -77,6 +83,7 @@ class ConcurrentKeywords(_Constructor, total=False):
     """Options of a consumer whose messages are consumed in no particular order."""
 
     orderly: Literal[False]
+    ordered_by: None
     auto_commit: Literal[True]
 
 
@@ -84,7 +91,16 @@ class OrderlyKeywords(_Constructor, total=False):
     """Options of a consumer in the order of the queues."""
 
     orderly: Required[Literal[True]]
+    ordered_by: None
     auto_commit: bool
+
+
+class KeyedKeywords(_Constructor, total=False):
+    """Options of a consumer in the order of the messages of each key."""
+
+    ordered_by: Required[KeyOf]
+    orderly: Literal[False]
+    auto_commit: Literal[True]
 
 
 class EitherKeywords(_Constructor, total=False):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eruca.client import callbacks
 from eruca.client.checks import check_flags, check_least, check_seconds
 from eruca.client.config import check_positive
+from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
-from eruca.client.errors import BadConfig
+from eruca.client.errors import BadConfig, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class ListenerOptions:
     consume_message_batch_max_size: int | None
     max_reconsume_times: int | None
     orderly: bool
+    ordered_by: KeyOf | None
     suspend_time: float
     auto_commit: bool
     stop_timeout: float
@@ -34,6 +37,12 @@ class ListenerOptions:
         if self.consume_message_batch_max_size is not None:
             check_least(1, consume_message_batch_max_size=self.consume_message_batch_max_size)
         check_flags(orderly=self.orderly, auto_commit=self.auto_commit)
+        if self.ordered_by is not None:
+            callbacks.check_callable(self.ordered_by, "ordered_by")
+            if callbacks.is_coroutine_function(self.ordered_by):
+                raise UsageError("ordered_by is a coroutine function: a plain function of the message is expected.")
+            if self.orderly:
+                raise BadConfig("orderly=True keeps the order of whole queues: leave it out with ordered_by=")
         if not self.auto_commit and not self.orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         if self.max_reconsume_times == -1:
@@ -45,8 +54,13 @@ class ListenerOptions:
             check_least(0, max_reconsume_times=self.max_reconsume_times)
 
     @property
+    def in_order(self) -> bool:
+        """Whether queues are locked and failures retried in their place: of whole queues, or of keys."""
+        return self.orderly or self.ordered_by is not None
+
+    @property
     def retries(self) -> int:
         """``max_reconsume_times`` or its default."""
         if self.max_reconsume_times is not None:
             return self.max_reconsume_times
-        return MAX_RECONSUME_TIMES if self.orderly else DEFAULT_MAX_RECONSUME_TIMES
+        return MAX_RECONSUME_TIMES if self.in_order else DEFAULT_MAX_RECONSUME_TIMES

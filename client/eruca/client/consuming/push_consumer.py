@@ -26,6 +26,9 @@ from eruca.client.consuming.arguments import (
     BatchListener,
     ConcurrentKeywords,
     EitherKeywords,
+    KeyedBatchListener,
+    KeyedKeywords,
+    KeyedMessageListener,
     MessageListener,
     OrderlyBatchListener,
     OrderlyKeywords,
@@ -40,6 +43,7 @@ from eruca.client.consuming.listener_options import ListenerOptions
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.message_stream import Delivery, Messages, MessageStream, runner_factory
+from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, Gate, MessageFilter, PullOptions, QueuePuller
@@ -95,9 +99,14 @@ class PushConsumer(Client):
         pull_threshold_size_for_topic: the same in MiB, in place of pull_threshold_size_for_queue.
         pull_interval: seconds between a pull that returned messages and the next one.
         pull_time_delay_when_exception: until the next pull after a failed one.
-        max_reconsume_times: retries after which a message goes to the dead letters; default 16, unlimited if orderly.
+        max_reconsume_times: retries after which a message goes to the dead letters; default 16, unlimited with
+            ``orderly`` and ``ordered_by``.
         orderly: the messages of a queue are consumed in order, one call at a time by one member. Raising or returning
             ``Suspend()`` retries a message before all others of its queue.
+        ordered_by: a plain function that returns the key of a message, such as ``lambda message: message.keys[0]``. The
+            messages of one key in a queue are consumed in order, one call at a time, those of different keys at once;
+            a message that fails holds up its key only. Keys are compared by ``==``; messages for which the function
+            fails share one. Send each key to one queue. With lists, a list has messages of one key.
         suspend_time: seconds until that retry, from 0.01 to 30.
         auto_commit: False lets an orderly listener decide when its messages count as consumed, by ``Decision``.
         broadcast: every member gets all messages. Its offsets are stored in a local file, as RocketMQ's clients do;
@@ -158,6 +167,24 @@ class PushConsumer(Client):
     ) -> None: ...
     @overload
     def __init__(
+        self: object,
+        group: str,
+        listener: KeyedMessageListener | None = None,
+        *,
+        consume_message_batch_max_size: None = None,
+        **options: Unpack[KeyedKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: object,
+        group: str,
+        listener: KeyedBatchListener,
+        *,
+        consume_message_batch_max_size: int,
+        **options: Unpack[KeyedKeywords],
+    ) -> None: ...
+    @overload
+    def __init__(
         self: object, group: str, listener: PlainListener | None = None, **options: Unpack[EitherKeywords]
     ) -> None: ...
     def __init__(
@@ -180,6 +207,7 @@ class PushConsumer(Client):
         pull_time_delay_when_exception: float = 1.0,
         max_reconsume_times: int | None = None,
         orderly: bool = False,
+        ordered_by: KeyOf | None = None,
         suspend_time: float = 1.0,
         auto_commit: bool = True,
         broadcast: bool = False,
@@ -203,6 +231,7 @@ class PushConsumer(Client):
             consume_message_batch_max_size=consume_message_batch_max_size,
             max_reconsume_times=max_reconsume_times,
             orderly=orderly,
+            ordered_by=ordered_by,
             suspend_time=suspend_time,
             auto_commit=auto_commit,
             stop_timeout=stop_timeout,
@@ -349,7 +378,7 @@ class PushConsumer(Client):
             middleware=self._middleware,
             orderly=self.orderly,
         )
-        if not self.orderly:
+        if not self._options.in_order:
             return Concurrent(options, make_runner)
         return Orderly(
             session,
@@ -359,6 +388,7 @@ class PushConsumer(Client):
             suspend_time=self._options.suspend_time,
             max_reconsume_times=self._options.retries,
             auto_commit=self._options.auto_commit,
+            ordered_by=self._options.ordered_by,
         )
 
     def _consume_hooks(self, session: Session) -> ConsumeHooks | None:
@@ -368,7 +398,7 @@ class PushConsumer(Client):
             self._hooks,
             self.group,
             session.client_id,
-            orderly=self.orderly,
+            orderly=self._options.in_order,
             broadcast=self.broadcast,
             timeout=self._options.consume_timeout,
         )
@@ -552,7 +582,7 @@ class PushConsumer(Client):
 
     def _figures(self) -> dict[str, str]:
         return {
-            "PROP_CONSUMEORDERLY": str(self.orderly).lower(),
+            "PROP_CONSUMEORDERLY": str(self._options.in_order).lower(),
             "PROP_THREADPOOL_CORE_SIZE": str(self.concurrency),
             "messagesConsumed": str(self.stats.consumed),
             "messagesFailed": str(self.stats.failed),
