@@ -5,12 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
-from eruca.client import ClientSettings, Message, Producer, PullConsumer, ReceivedMessage, Waits
+from eruca.client import (
+    ClientSettings,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    Waits,
+)
+from eruca.client.consuming.membership import GroupMember
+from eruca.client.consuming.push_consumer import engine_of
+from eruca.client.polling.lite_pull_consumer import membership_of
 from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.cluster import Cluster
 from tests.support.scripted import Scripted
@@ -92,6 +105,11 @@ class Lab:
         new = BrokerApp(old.config)
         await new.start()
         self.cluster._broker = new
+
+
+def member_of(consumer: PushConsumer | LitePullConsumer) -> GroupMember[Any]:
+    """The membership of a consumer, which answers the brokers."""
+    return engine_of(consumer).membership if isinstance(consumer, PushConsumer) else membership_of(consumer)
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

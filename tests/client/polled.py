@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from eruca.client import LitePullConsumer, Message, MessageQueue, ReceivedMessage
+from eruca.client.polling.lite_pull_consumer import membership_of
 from tests.client.conftest import Lab
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
@@ -36,5 +37,5 @@ def bodies(messages: list[ReceivedMessage]) -> list[int]:
 
 def waiting(consumer: LitePullConsumer) -> int:
     """How many messages were pulled and wait to be polled."""
-    rebalance = consumer.membership.rebalance
+    rebalance = membership_of(consumer).rebalance
     return 0 if rebalance is None else sum(len(each.process_queue) for each in rebalance.readers.values())

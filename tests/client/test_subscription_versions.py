@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eruca.client import LitePullConsumer, PushConsumer
+from tests.client.conftest import member_of
 
 NAMESERVER = "127.0.0.1:9876"
 CONSUMERS = [
@@ -18,7 +19,7 @@ def test_each_change_has_a_higher_version_even_within_a_millisecond(consumer: Pu
     versions = []
     for number in range(50):
         consumer.subscribe("T", f"Tag{number}")
-        versions.append(consumer.subscriptions["T"].sub_version)
+        versions.append(member_of(consumer).subscriptions["T"].sub_version)
 
     assert versions == sorted(set(versions))
 
@@ -26,8 +27,9 @@ def test_each_change_has_a_higher_version_even_within_a_millisecond(consumer: Pu
 @pytest.mark.parametrize("consumer", CONSUMERS, ids=lambda consumer: type(consumer).__name__)
 def test_a_change_counts_after_the_clock_was_set_back(consumer: PushConsumer | LitePullConsumer) -> None:
     consumer.subscribe("T", "TagA")
-    of_yesterday = consumer.subscriptions["T"].sub_version = consumer.subscriptions["T"].sub_version + 86_400_000
+    subscription = member_of(consumer).subscriptions["T"]
+    of_yesterday = subscription.sub_version = subscription.sub_version + 86_400_000
 
     consumer.subscribe("T", "TagB")
 
-    assert consumer.subscriptions["T"].sub_version == of_yesterday + 1
+    assert member_of(consumer).subscriptions["T"].sub_version == of_yesterday + 1

@@ -18,6 +18,7 @@ from eruca.client import (
     TransactionState,
     trace,
 )
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadName, ClientError
 from eruca.client.trace import Collector, Trace
 from eruca.protocol.record import Record
@@ -69,7 +70,7 @@ async def test_a_consumed_message(lab: Lab) -> None:
     later = await lab.producer.send(Message("T", b"later"))
     consumer = PushConsumer("g", listener, nameserver=lab.address, trace=True).subscribe("T")
     async with consumer:
-        await eventually(lambda: consumer.stats.consumed + consumer.stats.failed == 2)
+        await eventually(lambda: engine_of(consumer).stats.consumed + engine_of(consumer).stats.failed == 2)
     lines = [line for _, part in await traces(lab) for line in part]
     before = {line[5]: line for line in lines if line[0] == "SubBefore"}
     after = {line[2]: line for line in lines if line[0] == "SubAfter"}

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from eruca.client import Later, Message, MessageQueue, PullConsumer, PushConsumer, ReceivedMessage, Record, SendResult
 from eruca.client import Producer as ErucaProducer
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.protocol.record import host_text
 from tests.support.java import Judge
 
@@ -436,7 +437,7 @@ class PythonMember:
         return self._await(self._position, lambda position: position >= at_least, timeout)
 
     def _position(self) -> int:
-        topics = [topic for topic in self.consumer.subscriptions if not topic.startswith("%RETRY%")]
+        topics = [topic for topic in engine_of(self.consumer).subscriptions if not topic.startswith("%RETRY%")]
         return sum(sum(self.consumer.positions(topic).values()) for topic in topics)
 
     def _await(self, ask: Callable[[], T], enough: Callable[[T], bool], timeout: float) -> T:

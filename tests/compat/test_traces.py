@@ -18,6 +18,7 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
+from eruca.client.consuming.push_consumer import engine_of
 from tests.compat.clients import PATIENCE, JavaClients, PythonClients
 from tests.compat.conftest import Cluster
 from tests.compat.transcript import Mqadmin, eruca_mqadmin, java_mqadmin
@@ -60,7 +61,7 @@ async def work(cluster: Cluster, topic: str, traces: str, group: str) -> dict[st
     consumer = PushConsumer(group, listener, nameserver=cluster.address, start_from="first", trace=traces)
     async with consumer.subscribe(topic):
         deadline = time.monotonic() + PATIENCE
-        while consumer.stats.consumed + consumer.stats.failed < 5 and time.monotonic() < deadline:  # noqa: ASYNC110
+        while engine_of(consumer).stats.consumed + engine_of(consumer).stats.failed < 5 and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return ids
 

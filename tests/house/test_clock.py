@@ -70,7 +70,7 @@ STAMPS = {
         "eruca.broker.state.topics.Topics.__init__",
         "eruca.broker.state.topics.Topics.renew",
         "eruca.client.consuming.membership.next_version",
-        "eruca.client.consuming.push_consumer.PushConsumer.start",
+        "eruca.client.consuming.push_engine.PushEngine.start",
         "eruca.remoting.access.editor.AccountEditor._rewrite",
     },
     "times that operators and traces show": {

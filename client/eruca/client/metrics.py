@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eruca.client import sync
 from eruca.client.backlog import QueueLag
-from eruca.client.consuming.push_consumer import PushConsumer
+from eruca.client.consuming.push_consumer import PushConsumer, engine_of
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, SendContext
 
@@ -125,7 +125,7 @@ class _Figures:
         size = GaugeMetricFamily("rocketmq_client_waiting_bytes", "Their bytes", labels=("group", "topic"))
         sums: dict[tuple[str, str], list[int]] = {}
         for consumer in tuple(self.consumers):
-            for queue, run in consumer.under_way.items():
+            for queue, run in engine_of(consumer).under_way.items():
                 sum_of = sums.setdefault((consumer.group, queue.topic), [0, 0])
                 sum_of[0] += len(run)
                 sum_of[1] += run.size

@@ -24,6 +24,7 @@ from eruca.client import (
 )
 from eruca.client.consuming import offset_store
 from eruca.client.consuming.offset_store import LocalFileOffsetStore
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, CallTimeout, ClientError
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
@@ -59,7 +60,7 @@ async def test_every_member_gets_everything(lab: Lab, tmp_path: Path) -> None:
         await one.reaches(12)
         await two.reaches(12)
         assert len(second.queues) == 4
-        data = second.membership.describe()
+        data = engine_of(second).membership.describe()
         assert data.message_model == "BROADCASTING"
         assert [each.topic for each in data.subscription_data_set] == ["T"]
     assert sorted(one.bodies) == sorted(two.bodies) == sorted(BODIES)
@@ -112,7 +113,7 @@ async def test_a_reset_moves_the_file(lab: Lab, tmp_path: Path, seen: Seen) -> N
     await lab.send("T", *BODIES)
     async with member(lab, seen.coroutine, tmp_path) as consumer:
         await seen.reaches(12)
-        consumer.membership.reset("T", {MessageQueue("T", "broker-a", 2): 1})
+        engine_of(consumer).membership.reset("T", {MessageQueue("T", "broker-a", 2): 1})
         await seen.reaches(14)
     assert written(tmp_path) == {0: 3, 1: 3, 2: 3, 3: 3}
 

@@ -6,6 +6,7 @@ import asyncio
 
 from eruca.client import Later, PushConsumer, ReceivedMessage
 from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.headers.clients import ConsumerRunningInfoOf
@@ -51,7 +52,7 @@ async def test_operators_are_told(lab: Lab) -> None:
 
     await lab.send("T", b"ok", b"ok", b"ok", b"later")
     async with PushConsumer("g", listener, nameserver=lab.address).subscribe("T") as consumer:
-        await eventually(lambda: consumer.stats.consumed + consumer.stats.failed == 4)
+        await eventually(lambda: engine_of(consumer).stats.consumed + engine_of(consumer).stats.failed == 4)
         assert consumer.session is not None
         ask = ConsumerRunningInfoOf(consumer_group="g", client_id=consumer.session.client_id)
         session = lab.puller.session

@@ -7,6 +7,7 @@ from typing import Any
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.consuming.queue_puller import QueuePuller
 from tests.client.conftest import Lab, Seen, eventually
 
@@ -23,7 +24,7 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
         await stuck.wait()
 
     def waiting(consumer: PushConsumer) -> list[int]:
-        return [len(run) for queue, run in sorted(consumer.under_way.items()) if queue.topic == "T"]
+        return [len(run) for queue, run in sorted(engine_of(consumer).under_way.items()) if queue.topic == "T"]
 
     first = PushConsumer("g", listener, pull_threshold_for_topic=8, **own).subscribe("T")
     async with first:
@@ -37,8 +38,9 @@ async def test_what_may_wait_of_a_topic_is_shared_out_anew_with_its_queues(lab: 
 
 
 def readers(consumer: PushConsumer) -> list[QueuePuller[ProcessQueue]]:
-    assert consumer.membership.rebalance is not None
-    return list(consumer.membership.rebalance.readers.values())
+    rebalance = engine_of(consumer).membership.rebalance
+    assert rebalance is not None
+    return list(rebalance.readers.values())
 
 
 async def test_a_pull_asks_for_no_more_than_there_is_room_for(lab: Lab) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
 from eruca.client.consuming.orderly import Orderly
+from eruca.client.consuming.push_consumer import engine_of
 from tests.client.conftest import HASTY, Lab, Seen, eventually
 from tests.support.scripted import Scripted
 
@@ -43,7 +44,7 @@ async def test_what_a_listener_began_waits_for_the_stop_when_that_listener_has_e
     consumer = PushConsumer("g", listener, nameserver=lab.address).subscribe("T")
     await consumer.start()
     await seen.reaches(1)
-    await eventually(lambda: consumer.stats.consumed == 1)
+    await eventually(lambda: engine_of(consumer).stats.consumed == 1)
     later.set()
     assert await tasks[0] == [] and sum(offset or 0 for offset in await lab.offsets("g", "T")) == 1
 
@@ -138,10 +139,11 @@ async def test_a_topic_is_unsubscribed_while_its_listener_is_at_work(lab: Lab, s
     async with consumer:
         await seen.reaches(5)
         consumer.unsubscribe("T")
-        processing, queue = consumer.membership.processing, MessageQueue("T", "broker-a", 0)
-        assert isinstance(processing, Orderly) and consumer.membership.rebalance is not None
+        member, queue = engine_of(consumer).membership, MessageQueue("T", "broker-a", 0)
+        processing, rebalance = member.processing, member.rebalance
+        assert isinstance(processing, Orderly) and rebalance is not None
         await eventually(lambda: processing.queues[queue].closed)
-        async with consumer.membership.rebalance.turn:  # which has given up by now
+        async with rebalance.turn:  # which has given up by now
             assert any(queue.topic == "T" for queue in consumer.queues)
         release.set()
         await eventually(lambda: not any(queue.topic == "T" for queue in consumer.queues))

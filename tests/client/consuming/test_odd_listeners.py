@@ -15,6 +15,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from eruca.client import Decision, Hook, Later, PushConsumer, ReceivedMessage, Suspend
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, UsageError
 from eruca.client.hooks import ConsumeContext
 from tests.client.conftest import Lab, Seen, eventually
@@ -42,8 +43,8 @@ async def test_what_is_no_exception_is_a_failure_of_the_listener_too(lab: Lab, s
     async with consumer:
         await lab.send("T", b"odd", *[b"even"] * 4)
         await seen.reaches(6)
-        await eventually(lambda: (consumer.stats.consumed, consumer.stats.failed) == (5, 1))
-        await eventually(lambda: not len(consumer.under_way[queue]))
+        await eventually(lambda: (engine_of(consumer).stats.consumed, engine_of(consumer).stats.failed) == (5, 1))
+        await eventually(lambda: not len(engine_of(consumer).under_way[queue]))
     assert sum(offset or 0 for offset in await lab.offsets("g", "T")) == 6
 
 
@@ -59,7 +60,7 @@ async def test_a_listener_that_cancels_its_own_task(lab: Lab, seen: Seen, caplog
     consumer = PushConsumer("g", listener, nameserver=lab.address, concurrency=1).subscribe("T")
     async with consumer:
         await seen.reaches(5)
-        await eventually(lambda: (consumer.stats.consumed, consumer.stats.failed) == (4, 1))
+        await eventually(lambda: (engine_of(consumer).stats.consumed, engine_of(consumer).stats.failed) == (4, 1))
     assert "was cancelled by itself or what it awaited" in caplog.text
 
 
@@ -83,8 +84,8 @@ async def test_a_coroutine_function_in_disguise_is_awaited(lab: Lab, seen: Seen)
         consumer = PushConsumer(f"g{number}", listener, nameserver=lab.address, hooks=[Watch()]).subscribe("T")
         async with consumer:
             await seen.reaches(number + 1)
-            await eventually(lambda consumer=consumer: consumer.stats.consumed == 1)  # type: ignore[misc]
-        assert consumer.stats.failed == 0
+            await eventually(lambda consumer=consumer: engine_of(consumer).stats.consumed == 1)  # type: ignore[misc]
+        assert engine_of(consumer).stats.failed == 0
     assert after == [(True, "CONSUME_SUCCESS")] * 4
 
 
@@ -115,8 +116,8 @@ async def test_more_consumed_than_there_were_is_all(lab: Lab, seen: Seen) -> Non
     consumer = PushConsumer("g", listener, nameserver=lab.address, consume_message_batch_max_size=8).subscribe("T")
     async with consumer:
         await seen.reaches(1)
-        await eventually(lambda: consumer.stats.consumed == 1)
-    assert consumer.stats.failed == 0
+        await eventually(lambda: engine_of(consumer).stats.consumed == 1)
+    assert engine_of(consumer).stats.failed == 0
 
 
 async def test_a_rollback_that_cannot_be_is_not_taken_for_consumed(
@@ -132,7 +133,7 @@ async def test_a_rollback_that_cannot_be_is_not_taken_for_consumed(
     consumer = PushConsumer("g", listener, nameserver=lab.address, orderly=True, suspend_time=0.01).subscribe("T")
     async with consumer:
         await seen.reaches(2)
-        await eventually(lambda: consumer.stats.consumed == 1)
+        await eventually(lambda: engine_of(consumer).stats.consumed == 1)
     assert "Decision.ROLLBACK takes auto_commit=False" in caplog.text
 
 
@@ -160,8 +161,8 @@ async def test_everything_to_everybody_waits_for_a_slow_listener(
         await seen.reaches(1)
         await eventually(lambda: "did not end within 0.1 s, still waiting for" in caplog.text)
         release.set()
-        await eventually(lambda: consumer.stats.consumed == 1)
-        assert sum(run.position for run in consumer.under_way.values()) == 1
+        await eventually(lambda: engine_of(consumer).stats.consumed == 1)
+        assert sum(run.position for run in engine_of(consumer).under_way.values()) == 1
     assert caplog.text.count("did not end within") == 1
 
 
@@ -176,10 +177,10 @@ async def test_an_executor_that_died_is_replaced(lab: Lab, caplog: pytest.LogCap
     await lab.send("T", b"die")
     consumer = PushConsumer("g", die, nameserver=lab.address, executor=make, concurrency=1).subscribe("T")
     async with consumer, asyncio.timeout(60):
-        while consumer.stats.failed < 1:  # noqa: ASYNC110
+        while engine_of(consumer).stats.failed < 1:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await lab.send("T", b"live")
-        while consumer.stats.consumed < 1:  # noqa: ASYNC110
+        while engine_of(consumer).stats.consumed < 1:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert len(made) == 2 and "is replaced" in caplog.text
     with pytest.raises(RuntimeError, match="shutdown"):
@@ -193,7 +194,7 @@ async def test_an_executor_that_was_given_and_died_says_what_to_do(lab: Lab, cap
         await lab.send("T", b"live")
         consumer = PushConsumer("g", die, nameserver=lab.address, executor=pool).subscribe("T")
         async with consumer:
-            await eventually(lambda: consumer.stats.failed == 1)
+            await eventually(lambda: engine_of(consumer).stats.failed == 1)
     assert "Give executor= a function that makes an executor" in caplog.text
 
 

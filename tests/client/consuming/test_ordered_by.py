@@ -12,6 +12,7 @@ import pytest
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
 from eruca.client.consuming.orderly import Orderly
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, UsageError
 from eruca.client.outcomes import Outcome
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -204,8 +205,8 @@ async def test_what_is_pulled_is_bounded_while_a_key_is_stuck(lab: Lab) -> None:
     consumer = by_key(lab, listener, consume_max_span=20, pull_batch_size=1)
     async with consumer:
         await seen.reaches(21)
-        await eventually(lambda: len(consumer.under_way[QUEUE]) == 1)
-        processing = consumer.membership.processing
+        await eventually(lambda: len(engine_of(consumer).under_way[QUEUE]) == 1)
+        processing = engine_of(consumer).membership.processing
         assert isinstance(processing, Orderly)
         assert len(processing.queues[QUEUE].lanes) == 1  # keys that have nothing left take no memory
         assert len(seen.messages) < 30
@@ -232,7 +233,7 @@ async def test_a_queue_that_is_handed_on_fills_its_gaps_first(lab: Lab) -> None:
         await first.reaches(20)  # all but the two of the slow key
         two = PushConsumer("g", second.coroutine, nameserver=lab.address, settings=HASTY, ordered_by=first_key)
         joining = asyncio.create_task(two.subscribe("T").start())
-        processing = one.membership.processing
+        processing = engine_of(one).membership.processing
         assert isinstance(processing, Orderly)
         await eventually(lambda: any(ordered.closed for ordered in processing.queues.values()))
         released.set()
@@ -249,7 +250,7 @@ async def test_a_reset_begins_again_for_all_keys(lab: Lab) -> None:
     seen = Seen()
     async with by_key(lab, seen.coroutine) as consumer:
         await seen.reaches(4)
-        consumer.membership.reset("T", {QUEUE: 1})
+        engine_of(consumer).membership.reset("T", {QUEUE: 1})
         await seen.reaches(7)
     assert sorted(seen.bodies[4:]) == [b"a1", b"b0", b"b1"]
     assert seen.bodies[4:].index(b"b0") < seen.bodies[4:].index(b"b1")

@@ -13,6 +13,7 @@ import pytest
 from eruca.client import Decision, Later, Message, MessageQueue, PushConsumer, ReceivedMessage, Suspend
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.push_consumer import PushConsumer as Consumer
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig
 from eruca.client.outcomes import Outcome
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -110,7 +111,7 @@ async def test_a_message_that_fails_comes_again_before_all_others(lab: Lab, fail
 
     async with orderly(lab, listener) as consumer:
         await seen.reaches(12)
-        assert (consumer.stats.consumed, consumer.stats.failed) == (9, 3)
+        assert (engine_of(consumer).stats.consumed, engine_of(consumer).stats.failed) == (9, 3)
     tries = [(each.body, each.reconsume_times) for each in seen.messages if each.body != b"first"]
     assert tries == [
         (b"0", 0), (b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"2", 3), (b"3", 0), (b"4", 0)
@@ -246,7 +247,7 @@ async def test_a_queue_stays_while_its_listener_works(lab: Lab) -> None:
     async with orderly(lab, slow) as first:
         await busy.reaches(4)
         async with orderly(lab, watch.coroutine) as second:
-            owner = first.membership.processing
+            owner = engine_of(first).membership.processing
             assert isinstance(owner, Orderly)
             await eventually(lambda: sum(each.closed for each in owner.queues.values()) == 2)
             assert len(topic_queues(first)) == 4 and topic_queues(second) == []
@@ -268,7 +269,7 @@ async def test_a_lost_lock_stops_the_queue_until_it_is_back(lab: Lab) -> None:
         assert owner is not None
         locks.unlock("g", [QUEUE], owner)
         assert locks.lock("g", [QUEUE], "a thief", lab.cluster.broker.broker.monotonic()) == [QUEUE]
-        processing = consumer.membership.processing
+        processing = engine_of(consumer).membership.processing
         assert isinstance(processing, Orderly)
         await processing.renew_locks()
         assert not processing.held(QUEUE) and processing.held(MessageQueue("T", "broker-a", 1))
@@ -299,7 +300,7 @@ async def test_a_member_that_lost_a_lock_goes_on_behind_its_successor(lab: Lab) 
         assert owner is not None
         broker.locks.unlock("g", [QUEUE], owner)
         broker.locks.lock("g", [QUEUE], "a successor", broker.monotonic())
-        processing = consumer.membership.processing
+        processing = engine_of(consumer).membership.processing
         assert isinstance(processing, Orderly)
         await processing.renew_locks()
         broker.offsets.commit("g", "T", 0, 8)
@@ -345,7 +346,7 @@ async def test_a_reset_waits_for_the_listener(lab: Lab) -> None:
     async with orderly(lab, listener) as consumer:
         await busy.wait()
         await watch.seen.reaches(7)
-        consumer.membership.reset("T", {QUEUE: 1})
+        engine_of(consumer).membership.reset("T", {QUEUE: 1})
         await lab.stores("g", "T", [1, 1, 1, 1])
         release.set()
         await watch.seen.reaches(10)

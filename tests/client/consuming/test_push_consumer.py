@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eruca.client import Later, Message, MessageQueue, Producer, PushConsumer, ReceivedMessage, assign
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import NameserverUnreachable, StateError, UsageError
 from eruca.protocol.message import java_hash
 from eruca.standalone.cluster import Cluster
@@ -171,7 +172,7 @@ async def test_a_slow_listener_holds_back_the_reading_of_its_queue(lab: Lab, see
     )
     async with consumer.subscribe("T"):
         await seen.reaches(2)
-        info = await consumer.membership.running_info(False)
+        info = await engine_of(consumer).membership.running_info(False)
         assert info.mq_table[queue].cached_msg_count <= 16 + 8
         open_gate.set()
         await seen.reaches(121)

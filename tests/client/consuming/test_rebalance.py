@@ -12,13 +12,14 @@ import pytest
 
 from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.consuming.send_back import SendBack, retry_header
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
-from tests.client.conftest import HASTY, eventually
+from tests.client.conftest import HASTY, eventually, member_of
 from tests.support.received import record
 from tests.support.scripted import Scripted
 
@@ -111,7 +112,7 @@ async def test_what_could_not_be_shared_out_at_the_start_is_tried_again_soon(
         for topic in ("T", "%RETRY%g"):
             await other.fetch_queues(topic)
         await stack.enter_async_context(consumer)
-        owned = consumer.membership.rebalance
+        owned = member_of(consumer).rebalance
         await eventually(lambda: len(server.heartbeats) >= 2)
         assert owned is not None and not owned.readers
         server.refused_codes.clear()
@@ -201,10 +202,10 @@ async def test_a_change_of_members_is_followed_at_once(server: Scripted) -> None
     async with PushConsumer("g", nameserver=server.address, rebalance_interval=60).subscribe("T") as consumer:
         await eventually(lambda: len(consumer.queues) == 2)
         server.members.insert(0, "0-comes-first")
-        consumer.membership.members_changed()
+        engine_of(consumer).membership.members_changed()
         await eventually(lambda: not consumer.queues)
         server.members.remove("0-comes-first")
-        consumer.membership.members_changed()
+        engine_of(consumer).membership.members_changed()
         await eventually(lambda: len(consumer.queues) == 2)
     await asyncio.sleep(0)
 
@@ -235,4 +236,4 @@ async def test_a_condition_that_is_none_is_told_at_once(server: Scripted) -> Non
     consumer = PushConsumer("g", nameserver=server.address)
     with pytest.raises(UsageError, match="The SQL92 expression 'a > ' is wrong at position 5: a property or a const"):
         consumer.subscribe("T", "a > ", expression_type="SQL92")
-    assert not consumer.subscriptions
+    assert not engine_of(consumer).subscriptions

@@ -7,6 +7,7 @@ import time
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming import rebalance
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.headers.offsets import ResetOffset
@@ -75,7 +76,7 @@ async def test_to_the_end_skips_what_waits(lab: Lab, seen: Seen) -> None:
         gate.set()
         await lab.send("T", b"after")
         await seen.reaches(2)
-        assert consumer.stats.consumed == 1
+        assert engine_of(consumer).stats.consumed == 1
     assert seen.bodies[-1] == b"after" and len(seen.messages) == 2  # the one at work, and the new one
 
 
@@ -137,12 +138,12 @@ async def test_a_queue_that_is_given_up_at_that_moment_is_reset_all_the_same(lab
     await lab.send("T", *BODIES)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T") as consumer:
         await seen.reaches(40)
-        owner = consumer.membership.rebalance
+        owner = engine_of(consumer).membership.rebalance
         assert owner is not None
-        del consumer.subscriptions["T"]
+        del engine_of(consumer).subscriptions["T"]
         leaving = asyncio.create_task(owner.give_up_unsubscribed())
         await asyncio.sleep(0)
-        consumer.membership.reset("T", {ONE: 3})
+        engine_of(consumer).membership.reset("T", {ONE: 3})
         await leaving
         assert (await lab.offsets("g", "T"))[0] == 3
 
@@ -152,7 +153,7 @@ async def test_a_stale_offset_that_overtakes_the_reset_is_overwritten(lab: Lab, 
     await lab.send("T", *BODIES)
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T") as consumer:
         await seen.reaches(40)
-        owner = consumer.membership.rebalance
+        owner = engine_of(consumer).membership.rebalance
         assert owner is not None
         store = owner.store
         overtaken: list[MessageQueue] = []
@@ -165,7 +166,7 @@ async def test_a_stale_offset_that_overtakes_the_reset_is_overwritten(lab: Lab, 
             return stored
 
         owner.store = store_then_be_overtaken  # type: ignore[method-assign]
-        consumer.membership.reset("T", {ONE: 4})
+        engine_of(consumer).membership.reset("T", {ONE: 4})
         await seen.reaches(46)
         assert overtaken == [ONE] and rebalance.CONFIRM_ATTEMPTS > 1
     assert sorted(each.queue_offset for each in seen.messages[40:]) == [4, 5, 6, 7, 8, 9]

@@ -13,6 +13,7 @@ import pytest
 
 from eruca.client import Later, Message, PushConsumer, ReceivedMessage
 from eruca.client.consuming import concurrent
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, UsageError
 from eruca.protocol import names
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -57,11 +58,11 @@ async def test_what_takes_too_long_goes_back(
         release.set()
         released.set()
         await eventually(lambda: "ended" in caplog.text)
-        await eventually(lambda: consumer.stats.consumed == 1)
+        await eventually(lambda: engine_of(consumer).stats.consumed == 1)
         await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
         assert (seen.messages[1].reconsume_times, seen.messages[1].topic) == (1, "T")
         assert "did not end within 0.3 s, sending back" in caplog.text and "too late" in caplog.text
-        assert consumer.stats.failed == 1
+        assert engine_of(consumer).stats.failed == 1
     retry = names.retry_topic("g")
     assert sum(end or 0 for end in await lab.ends(retry)) == 1  # not sent back a second time
 
@@ -94,9 +95,9 @@ async def test_a_listener_in_other_processes(lab: Lab) -> None:
         consumer = PushConsumer("g", look, nameserver=lab.address, executor=pool).subscribe("T")
         async with consumer:
             async with asyncio.timeout(60):
-                while consumer.stats.consumed + consumer.stats.failed < 3:  # noqa: ASYNC110
+                while engine_of(consumer).stats.consumed + engine_of(consumer).stats.failed < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-    assert (consumer.stats.consumed, consumer.stats.failed) == (2, 1)
+    assert (engine_of(consumer).stats.consumed, engine_of(consumer).stats.failed) == (2, 1)
 
 
 async def test_what_cannot_be_is_refused(seen: Seen) -> None:
@@ -120,5 +121,5 @@ async def test_a_return_that_fails_is_tried_again(lab: Lab, seen: Seen) -> None:
     consumer = PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, consume_timeout=0.1)
     async with consumer.subscribe("T"):
         await seen.reaches(2)
-        await eventually(lambda: consumer.stats.consumed == 1)
+        await eventually(lambda: engine_of(consumer).stats.consumed == 1)
         released.set()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from eruca.client import PushConsumer
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.log import Trouble
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
@@ -30,7 +31,7 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
     caplog.set_level(logging.DEBUG, "eruca.client")
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer.pull_options = replace(consumer.pull_options, after_error=0.01)
+    engine_of(consumer).pull_options = replace(engine_of(consumer).pull_options, after_error=0.01)
     async with consumer:
         await seen.reaches(1)
         await lab.cluster.broker.stop()
@@ -66,7 +67,7 @@ async def test_queues_that_nobody_may_read_any_more_are_let_go(lab: Lab, seen: S
     """At the first refusal, not with the next regular look at the route, after half a minute."""
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
-    consumer.pull_options = replace(consumer.pull_options, hold=0.1, after_error=0.1)
+    engine_of(consumer).pull_options = replace(engine_of(consumer).pull_options, hold=0.1, after_error=0.1)
     session = lab.producer.session
     ask = CreateTopic(topic="T", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=2)
     async with consumer:

@@ -11,6 +11,7 @@ import pytest
 
 from eruca.client import MessageQueue
 from eruca.client.errors import BrokerRefused, StateError
+from eruca.client.polling.lite_pull_consumer import membership_of
 from tests.client.conftest import Lab, eventually
 from tests.client.polled import ONE, QUEUES, bodies, fill, lite, poll, waiting
 
@@ -24,8 +25,9 @@ async def test_another_filter_holds_at_once(lab: Lab) -> None:
         await fill(lab, 5, start=5, tags="A")
         await fill(lab, 5, start=10, tags="B")
         await eventually(lambda: waiting(consumer) > 0)
-        assert consumer.membership.rebalance is not None
-        consumer.membership.rebalance.store_positions()
+        rebalance = membership_of(consumer).rebalance
+        assert rebalance is not None
+        rebalance.store_positions()
         await lab.stores("g", "T", [0, 0, 0, 0])  # nobody asked for more yet
         assert bodies(await poll(consumer, 5)) == [10, 11, 12, 13, 14]
         await consumer.commit_sync()
@@ -72,8 +74,9 @@ async def test_an_offset_of_a_queue_that_was_just_assigned_is_stored(lab: Lab, a
         consumer.assign([ONE])
         await consumer.commit_sync({ONE: 4})
         assert (await lab.offsets("g", "T"))[0] == 4
-        assert consumer.membership.rebalance is not None
-        readers = consumer.membership.rebalance.readers
+        rebalance = membership_of(consumer).rebalance
+        assert rebalance is not None
+        readers = rebalance.readers
         await eventually(lambda: ONE in readers)
         await consumer.commit_sync({ONE: 5})
     assert (await lab.offsets("g", "T"))[0] == 5
@@ -95,12 +98,13 @@ async def test_a_seek_after_a_reset_holds(lab: Lab) -> None:
     await fill(lab, 20)
     async with lite(lab).subscribe("T") as consumer:
         await poll(consumer, 20)
-        assert consumer.membership.rebalance is not None
-        turn = consumer.membership.rebalance.turn
+        rebalance = membership_of(consumer).rebalance
+        assert rebalance is not None
+        turn = rebalance.turn
         async with turn:
             seeking = asyncio.create_task(consumer.seek(ONE, 15))
             await eventually(lambda: "waiters:1" in repr(turn))
-            consumer.membership.reset("T", {ONE: 2})
+            membership_of(consumer).reset("T", {ONE: 2})
         await seeking
         assert bodies(await poll(consumer, 5)) == [15, 16, 17, 18, 19]
         await consumer.commit_sync()
@@ -162,7 +166,7 @@ async def test_another_thread_changes_nothing(lab: Lab) -> None:
         for change in (partial(consumer.subscribe, "U"), partial(consumer.unsubscribe, "T")):
             with pytest.raises(StateError, match=r"in threads use eruca\.client\.sync"):
                 await asyncio.to_thread(change)
-        assert set(consumer.subscriptions) == {"T"}
+        assert set(membership_of(consumer).subscriptions) == {"T"}
 
 
 async def test_a_listener_may_stop_its_consumer(lab: Lab) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from eruca.client import ClientSettings, LitePullConsumer, Message, MessageQueue, Producer
 from eruca.client.errors import BrokerRefused, StateError, TopicNotFound, UsageError
+from eruca.client.polling.lite_pull_consumer import membership_of
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.headers.offsets import ResetOffset
@@ -84,8 +85,9 @@ async def test_a_pause_stops_pulls_but_not_what_was_pulled(lab: Lab) -> None:
     async with lite(lab, broker_suspend_max_time=0.1).subscribe("T") as consumer:
         await poll(consumer, 5)
         consumer.pause([ONE])
-        assert consumer.membership.rebalance is not None
-        reader = consumer.membership.rebalance.readers[ONE]
+        rebalance = membership_of(consumer).rebalance
+        assert rebalance is not None
+        reader = rebalance.readers[ONE]
         await eventually(lambda: now_ms() - reader.last_pull > 1000)  # the pull that the broker held is over
         await fill(lab, 5, start=5)
         assert await consumer.poll(0.3) == []

@@ -11,6 +11,7 @@ import pytest
 from eruca.client import ClientSettings, Hook, LitePullConsumer, Message, MessageQueue
 from eruca.client.errors import BadConfig, BadName, StateError, UsageError
 from eruca.client.hooks import ConsumeContext, FilterContext
+from eruca.client.polling.lite_pull_consumer import membership_of
 from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.errors import Refused
 from tests.client.conftest import Lab, eventually
@@ -109,7 +110,9 @@ async def test_assigned_queues_are_read_by_whoever_names_them(lab: Lab) -> None:
         await fill(lab, 1, QUEUES[0])
         await fill(lab, 1, QUEUES[1])
         assert {each.queue for each in await poll(consumer, 1)} == {QUEUES[1]}
-        assert consumer.membership.topics() == {"T"} and consumer.membership.describe().subscription_data_set == []
+        assert (
+            membership_of(consumer).topics() == {"T"} and membership_of(consumer).describe().subscription_data_set == []
+        )
 
 
 async def test_assigned_queues_may_be_filtered_by_tag(lab: Lab) -> None:
@@ -333,15 +336,15 @@ async def test_what_operators_see(lab: Lab) -> None:
     await fill(lab, 5)
     async with lite(lab).subscribe("T") as consumer:
         await poll(consumer, 5)
-        data = consumer.membership.describe()
+        data = membership_of(consumer).describe()
         assert (data.consume_type, data.message_model, data.group_name) == ("CONSUME_ACTIVELY", "CLUSTERING", "g")
         assert [each.topic for each in data.subscription_data_set] == ["T"]
-        info = ConsumerRunningInfo.decode((await consumer.membership.running_info(True)).encode())
+        info = ConsumerRunningInfo.decode((await membership_of(consumer).running_info(True)).encode())
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
         assert (info.properties["pullBatchSize"], info.properties["autoCommit"]) == ("10", "true")
         assert set(info.mq_table) == set(QUEUES) and info.jstack
         with pytest.raises(Refused, match="The Consumer Group <g> not exist in this consumer"):
-            await consumer.membership.consume_directly(None, "broker-a")  # type: ignore[arg-type]
+            await membership_of(consumer).consume_directly(None, "broker-a")  # type: ignore[arg-type]
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

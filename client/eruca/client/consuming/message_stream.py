@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
-from eruca.client.consuming.orderly import OrderlyRequest
+from eruca.client.consuming.ordered_queue import OrderlyRequest
 from eruca.client.consuming.runners import Runner, resolving, run_listener
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks

@@ -131,7 +131,7 @@ class Lane:
 class OrderedQueue:
     """The messages of one queue.
 
-    ``key_of`` tells the lane of a message; None for one lane. It must not raise.
+    ``key_of`` gives the lane of a message; None for one lane. It must not raise.
     """
 
     __slots__ = ("closed", "highest", "idle", "key_of", "lanes", "open_messages", "process_queue", "reach")

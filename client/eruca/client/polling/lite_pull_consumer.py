@@ -162,11 +162,11 @@ class LitePullConsumer(Client):
             store_start=auto_commit,
         )
         settings = ClientSettings.choose(settings, nameserver)
-        self.membership: GroupMember[QueuePuller[PolledQueue]] = GroupMember(
+        self._membership: GroupMember[QueuePuller[PolledQueue]] = GroupMember(
             group, settings, options, ConsumeType.CONSUME_ACTIVELY, figures=self._figures
         )
         """Its membership in the group, which answers the brokers."""
-        self.subscriptions = self.membership.subscriptions
+        self._subscriptions = self._membership.subscriptions
         self._commit_interval = auto_commit_interval
         self._poll_timeout = check_wait("poll_timeout", poll_timeout)
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
@@ -183,7 +183,7 @@ class LitePullConsumer(Client):
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook after those that exist; before start. Raises StateError."""
-        if self.membership.session is not None:
+        if self._membership.session is not None:
             raise StateError("A consumer takes hooks only before start().")
         self._hooks = Hooks((*self._hooks.all, hook))
 
@@ -208,16 +208,16 @@ class LitePullConsumer(Client):
         is called when the queues were allocated. May be called before and after start; returns the consumer. Raises
         BadName, UsageError, and StateError after ``assign``.
         """
-        self.membership.check_here()
+        self._membership.check_here()
         if not topic:
             raise UsageError("Topic can not be null or empty.")
         check_topic(topic)
         if listener is not None:
             callbacks.check_callable(listener, "The listener")
-        version = next_version(self.subscriptions.get(topic))
+        version = next_version(self._subscriptions.get(topic))
         subscription = subscription_of(topic, expression, expression_type, version)
         self._set_mode("subscribe")
-        self.subscriptions[topic] = subscription
+        self._subscriptions[topic] = subscription
         self._listeners.pop(topic, None)
         if listener is not None:
             self._listeners[topic] = listener
@@ -226,16 +226,16 @@ class LitePullConsumer(Client):
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription of a topic; messages that were polled can no longer be committed."""
-        self.membership.check_here()
+        self._membership.check_here()
         check_text(topic, "topic")
         self._listeners.pop(topic, None)
-        if self.subscriptions.pop(topic, None) is not None:
+        if self._subscriptions.pop(topic, None) is not None:
             self._subscriptions_changed()
 
     def _subscriptions_changed(self) -> None:
         if self._assignment is not None:
             self._assignment.subscriptions_changed()
-        self.membership.announce()
+        self._membership.announce()
 
     def assign(self, queues: Collection[MessageQueue]) -> None:
         """Read these queues and no others, whoever else is in the group. May be called before and after start.
@@ -243,14 +243,14 @@ class LitePullConsumer(Client):
         Each continues at the group's stored offset, unless ``seek`` changes it; a queue that was assigned before just
         continues. Raises UsageError, and StateError after ``subscribe``.
         """
-        self.membership.check_here()
+        self._membership.check_here()
         chosen = frozenset(check_queues(queues)) if queues is not None else None
         if not chosen:
             raise UsageError("Message queues can not be null or empty.")
         self._set_mode("assign")
         self._assigned = chosen
-        self.membership.assigned_topics = frozenset(queue.topic for queue in chosen)
-        for topic in self.membership.assigned_topics - self._filters.keys():
+        self._membership.assigned_topics = frozenset(queue.topic for queue in chosen)
+        for topic in self._membership.assigned_topics - self._filters.keys():
             self._filters[topic] = subscription_of(topic, ALL, TAG, 0)
         if self._assignment is not None:
             self._assignment.assign(chosen)
@@ -264,7 +264,7 @@ class LitePullConsumer(Client):
         check_kind("expression", expression, str | None, "a text")
         if not expression or expression.isspace():
             raise UsageError("subExpression can not be null or empty.")
-        if self.membership.session is not None or self.membership.stopping:
+        if self._membership.session is not None or self._membership.stopping:
             raise StateError("setAssignTag only can be called before start.")
         subscription = subscription_of(topic, expression, TAG, 0)
         self._set_mode("assign")
@@ -282,9 +282,9 @@ class LitePullConsumer(Client):
 
         May be called before and after start; a second listener of a topic replaces the first. Raises UsageError.
         """
-        self.membership.check_here()
+        self._membership.check_here()
         check_topic(topic)
-        session = self.membership.session
+        session = self._membership.session
         await self._watch.add(None if session is None else session.directory, topic, listener)
 
     # ------------------------------------------------------------------ starting and stopping
@@ -292,7 +292,7 @@ class LitePullConsumer(Client):
     @property
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
-        return self.membership.running_session
+        return self._membership.running_session
 
     async def start(self) -> None:
         """Join the group, if something is subscribed, and begin to pull.
@@ -300,14 +300,14 @@ class LitePullConsumer(Client):
         Topics that do not exist yet are waited for. Raises StateError when started twice, UsageError for a condition
         that a broker refuses, and NameserverUnreachable; after the last two it may be started again.
         """
-        member = self.membership
+        member = self._membership
         session = member.join("LitePullConsumer")
         assignment = self._assignment = self._make_assignment(session)
         rebalance = member.rebalance = assignment.rebalance
         try:
             if self._trace is not None:
                 await self._trace.start()
-            for subscription in tuple(self.subscriptions.values()):
+            for subscription in tuple(self._subscriptions.values()):
                 with contextlib.suppress(TopicNotFound):
                     await brokers.check_subscription(session, self.group, subscription)
             await session.add_consumer(self.group, member)
@@ -342,8 +342,8 @@ class LitePullConsumer(Client):
         return Assignment(
             session,
             self.group,
-            ChainMap(self.subscriptions, self._filters),
-            self.membership.options,
+            ChainMap(self._subscriptions, self._filters),
+            self._membership.options,
             self._options,
             self._cache,
             QueueListeners(session, self._listeners),
@@ -355,15 +355,15 @@ class LitePullConsumer(Client):
 
         What was polled last is retried elsewhere unless it was committed. Further calls wait for the same end.
         """
-        if self.membership.session is not None and not self.membership.stopping:
-            self.membership.stopping = True
+        if self._membership.session is not None and not self._membership.stopping:
+            self._membership.stopping = True
             self._cache.end()
-            self.membership.stop_reading()
-        if self.membership.stopping:
+            self._membership.stop_reading()
+        if self._membership.stopping:
             await self._leave()
 
     async def _leave(self) -> None:
-        await asyncio.shield(self.membership.leave(last=self._close))
+        await asyncio.shield(self._membership.leave(last=self._close))
 
     async def _close(self) -> None:
         self._assignment = None
@@ -378,7 +378,7 @@ class LitePullConsumer(Client):
     @property
     def is_running(self) -> bool:
         """Whether it is started and not stopped."""
-        return self._assignment is not None and not self.membership.stopping
+        return self._assignment is not None and not self._membership.stopping
 
     async def _store_offsets(self, assignment: Assignment) -> None:
         while True:
@@ -397,8 +397,8 @@ class LitePullConsumer(Client):
 
     def _running_in_any_thread(self) -> Assignment:
         """For calls that a listener may make in its thread."""
-        session = self.membership.session
-        if session is None or self._assignment is None or self.membership.stopping:
+        session = self._membership.session
+        if session is None or self._assignment is None or self._membership.stopping:
             raise StateError("The consumer not running, please start it first.")
         session.check_fork()
         return self._assignment
@@ -515,7 +515,7 @@ class LitePullConsumer(Client):
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """The offset to store of each queue of a topic that this member has."""
-        return self.membership.positions(topic)
+        return self._membership.positions(topic)
 
     def _check_mine(self, *queues: MessageQueue) -> None:
         for queue in queues:
@@ -527,7 +527,7 @@ class LitePullConsumer(Client):
     def _figures(self) -> dict[str, str]:
         pull, thresholds = self._options.pull, self._thresholds
         return {
-            **pull_figures(self.group, self.membership.options),
+            **pull_figures(self.group, self._membership.options),
             "autoCommit": str(self.auto_commit).lower(),
             "autoCommitIntervalMillis": str(round(self._commit_interval * 1000)),
             "brokerSuspendMaxTimeMillis": str(round(pull.hold * 1000)),
@@ -539,3 +539,8 @@ class LitePullConsumer(Client):
             "pullThresholdForQueue": str(thresholds.pull_threshold_for_queue),
             "pullThresholdSizeForQueue": str(thresholds.pull_threshold_size_for_queue),
         }
+
+
+def membership_of(consumer: LitePullConsumer) -> GroupMember[QueuePuller[PolledQueue]]:
+    """The membership of a consumer, which answers the brokers: for other modules of the client, not for users."""
+    return consumer._membership
