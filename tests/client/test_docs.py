@@ -34,7 +34,7 @@ from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 from tests.support.examples import DOCS, examples_of
 
-PAGES = ("client.md", "coming-from.md", "observability.md", "polling.md")
+PAGES = ("app.md", "client.md", "coming-from.md", "observability.md", "polling.md")
 ALL_PAGES = (*PAGES, "security.md")
 CLASSES = (
     *(App, ClientSettings, Credentials, Message, Tls),
@@ -56,7 +56,7 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.address
 
 
-def start_and_stop(app: App) -> None:
+def start_and_stop(app: App, nameserver: str | None = None) -> None:
     """In place of a run that ends by a signal only."""
 
     async def work() -> None:

@@ -96,6 +96,7 @@ STAMPS = {
     },
     "a moment up to which, or from which, messages are wanted": {
         "eruca.admin.commands.queue_messages.consume_message",
+        "eruca.client.app.trial.Trial.start",
         "eruca.spark_connector.pipelines.archives._Selection.load",
         "eruca.spark_connector.pipelines.audits.audit",
         "eruca.spark_connector.pipelines.rollups._Work.resume",

@@ -1,6 +1,7 @@
 """Eruca's client for RocketMQ clusters: producers and consumers, asynchronous and blocking."""
 
-from eruca.client.app import App
+from eruca.client.app.application import App
+from eruca.client.app.dependencies import Depends
 from eruca.client.backlog import QueueLag, lag, total_lag
 from eruca.client.config import ClientSettings, Waits
 from eruca.client.consuming.message_stream import Delivery
@@ -25,6 +26,7 @@ __all__ = [
     "Credentials",
     "Decision",
     "Delivery",
+    "Depends",
     "Hook",
     "Later",
     "LitePullConsumer",

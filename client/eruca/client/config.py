@@ -1,8 +1,8 @@
 """Settings that all clients share, and where they come from.
 
 Owns the names, units, defaults and checks of the shared settings, and the rule by which the nameservers are found:
-argument, then a URL, then ROCKETMQ_NAMESRV_ADDR, then NAMESRV_ADDR. Reads the environment when a client is made, never
-on import.
+argument, then a URL, then ROCKETMQ_NAMESRV_ADDR, then NAMESRV_ADDR. Clients read the environment when they start, not
+when they are made: a module that makes them can be imported anywhere.
 Facts: ClientConfig in 4.9.7.
 """
 
@@ -13,10 +13,13 @@ import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
 from eruca.client.compression import check_kind
+from eruca.client.environment import check_names, collected, converted
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.client.namespaces import check_namespace, namespace_of
 from eruca.protocol import names
@@ -115,19 +118,91 @@ class ClientSettings:
 
     @classmethod
     def choose(cls, settings: ClientSettings | None, nameserver: str | Sequence[str] | None) -> ClientSettings:
-        """``settings`` (or the defaults), with the nameservers that were given beside them or by the environment.
+        """``settings`` (or the defaults), with the nameservers that were given beside them.
 
-        Raises NoNameserver and BadConfig.
+        The environment is not asked yet (see ``found``). Raises BadConfig.
         """
         chosen = settings if settings is not None else cls()
         if not isinstance(chosen, ClientSettings):
             raise BadConfig(f"settings is of type {type(settings).__name__}: ClientSettings(...) is expected")
-        given = nameserver or chosen.nameserver
-        if not given and chosen.nameserver_url:
-            return chosen
-        addresses = find_nameservers(given)
-        namespace = chosen.namespace or next(filter(None, map(namespace_of, addresses)), None)
-        return replace(chosen, nameserver=addresses, namespace=namespace)
+        return chosen.at(nameserver) if nameserver else chosen
+
+    def found(self) -> ClientSettings:
+        """These settings with the nameservers that are used: the environment's where none are given.
+
+        Raises NoNameserver and BadConfig.
+        """
+        return self.at(find_nameservers(self.nameserver)) if self.nameserver or not self.nameserver_url else self
+
+    def at(self, nameserver: str | Sequence[str]) -> ClientSettings:
+        """These settings with other nameservers, and the namespace that an address may name. Raises BadConfig."""
+        addresses = read_addresses(nameserver)
+        namespace = self.namespace or next(filter(None, map(namespace_of, addresses)), None)
+        return replace(self, nameserver=addresses, namespace=namespace)
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] | None = None, *, prefix: str = "ROCKETMQ_") -> ClientSettings:
+        """The settings that variables give, such as ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.
+
+        Each setting has a variable: the prefix and its name in capitals. Those of ``credentials`` have no further
+        prefix, those of ``tls`` and ``waits`` have TLS_ and WAITS_; ROCKETMQ_TLS=true is TLS with the defaults. Secrets
+        may be in files: ROCKETMQ_SECRET_KEY_FILE is a path. The nameservers are in ROCKETMQ_NAMESRV_ADDR, else
+        NAMESRV_ADDR.
+
+        Args:
+            environment: where they are; default: this process's.
+            prefix: another one for another cluster; then NAMESRV_ADDR does not count.
+
+        Raises BadConfig for a value that cannot be one, and for a variable that is nearly a known one.
+        """
+        variables = os.environ if environment is None else environment
+        values = collected(variables, prefix, _variables(), _SECRETS)
+        if prefix == "ROCKETMQ_" and "nameserver" not in values and variables.get("NAMESRV_ADDR", "").strip():
+            values["nameserver"] = variables["NAMESRV_ADDR"]
+        on = values.pop("tls on", None)
+        if on is not None and converted(_Switch, {"tls": on}).tls:
+            values.setdefault("tls", {})
+        elif on is not None and values.pop("tls", None):
+            raise BadConfig(f"{prefix}TLS is off, but other variables set TLS up: leave them out, or switch it on")
+        return cls.from_mapping(values)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> ClientSettings:
+        """The settings of a mapping, such as a table of a TOML file; ``credentials``, ``tls`` and ``waits`` nest.
+
+        Raises BadConfig, with the nearest name for one that is not known.
+        """
+        check_names(values, (each.name for each in fields(cls)))
+        parts: dict[str, type] = {"credentials": Credentials, "tls": Tls, "waits": Waits}
+        nested: dict[str, Any] = {}
+        for name in parts.keys() & values.keys():
+            value = values[name]
+            try:
+                nested[name] = converted(parts[name], value, f"{name}.") if isinstance(value, Mapping) else value
+            except (TypeError, ValueError) as error:  # one is missing, or empty
+                if isinstance(error, BadConfig):
+                    raise
+                raise BadConfig(f"{name} is not complete: {error}") from None
+        plain = {name: value for name, value in values.items() if name not in nested}
+        return replace(converted(cls, plain), **nested)
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str], table: str = "rocketmq") -> ClientSettings:
+        """The settings in a table of a TOML file; ``table`` may be nested (``tool.orders.rocketmq``).
+
+        Raises BadConfig for a file or a table that is missing or cannot be read, and as ``from_mapping``.
+        """
+        import tomllib  # most programs have none
+
+        try:
+            found: Any = tomllib.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise BadConfig(f'the settings in "{path}" cannot be read: {error}') from None
+        for name in table.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            raise BadConfig(f'"{path}" has no table [{table}]')
+        return cls.from_mapping(found)
 
     def nameserver_list(self) -> tuple[str, ...]:
         """The nameservers that are given; none where they are fetched."""
@@ -167,6 +242,24 @@ class ClientSettings:
                 f"lock_interval={self.lock_interval} is not allowed: locks live for lock_lifetime={self.lock_lifetime} "
                 "seconds and must be renewed before they end"
             )
+
+
+@dataclass(frozen=True)
+class _Switch:
+    tls: bool
+
+
+_SECRETS = ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN", "TLS_KEY_PASSWORD")
+
+
+def _variables() -> dict[str, tuple[str, ...]]:
+    """What follows the prefix of each variable, and the path of its setting."""
+    names: dict[str, tuple[str, ...]] = {each.name.upper(): (each.name,) for each in fields(ClientSettings)}
+    for outer, kind, before in (("credentials", Credentials, ""), ("tls", Tls, "TLS_"), ("waits", Waits, "WAITS_")):
+        del names[outer.upper()]
+        names |= {f"{before}{each.name.upper()}": (outer, each.name) for each in fields(kind)}
+    del names["NAMESERVER"]
+    return {**names, "NAMESRV_ADDR": ("nameserver",), "TLS": ("tls on",)}
 
 
 _KINDS: Mapping[str, tuple[type | UnionType, str]] = {

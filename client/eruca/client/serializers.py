@@ -175,7 +175,7 @@ def load(content_type: str | None, body: bytes) -> Any:
     """The value of a body of this content type; the body itself where there is none. Raises BadBody."""
     if content_type is None:
         return body
-    serializer = _registered.get(content_type) or _registered.get(_plain(content_type))
+    serializer = _registered.get(content_type) or _registered.get(plain(content_type))
     if serializer is None:
         raise BadBody(
             f'Nobody reads bodies of the content type "{content_type}" here: give serializers.register(...) one that '
@@ -193,7 +193,7 @@ def load_by(serializer: Reader[T], body: bytes) -> T:
         raise BadBody(f"The body cannot be read as {serializer.content_type}: {error}") from error
 
 
-def _plain(content_type: str) -> str:
+def plain(content_type: str) -> str:
     """``application/json; charset=utf-8`` is ``application/json``; texts are UTF-8 unless they say otherwise."""
     kind, _, parameters = content_type.partition(";")
     kind = kind.strip().lower()

@@ -173,6 +173,7 @@ class _Sending(_AdminCalls[AnyProducer]):
 
     send = _waiting(producer.Producer.send)
     start_send = _submitting(producer.Producer.send)
+    use = _calling(producer.Producer.use)
     add_hook = _calling(producer.Producer.add_hook)
     send_batch = _waiting(producer.Producer.send_batch)
     send_oneway = _waiting(producer.Producer.send_oneway)

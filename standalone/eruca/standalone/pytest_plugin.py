@@ -24,15 +24,11 @@ _numbers = count(1)
 def _cluster(folder: Path) -> BackgroundCluster:
     """A cluster that takes little disk. Fails the test with a sentence when its packages are missing."""
     try:
-        from eruca.broker.config import BrokerConfig
         from eruca.standalone.background import BackgroundCluster
+        from eruca.standalone.trial_cluster import small_broker
     except ImportError as error:
         pytest.fail(f'The servers of Eruca cannot be loaded ({error}): pip install "eruca[broker]"', pytrace=False)
-    config = BrokerConfig(broker_name="broker-a")
-    config.store.mapped_file_size_commit_log = 16 << 20
-    config.store.max_hash_slot_num = 1_000
-    config.store.max_index_num = 4_000
-    return BackgroundCluster(folder, broker=config)
+    return BackgroundCluster(folder, broker=small_broker())
 
 
 @pytest.fixture(scope="session")

@@ -231,6 +231,7 @@ class GroupMember(Generic[R]):
     async def running_info(self, with_stacks: bool) -> ConsumerRunningInfo:
         """The state of the member (307); ``with_stacks`` adds the stacks of all threads."""
         readers = self.rebalance.readers if self.rebalance is not None and self.reads_queues else {}
+        settings = self._settings if self.session is None else self.session.settings
         held = self.processing.held if isinstance(self.processing, Orderly) else None
         now = monotonic()
         return ConsumerRunningInfo(
@@ -238,7 +239,7 @@ class GroupMember(Generic[R]):
             mq_table={queue: _queue_info(reader, held) for queue, reader in readers.items()},
             properties={
                 **self._figures(),
-                "PROP_NAMESERVER_ADDR": ";".join(self._settings.nameserver_list()),
+                "PROP_NAMESERVER_ADDR": ";".join(settings.nameserver_list()),
                 "PROP_CONSUME_TYPE": self._consume_type.value,
                 "PROP_CLIENT_VERSION": version_name(VERSION),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),

@@ -97,7 +97,7 @@ class PushConsumer(Client):
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
-    Raises BadName, BadConfig, UsageError and NoNameserver.
+    Raises BadName, BadConfig and UsageError; ``start`` also NoNameserver.
     """
 
     # The consumer is an object here, so that the blocking consumer has the same overloads.

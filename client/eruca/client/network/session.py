@@ -120,8 +120,9 @@ class Session:
     ) -> Session:
         """The session for ``settings`` on the running loop; another one where the group has a member already.
 
-        ``member`` becomes the member of the group.
+        ``member`` becomes the member of the group. Raises NoNameserver and BadConfig for what the environment gives.
         """
+        settings = settings.found()
         for loop in [each for each in _open if each.is_closed()]:
             del _open[loop]  # of clients that nobody stopped: now their sockets can be closed
         sessions = _open.setdefault(asyncio.get_running_loop(), [])

@@ -95,7 +95,7 @@ class LitePullConsumer(Client):
         rebalance_interval: between two lookups of the members of the group (brokers also notify at once).
         settings: what all clients share.
 
-    Raises BadName, BadConfig, UsageError and NoNameserver.
+    Raises BadName, BadConfig and UsageError; ``start`` also NoNameserver.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ class PullScheduleService(Client):
         trace: as of PullConsumer.
         settings: what all clients share.
 
-    Raises BadName, BadConfig and NoNameserver.
+    Raises BadName and BadConfig; ``start`` also NoNameserver.
     """
 
     def __init__(

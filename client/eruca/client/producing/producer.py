@@ -10,6 +10,7 @@ import asyncio
 import time
 from asyncio import Future
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import get_ident
 
 from eruca.client.admin_calls import Client
@@ -58,7 +59,7 @@ class Producer(Client):
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
         settings: what all clients share.
 
-    Raises BadName, BadConfig and NoNameserver.
+    Raises BadName and BadConfig; ``start`` also NoNameserver.
     """
 
     @taking(ProducerOptions)
@@ -86,6 +87,12 @@ class Producer(Client):
         """Those of the sender."""
 
     # ------------------------------------------------------------------ starting and stopping
+
+    def use(self, settings: ClientSettings) -> None:
+        """Take other settings, with their nameservers, from the next start on. Raises StateError while it runs."""
+        if self._session is not None:
+            raise StateError("A producer takes other settings only before start().")
+        self._configure(replace(self._options, nameserver=None, settings=settings))
 
     async def start(self) -> None:
         """Take a seat in the session. Connections are made when they are needed."""
@@ -115,6 +122,7 @@ class Producer(Client):
     def add_hook(self, hook: Hook) -> None:
         """Add a hook that sees sends from now on, after the present ones. Raises UsageError."""
         self._hooks = Hooks((*self._hooks.all, hook))
+        self._options = replace(self._options, hooks=(*self._options.hooks, hook))
         self._observe()
 
     def _observe(self) -> None:

@@ -80,7 +80,7 @@ class TransactionProducer(Producer):
             message undecided; the broker asks again, 15 times, one minute apart by default.
         check_concurrency: checks at work at once (checkThreadPoolMaxSize).
 
-    The others are those of Producer. Raises UsageError, BadName, BadConfig and NoNameserver.
+    The others are those of Producer. Raises UsageError, BadName and BadConfig; ``start`` also NoNameserver.
     """
 
     @taking(TransactionOptions)

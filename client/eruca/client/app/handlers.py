@@ -1,0 +1,223 @@
+"""Handlers: functions with typed parameters as listeners of messages.
+
+Owns what the parameters of a handler mean, what happens to a message whose body cannot be read, and the publishing of
+what a handler returns. Knows nothing of groups and of how consumers run listeners.
+Invariant: a function that takes the message and nothing else is the listener itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from eruca.client import callbacks
+from eruca.client.app.bodies import BodyReader, message_of, reader_of
+from eruca.client.app.dependencies import Node, Overrides, call, call_plain, node_of
+from eruca.client.errors import BadBody, UsageError
+from eruca.client.log import log
+from eruca.client.message import ReceivedMessage
+from eruca.client.outcomes import Decision, Later, Listener, Suspend
+from eruca.client.producing.producer import Producer
+
+OnBadBody = Literal["dead", "retry", "skip"]
+"""What becomes of a message whose body cannot be read: a dead letter at once, retries, or nothing but a log line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerOptions:
+    """How a handler is called. Raises UsageError.
+
+    Args:
+        batch: whether it gets lists.
+        orderly: whether its group consumes in order.
+        on_bad_body: what becomes of bodies that cannot be read; None: "dead", or "retry" if orderly.
+        publish_to: the topic of what it returns.
+    """
+
+    batch: bool = False
+    orderly: bool = False
+    on_bad_body: OnBadBody | None = None
+    publish_to: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_bad_body not in (None, *get_args(OnBadBody)):
+            raise UsageError(f'on_bad_body={self.on_bad_body!r}: "dead", "retry" or "skip" is expected.')
+        if self.orderly and self.on_bad_body == "dead":
+            raise UsageError('on_bad_body="dead" is not for orderly consumers: take "retry" or "skip".')
+
+    @property
+    def bad_body(self) -> OnBadBody:
+        """The choice or its default."""
+        return self.on_bad_body or ("retry" if self.orderly else "dead")
+
+
+class Handler:
+    """A function that handles messages, with its dependencies resolved. Raises UsageError.
+
+    Args:
+        publisher: sends what the function returns; None where nothing is published.
+    """
+
+    def __init__(
+        self, function: Any, options: HandlerOptions, overrides: Overrides, publisher: Producer | None = None
+    ) -> None:
+        callbacks.check_callable(function, "The listener")
+        self.function = function
+        self._options = options
+        self._publisher = publisher
+        self._node = node_of(function, overrides)
+        self._readers: dict[str, BodyReader] = {}
+        """Of each parameter that takes a body."""
+        self._name = getattr(function, "__qualname__", repr(function))
+        self.is_coroutine = callbacks.is_coroutine_function(function)
+        for node in self._node.walk():
+            self._check_parameters(node)
+            if node.is_coroutine and not self.is_coroutine:
+                raise UsageError(
+                    f"{self._name} is a plain function, which runs in threads, and depends on a coroutine: make it a "
+                    "coroutine function, or the dependency a plain one."
+                )
+
+    def _check_parameters(self, node: Node) -> None:
+        taken = {name: self._item(name, hint) for name, hint in node.takes.items()}
+        bodies = [name for name, hint in taken.items() if not _is_message(hint)]
+        if node is not self._node:
+            if bodies:
+                raise UsageError(
+                    f"A dependency of {self._name} takes {', '.join(bodies)}: annotate it with ReceivedMessage or "
+                    "Annotated[..., Depends(...)], or give it a default."
+                )
+            return
+        if len(bodies) == 1 == len(taken) and taken[bodies[0]] is Any and not self._options.batch:
+            return  # without an annotation: the message, as listeners get it
+        if len(bodies) > 1:
+            raise UsageError(
+                f"{self._name} takes several bodies ({', '.join(bodies)}): one parameter takes the body, others are a "
+                "ReceivedMessage or Annotated[..., Depends(...)]."
+            )
+        self._readers = {name: reader_of(taken[name]) for name in bodies if taken[name] is not Any}
+
+    def _item(self, name: str, hint: Any) -> Any:
+        """What a parameter takes of each message."""
+        if not self._options.batch or hint is Any:
+            return hint
+        if get_origin(hint) is not list and hint is not list:
+            raise UsageError(
+                f"{name} of {self._name} is one value: with consume_message_batch_max_size a handler takes lists, such "
+                "as list[ReceivedMessage]."
+            )
+        return next(iter(get_args(hint)), Any)
+
+    @property
+    def listener(self) -> Listener:
+        """What a consumer calls."""
+        direct = not self._readers and not self._node.needs and len(self._node.takes) <= 1
+        if direct and self._options.publish_to is None:
+            return self.function  # type: ignore[no-any-return]
+        return self._coroutine if self.is_coroutine else self._plain
+
+    async def _coroutine(self, argument: Any) -> Any:
+        good, bad = self._read(argument)
+        if bad and not good:
+            return self._outcome_of_bad()
+        result = await call(self._node, lambda node: self._values(node, good))
+        outcome = await self._publish(result)
+        return self._outcome(outcome, argument, good, bad)
+
+    def _plain(self, argument: Any) -> Any:
+        good, bad = self._read(argument)
+        if bad and not good:
+            return self._outcome_of_bad()
+        result = call_plain(self._node, lambda node: self._values(node, good))
+        if self._options.publish_to is None or result is None or isinstance(result, _OUTCOMES):
+            return self._outcome(result, argument, good, bad)
+
+        async def published() -> Any:  # the runner awaits it in the event loop
+            return self._outcome(await self._publish(result), argument, good, bad)
+
+        return published()
+
+    # ------------------------------------------------------------------ bodies
+
+    def _read(self, argument: Any) -> tuple[_Read, list[ReceivedMessage]]:
+        """The messages with their values, and those whose bodies cannot be read. Raises BadBody to retry."""
+        messages = argument if isinstance(argument, list) else [argument]
+        good, bad = _Read([], {name: [] for name in self._readers}), []
+        for message in messages:
+            try:
+                values = {name: read(message) for name, read in self._readers.items()}
+            except BadBody as error:
+                if self._options.bad_body == "retry":
+                    raise
+                end = "a dead letter" if self._options.bad_body == "dead" else "skipped"
+                log.error("%s cannot read %r, which is %s now: %s", self._name, message, end, error)
+                bad.append(message)
+                continue
+            good.messages.append(message)
+            for name, value in values.items():
+                good.values[name].append(value)
+        return good, bad
+
+    def _values(self, node: Node, read: _Read) -> dict[str, Any]:
+        of_handler = node is self._node
+        batch = self._options.batch
+        found = {}
+        for name in node.takes:
+            values = read.values[name] if of_handler and name in self._readers else read.messages
+            found[name] = values if batch else values[0]
+        return found
+
+    def _outcome_of_bad(self) -> Later | None:
+        return Later(delay_level=-1) if self._options.bad_body == "dead" else None
+
+    def _outcome(self, outcome: Any, argument: Any, good: _Read, bad: list[ReceivedMessage]) -> Any:
+        """The outcome of the handler, and of the messages of the same list that it did not get.
+
+        Outcomes count from the beginning of the list, so what is consumed is put there.
+        """
+        if not bad or not isinstance(outcome, Later | None):
+            return outcome
+        if self._options.bad_body == "skip":
+            argument[:] = [*bad, *good.messages]
+            return outcome and Later(delay_level=outcome.delay_level, consumed=outcome.consumed + len(bad))
+        argument[:] = [*good.messages, *bad]
+        return outcome or Later(delay_level=-1, consumed=len(good.messages))
+
+    async def _publish(self, result: Any) -> Any:
+        """Send what a handler returned, and what remains is its outcome."""
+        topic = self._options.publish_to
+        if topic is None or result is None or isinstance(result, _OUTCOMES):
+            return result
+        assert self._publisher is not None
+        await self._publisher.send(message_of(topic, result))
+        return None
+
+
+@dataclass(slots=True)
+class _Read:
+    messages: list[ReceivedMessage]
+    values: dict[str, list[Any]]
+
+    def __bool__(self) -> bool:
+        return bool(self.messages)
+
+
+_OUTCOMES = (Later, Suspend, Decision)
+
+
+def _is_message(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, ReceivedMessage)
+
+
+def dispatched(listeners: Mapping[str, Listener], *, coroutine: bool) -> Listener:
+    """One listener of single messages for a group whose topics have listeners of their own, all of one kind."""
+    by_topic: dict[str, Callable[[Any], Any]] = dict(listeners)
+
+    async def listener(message: ReceivedMessage) -> Any:
+        return await by_topic[message.topic](message)
+
+    def plain_listener(message: ReceivedMessage) -> Any:
+        return by_topic[message.topic](message)
+
+    return listener if coroutine else plain_listener
