@@ -7,14 +7,18 @@ tells of a time-out, whichever broker it asks, unless the answer came even befor
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from tests.compat.clients import JavaClients, drain
+from eruca.client import RPC, Message, Producer
+from eruca.client.errors import RemoteError
+from tests.compat.clients import JavaClients, PythonClients, drain
 from tests.compat.conftest import Cluster
 from tests.support.java import Judge, JudgeError
 
@@ -85,3 +89,59 @@ def test_clients_of_both_generations_ask_and_answer(
             asking.call("stop", name=asker)
             answering.call("stop", name=replier)
         assert base64.b64decode(answer["body"]) == b"re: anybody?"
+
+
+def test_java_calls_the_methods_of_a_python_program(
+    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
+) -> None:
+    name, asker, address = topic(cluster, judge, 2), fresh("asker"), cluster.address
+    judge.call("producer", name=asker, group=fresh("askers"), namesrv=address)
+
+    def ask(method: str, arguments: object) -> tuple[str, dict[str, str]]:
+        question = {**asked(name, json.dumps(arguments)), "tags": method}
+        answer = judge.call("request", name=asker, message=question, timeoutMs=60_000)
+        return base64.b64decode(answer["body"]).decode(), answer["properties"]
+
+    async def work() -> list[tuple[str, dict[str, str]]]:
+        rpc = RPC(name, fresh("repliers"), nameserver=address)
+
+        @rpc.method
+        async def price(item: str, amount: int = 1) -> dict[str, int]:
+            if amount < 1:
+                raise ValueError("nothing to sell")
+            return {item: 350 * amount}
+
+        async with rpc:
+            calls = (["salad"], {"item": "salad", "amount": 2}, ["salad", 0])
+            return [await asyncio.to_thread(ask, "price", arguments) for arguments in calls]
+
+    try:
+        by_position, by_name, failed = python.run(work())
+    finally:
+        judge.call("stop", name=asker)
+
+    assert (by_position[0], by_name[0]) == ('{"salad":350}', '{"salad":700}')
+    assert by_name[1]["contentType"] == "application/json" and "errorType" not in by_name[1]
+    assert failed[0] == "nothing to sell" and failed[1]["errorType"] == "ValueError"
+
+
+def test_python_asks_java_and_hears_of_its_errors(
+    cluster: Cluster, judge: Judge, python: PythonClients, topic: MakeTopic, fresh: Callable[[str], str]
+) -> None:
+    address = cluster.address
+    for error, heard in ((None, b"re: anybody?"), ("IllegalStateException", "IllegalStateException: re: anybody?")):
+        name, replier = topic(cluster, judge, 2), fresh("replier")
+        more: dict[str, Any] = {} if error is None else {"errorType": error}
+        judge.call("replier", name=replier, group=fresh("repliers"), namesrv=address, topics={name: "*"}, **more)
+
+        async def ask(name: str = name) -> bytes | str:
+            async with Producer(fresh("askers"), nameserver=address) as producer:
+                try:
+                    return (await producer.request(Message(name, b"anybody?"), timeout=60)).body
+                except RemoteError as failed:
+                    return str(failed)
+
+        try:
+            assert python.run(ask()) == heard
+        finally:
+            judge.call("stop", name=replier)

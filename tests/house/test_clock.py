@@ -27,6 +27,9 @@ STAMPS = {
         "eruca.client.producing.sender.Sender._drain",
         "eruca.spark_connector.pipelines.dead_letters._Resend.run",
     },
+    "when the time of a request is over, which its message holds": {
+        "eruca.client.network.requests.is_expired",
+    },
     "ids and names of files that hold a time, as in RocketMQ": {
         "eruca.admin.commands.group.consumer_status",
         "eruca.admin.messages._new_key",

@@ -15,12 +15,14 @@ from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskCont
 from eruca.client.producing.batch import split_batch
 from eruca.client.producing.producer import Producer
 from eruca.client.producing.transactions import TransactionProducer, TransactionResult
+from eruca.client.rpc import RPC
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
 
 __all__ = [
+    "RPC",
     "App",
     "ClientSettings",
     "Credentials",

@@ -112,6 +112,15 @@ class CallTimeout(ClientError, TimeoutError):
     retriable = True
 
 
+class RemoteError(ClientError):
+    """Who was asked by ``request`` or ``RPC.call`` failed. ``type`` names what it raised, ``text`` is its sentence."""
+
+    def __init__(self, type: str, text: str) -> None:
+        super().__init__(f"{type}: {text}" if text != type else type)
+        self.type = type
+        self.text = text
+
+
 class BrokerRefused(ClientError):
     """The peer answered with an error. ``code`` is its response code, ``remark`` its sentence."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from eruca.client import admin_calls, backlog, callbacks
+from eruca.client import admin_calls, backlog, callbacks, rpc
 from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery
@@ -23,10 +23,12 @@ from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedul
 from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.polling.queue_share import MessageQueueListener
 from eruca.client.producing import producer, transactions
+from eruca.client.rpc import Proxy, make_proxy
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop_thread import LoopThread
 
 __all__ = [
+    "RPC",
     "LitePullConsumer",
     "Producer",
     "PullConsumer",
@@ -48,6 +50,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 S = TypeVar("S", bound="_Blocking[Any]")
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 class _Blocking(Generic[C]):
@@ -180,6 +183,7 @@ class _Sending(_AdminCalls[AnyProducer]):
     flush = _waiting(producer.Producer.flush)
     request = _waiting(producer.Producer.request)
     reply = _waiting(producer.Producer.reply)
+    reply_error = _waiting(producer.Producer.reply_error)
 
     @property
     def in_flight(self) -> int:
@@ -203,6 +207,36 @@ class TransactionProducer(_Sending[transactions.TransactionProducer]):
         self._client = client
 
     send_in_transaction = _waiting(transactions.TransactionProducer.send_in_transaction)
+
+
+class RPC(_Blocking[rpc.RPC]):
+    """Functions that other programs call by name, and calls of theirs; see ``eruca.client.RPC``."""
+
+    @_made_as(rpc.RPC)
+    def __init__(self, client: rpc.RPC) -> None:
+        self._client = client
+
+    call = _waiting(rpc.RPC.call)
+
+    @overload
+    def method(self, function: AnyFunction) -> AnyFunction: ...
+    @overload
+    def method(self, function: None = None, *, name: str | None = None) -> Callable[[AnyFunction], AnyFunction]: ...
+    def method(self, function: Any = None, *, name: str | None = None) -> Any:
+        """As the asynchronous ``method``."""
+        return self._client.method(function, name=name)
+
+    @overload
+    def proxy(self, service: None = None, *, timeout: float | None = None) -> Proxy[Any]: ...
+    @overload
+    def proxy(self, service: type[T], *, timeout: float | None = None) -> T: ...
+    def proxy(self, service: type[Any] | None = None, *, timeout: float | None = None) -> Any:
+        """As the asynchronous ``proxy``, of methods that wait; the functions of a ``service`` are plain ones."""
+
+        def call(name: str, args: Sequence[Any], named: Mapping[str, Any], returns: Any) -> Any:
+            return self.call(name, args, named, timeout=timeout, returns=returns)
+
+        return make_proxy(call, self._client.topic, service)
 
 
 class PullConsumer(_AdminCalls[pull_consumer.PullConsumer]):

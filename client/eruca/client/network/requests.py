@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import uuid
+from typing import Final
 
-from eruca.client.errors import BadMessage
+from eruca.client.errors import BadMessage, RemoteError
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
@@ -22,9 +24,14 @@ from eruca.protocol.message import decode_properties
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_record, encode_record, host_bytes
 from eruca.remoting.addresses import split_address
+from eruca.remoting.clock import now_ms
 
 _HOST_BITS = 0x30
 """The bits of a sysFlag that mark a host as an IPv6 address."""
+ERROR_TYPE: Final = "errorType"
+"""The property of a reply that is an error: the type of what the replier raised."""
+_OF_REQUESTS = (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT)
+_CLOCKS_DIFFER = 1000
 
 
 class Requests:
@@ -92,16 +99,50 @@ def _host(text: str) -> bytes:
     return bytes(8)
 
 
-def reply_to(request: ReceivedMessage, body: bytes) -> tuple[Message, str]:
-    """The reply to a request, and the properties to add. Raises BadMessage for a message that is no request."""
+def is_request(message: ReceivedMessage) -> bool:
+    """Whether a message was sent by ``request``, so that it can be answered."""
+    return not any(name not in message.properties for name in _OF_REQUESTS)
+
+
+def is_expired(request: ReceivedMessage) -> bool:
+    """Whether the requester has stopped waiting, be its clock a second behind."""
+    ttl = request.properties.get(names.TTL, "")
+    return ttl.isdecimal() and now_ms() > request.born_timestamp + int(ttl) + _CLOCKS_DIFFER
+
+
+def error_reply(kind: str, text: str) -> Message:
+    """The reply that is an error: the type is a property, the body the text, or the type if there is none."""
+    return Message("", (text or kind).encode(errors="replace"), properties={ERROR_TYPE: kind})
+
+
+def check_reply(reply: ReceivedMessage) -> ReceivedMessage:
+    """The reply. Raises RemoteError for one that is an error."""
+    kind = reply.properties.get(ERROR_TYPE)
+    if kind is not None:
+        raise RemoteError(kind, reply.body.decode(errors="replace"))
+    return reply
+
+
+def reply_to(request: ReceivedMessage, answer: bytes | Message) -> tuple[Message, str]:
+    """The reply to a request, and the properties to add.
+
+    Raises BadMessage for a message that is no request, and for a delayed reply.
+    """
     if not isinstance(request, ReceivedMessage):
         raise BadMessage(f"the request is of type {type(request).__name__}: give the message received")
     found = request.properties
-    missing = [name for name in (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT) if name not in found]
+    missing = [name for name in _OF_REQUESTS if name not in found]
     if missing:
         raise BadMessage(
             f"create reply message fail, requestMessage error, property[{missing[0]}] is null: "
             "only a message that was sent by request() can be answered."
         )
     more = _properties(found[names.CORRELATION_ID], found[names.REPLY_TO_CLIENT], found.get(names.TTL, "3000"))
-    return Message(names.reply_topic(found[names.CLUSTER]), body), f"\x02{names.MSG_TYPE}\x01reply{more}"
+    topic, more = names.reply_topic(found[names.CLUSTER]), f"\x02{names.MSG_TYPE}\x01reply{more}"
+    if not isinstance(answer, Message):
+        return Message(topic, answer), more
+    if answer.delay_level or answer.timer:
+        raise BadMessage("a reply is passed on at once: it takes no delay")
+    reply = copy.copy(answer)
+    reply.topic = topic
+    return reply, more

@@ -19,9 +19,10 @@ from eruca.client.compression import compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
+from eruca.client.log import log
 from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message
 from eruca.client.network.identity import unique_keys
-from eruca.client.network.requests import reply_to
+from eruca.client.network.requests import check_reply, error_reply, is_expired, reply_to
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
@@ -268,7 +269,8 @@ class Producer(Client):
     ) -> ReceivedMessage:
         """Send a message and wait for the answer that one of its consumers gives by ``reply``.
 
-        Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, and CallTimeout when no answer came.
+        Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, CallTimeout when no answer came, and
+        RemoteError when the answer is an error (``reply_error``).
         """
         session, seconds = self.session, seconds_of(timeout, self.send_timeout)
         deadline = session.loop.time() + seconds
@@ -280,7 +282,7 @@ class Producer(Client):
             left = max(deadline - session.loop.time(), 0.001)
             await self._start(message, queue, selector, arg, left, more=more).future
             async with asyncio.timeout_at(deadline):
-                return await answer
+                return check_reply(await answer)
         except TimeoutError as error:
             if isinstance(error, CallTimeout):
                 raise
@@ -291,13 +293,30 @@ class Producer(Client):
         finally:
             session.requests.close(correlation)
 
-    async def reply(self, request: ReceivedMessage, body: bytes, *, timeout: float | None = None) -> SendResult:
+    async def reply(
+        self, request: ReceivedMessage, body: bytes | Message, *, timeout: float | None = None
+    ) -> SendResult | None:
         """Reply to a message that was sent by ``request``; returns when the requester has the reply.
 
+        A Message brings properties, tags and keys, or a value by ``Message.of``; its topic is not looked at. A request
+        whose time is over, by this clock and a second more, is not answered: the result is None.
         Raises BadMessage when the message is no request, and as ``send``.
         """
         message, more = reply_to(request, body)
+        if is_expired(request):
+            log.warning("the request %s of %s is not answered: its time is over", request.message_id, request.topic)
+            return None
         return await self._start(message, None, None, None, timeout, more=more, kind=REPLY).future
+
+    async def reply_error(
+        self, request: ReceivedMessage, kind: str, text: str, *, timeout: float | None = None
+    ) -> SendResult | None:
+        """Reply that the request failed: ``request`` raises RemoteError with this type and text.
+
+        Other clients get a reply whose body is the text, with the type as its property ``errorType``. Result and
+        errors as of ``reply``.
+        """
+        return await self.reply(request, error_reply(kind, text), timeout=timeout)
 
     # ------------------------------------------------------------------ starting one send
 

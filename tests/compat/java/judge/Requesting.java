@@ -22,7 +22,10 @@ final class Requesting {
     private Requesting() {
     }
 
-    /** Starts a consumer that answers every message with "re: " and its body, repeated as often as "repeat" says. */
+    /**
+     * Starts a consumer that answers every message with "re: " and its body, repeated as often as "repeat" says; with
+     * "errorType" each answer has that property.
+     */
     static Object start(JsonObject request) throws Exception {
         DefaultMQPushConsumer consumer = Pushing.open(request);
         // Of one instance with the consumer, a 5.x producer keeps that from its first rebalance.
@@ -35,7 +38,11 @@ final class Requesting {
                 for (MessageExt message : messages) {
                     String text = new String(message.getBody(), StandardCharsets.UTF_8);
                     String answer = String.join("", java.util.Collections.nCopies(repeat, "re: " + text));
-                    sender.send(MessageUtil.createReplyMessage(message, answer.getBytes(StandardCharsets.UTF_8)), 15_000);
+                    Message reply = MessageUtil.createReplyMessage(message, answer.getBytes(StandardCharsets.UTF_8));
+                    if (request.has("errorType")) {
+                        reply.putUserProperty("errorType", request.get("errorType").getAsString());
+                    }
+                    sender.send(reply, 15_000);
                 }
             } catch (Exception failure) {
                 failure.printStackTrace();
