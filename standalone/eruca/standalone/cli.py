@@ -67,6 +67,45 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int) -> No
             sys.exit(f"eruca standalone: {error}; {advice}")
 
 
+@main.command("run")
+@click.argument("target", metavar="MODULE:APP")
+@click.option("--nameserver", "-n", metavar="ADDRESSES", help="The nameservers, in place of the application's own.")
+@click.option("--workers", "-w", default=1, show_default=True, type=click.IntRange(1), help="How many processes.")
+@click.option("--reload", is_flag=True, help="Start again when a Python file below the folder changes.")
+@click.option(
+    "--folder",
+    default=".",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where modules are looked for first, and what --reload watches. [this folder]",
+)
+@click.option("--stop-timeout", default=60.0, show_default=True, help="Seconds that a worker has to stop in order.")
+@click.option("--log-level", default="INFO", show_default=True, help="Of the log, which goes to standard error.")
+@click.option("--supervised", is_flag=True, hidden=True)
+def run_application(
+    target: str,
+    nameserver: str | None,
+    workers: int,
+    reload: bool,
+    folder: Path,
+    stop_timeout: float,
+    log_level: str,
+    supervised: bool,
+) -> None:
+    """Run an application (eruca.client.App), such as orders:app, until SIGTERM or Ctrl-C.
+
+    With several workers a process that ends is replaced, and SIGHUP replaces them all. Exits with 0 after a stop in
+    order, with 2 when the application cannot be loaded, else with 1.
+    """
+    from eruca.standalone.workers.command import Run, log_to_stderr
+
+    try:
+        log_to_stderr(log_level)
+    except ValueError:
+        raise click.BadParameter(f"{log_level!r} is no level of logging", param_hint="--log-level") from None
+    run = Run(target, folder.resolve(), nameserver)
+    sys.exit(run.supervise(workers, reload, stop_timeout, log_level) if workers > 1 or reload else run.here(supervised))
+
+
 @main.command()
 @click.argument("url", default="http://127.0.0.1:5557/readyz")
 @click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for the answer.")
