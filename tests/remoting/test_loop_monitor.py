@@ -1,30 +1,91 @@
-"""The latency of the event loop, after which requests are refused."""
+"""The latency of the event loop, after which requests are refused: one that stands, and none that passes."""
 
 from __future__ import annotations
 
 import asyncio
+from time import monotonic, thread_time
 
-from eruca.remoting.loop_monitor import LoopMonitor
+import pytest
+
+from eruca.remoting.loop_monitor import EVERY, INTERVAL, MOST_WORK, LoopMonitor, Overload
+
+LIMIT = 0.2
 
 
-async def test_one_long_iteration_is_no_wait_and_two_in_succession_are() -> None:
-    monitor = LoopMonitor()
+@pytest.fixture
+def monitor() -> LoopMonitor:
+    return LoopMonitor()
+
+
+@pytest.fixture
+def overload(monitor: LoopMonitor) -> Overload:
+    return Overload(monitor, lambda: LIMIT)
+
+
+def rounds(monitor: LoopMonitor, *late: float) -> None:
+    """Rounds that were late by so many seconds, up to the present one, which is late as well."""
+    at = monotonic() - sum(each + EVERY for each in late) - 1.0
+    monitor.last = at
+    for each in late:
+        at += each + EVERY
+        monitor.ticked(at, each)
+
+
+def test_one_long_round_refuses_nothing(monitor: LoopMonitor, overload: Overload) -> None:
+    rounds(monitor, 0.0, 20.0)
+    assert overload.waited() == 0.0
+    rounds(monitor, 0.0)
+    assert overload.waited() == 0.0
+
+
+def test_some_long_rounds_with_shorter_ones_between_refuse_nothing(monitor: LoopMonitor, overload: Overload) -> None:
+    """A process that is stopped again and again, or bursts."""
+    rounds(monitor, *[0.0, 0.5, 0.4, 0.1] * 20)
+    assert overload.waited() == 0.0
+
+
+def test_a_wait_that_stands_is_refused_until_nothing_is_to_be_refused_for_as_long(
+    monitor: LoopMonitor, overload: Overload
+) -> None:
+    rounds(monitor, 0.0, *[0.25] * 6)
+    assert overload.stands and overload.waited() >= LIMIT
+    now = monotonic()
+    monitor.ticked(now + INTERVAL / 2, 0.1)  # shorter rounds, because some of their requests are refused
+    assert overload.stands
+    monitor.ticked(now + INTERVAL * 1.5, 0.0)
+    assert not overload.stands and overload.waited() == 0.0
+
+
+def test_while_it_stands_the_first_of_a_round_are_taken(monitor: LoopMonitor, overload: Overload) -> None:
+    rounds(monitor, *[0.25] * 6)
+    monitor.last = monotonic() - LIMIT / 4
+    assert overload.waited() == 0.0
+    monitor.last = monotonic() - LIMIT
+    assert overload.waited() == LIMIT
+
+
+def test_the_work_of_one_round_has_a_bound(monitor: LoopMonitor, overload: Overload) -> None:
+    """Whatever came before: what was read in it must not wait for long."""
+    rounds(monitor, 0.0)
+    assert overload.waited() == 0.0
+    began = thread_time()
+    while thread_time() - began < LIMIT * MOST_WORK:
+        pass
+    assert overload.waited() >= LIMIT
+    monitor.ticked(monotonic(), 1.0)
+    assert overload.waited() == 0.0
+
+
+async def test_the_timer_of_a_loop(monitor: LoopMonitor) -> None:
+    ticks: list[float] = []
+    monitor.watchers.append(lambda _, late: ticks.append(late))
+    monitor.last -= 30  # the store is opened meanwhile
     monitor.start()
+    assert ticks == [pytest.approx(0.0, abs=0.04)]
     monitor.last -= 20  # as if so many seconds had passed since
-    assert monitor.waited == 0
+    assert monitor.waited >= 19
     async with asyncio.timeout(10):
-        while monitor.former < 20:  # noqa: ASYNC110 (a timer of the loop)
+        while len(ticks) < 2:  # noqa: ASYNC110 (a timer of the loop)
             await asyncio.sleep(0.01)
-    monitor.last -= 30
-    assert monitor.waited >= 20_000
-    monitor.stop()
-
-
-async def test_the_time_before_the_start_is_no_long_iteration() -> None:
-    """The store is opened meanwhile."""
-    monitor = LoopMonitor()
-    monitor.last -= 30
-    monitor.start()
-    monitor.last -= 20
-    assert monitor.waited == 0
+    assert ticks[1] >= 19
     monitor.stop()

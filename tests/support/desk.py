@@ -164,11 +164,11 @@ class Desk:
         self.broker.store.check_disk()
 
     def lag(self, rounds: int) -> None:
-        """Let the event loop look as if the last ``rounds`` (1 or 2) iterations had taken ten seconds each."""
+        """Let the event loop look as if the last ``rounds`` iterations had taken ten seconds each."""
         monitor = self.broker.loop_monitor
-        monitor.last = monotonic() - 10
+        for number in range(rounds - 1, -1, -1):
+            monitor.ticked(monotonic() - 10 * (number + 1), 0.0 if number == rounds - 1 else 9.95)
         monitor.overdue = monitor.last
-        monitor.former = 10.0 if rounds > 1 else 0.0
 
     def delete_forcibly(self) -> None:
         """Let the store find its disk so full that files are deleted before their time."""

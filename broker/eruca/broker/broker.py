@@ -49,7 +49,7 @@ from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.log_levels import LogLevels
-from eruca.remoting.loop_monitor import LoopMonitor
+from eruca.remoting.loop_monitor import LoopMonitor, Overload
 from eruca.remoting.metrics import Metrics
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
@@ -175,6 +175,10 @@ class Broker:
         self.commits = Commits(self.halves, self.store)
         self.check_backs = CheckBacks(config, self.halves, self.clients, monotonic)
         self.loop_monitor = LoopMonitor()
+        self.late_sends = Overload(self.loop_monitor, lambda: config.wait_time_mills_in_send_queue / 1000)
+        """Whether sends wait too long ..."""
+        self.late_pulls = Overload(self.loop_monitor, lambda: config.wait_time_mills_in_pull_queue / 1000)
+        """... and pulls."""
         self.accepting = False
         self.ha_access = HAAccess(
             config.store.ha_allowed_addresses,

@@ -266,9 +266,9 @@ class BrokerConfig:
     )
     """The memory above which sends are refused with 2; a key of Eruca's own."""
     wait_time_mills_in_send_queue: int = setting(200, at_least=1, at_most=DAY, live=True)
-    """Milliseconds that the event loop may be behind before sends are refused."""
+    """Milliseconds that sends may wait; they are refused when every one of a second waits longer."""
     wait_time_mills_in_pull_queue: int = setting(5000, at_least=1, at_most=DAY, live=True)
-    """Milliseconds that the event loop may be behind before pulls are refused."""
+    """Milliseconds that pulls may wait; they are refused when every one of a second waits longer."""
     wait_time_mills_in_heartbeat_queue: int = setting(31_000, at_least=1, at_most=DAY, live=True, effect=False)
     wait_time_mills_in_transaction_queue: int = setting(3000, at_least=1, at_most=DAY, live=True, effect=False)
     start_accept_send_request_time_stamp: int = setting(0, at_least=0, at_most=LAST_MOMENT, live=True)

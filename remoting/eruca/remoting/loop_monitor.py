@@ -1,14 +1,17 @@
-"""The latency of the event loop: the time that requests wait before they are handled (BrokerFastFailure in 4.9.7).
+"""The latency of the event loop, and when requests are refused for it (BrokerFastFailure in 4.9.7).
 
-Owns one timer and the time of its last tick. A request that was read in one iteration of the loop waits for those that
-are handled before it, as requests of Java wait in the queue of a thread pool. One long iteration is a hiccup of the
-machine, and refusing the requests that it delayed would not help; two in succession are overload.
+Owns one timer, the time of its last tick, and the rule of refusal. A request that was read in one round of the loop
+waits for those that are handled before it, as requests of Java wait in the queue of a thread pool. A long round is a
+hiccup of the machine or a burst, which is over as soon as it is handled: refusing would not help. As with CoDel, what
+is refused is a wait that stands: every round of an interval was late. One round has a bound, too, in work of this
+thread: a process that the machine stops does not work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from time import monotonic
+from collections.abc import Callable
+from time import monotonic, thread_time
 
 from eruca.remoting.histogram import Histogram
 from eruca.remoting.log import log
@@ -19,6 +22,10 @@ SLOW = 1.0
 """Seconds of delay from which on a tick is a line of the log."""
 LATE_BY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Bounds of the delays of ticks, in seconds."""
+INTERVAL = 1.0
+"""Seconds for which every tick must be late until requests are refused, or in time until they no longer are."""
+MOST_WORK = 1.5
+"""The work of one round, as a multiple of the wait that is allowed, above which its further requests are refused."""
 
 
 class LoopMonitor:
@@ -28,14 +35,16 @@ class LoopMonitor:
         self.last = monotonic()
         self.overdue = self.last + 2 * EVERY
         """The ``monotonic`` time after which the next tick is late."""
-        self.former = 0.0
-        """Seconds by which the previous tick was late."""
         self.late = Histogram(LATE_BY)
         """Seconds by which all ticks were late."""
+        self.watchers: list[Callable[[float, float], None]] = []
+        """Called at each tick with its ``monotonic`` time and the seconds by which it was late."""
+        self._worked: float | None = None
+        """What the thread had worked, in seconds, when a request first found this round late."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the timer; the time before, in which the store was opened, is no iteration of the loop."""
+        """Start the timer; the time before, in which the store was opened, is no round of the loop."""
         self.last = monotonic() - EVERY
         if self._timer is None:
             self._tick()
@@ -48,13 +57,19 @@ class LoopMonitor:
 
     def _tick(self) -> None:
         now = monotonic()
-        self.former = now - self.last - EVERY
+        self.ticked(now, max(now - self.last - EVERY, 0.0))
+        self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
+
+    def ticked(self, now: float, late: float) -> None:
+        """A round begins at ``now``; the one before was late by ``late`` seconds."""
         self.last = now
         self.overdue = now + 2 * EVERY
-        self.late.add(max(self.former, 0.0))
-        if self.former > SLOW:
-            log.warning("slow_loop", seconds=round(self.former, 3))
-        self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
+        self._worked = None
+        self.late.add(late)
+        if late > SLOW:
+            log.warning("slow_loop", seconds=round(late, 3))
+        for watcher in self.watchers:
+            watcher(now, late)
 
     @property
     def silent(self) -> float:
@@ -62,6 +77,50 @@ class LoopMonitor:
         return monotonic() - self.last
 
     @property
-    def waited(self) -> int:
-        """The present wait of requests in ms: the delay of this tick or of the previous one, whichever is less."""
-        return max(0, int(min(monotonic() - self.last - EVERY, self.former) * 1000))
+    def waited(self) -> float:
+        """Seconds that requests of this round have waited, about."""
+        return max(self.silent - EVERY, 0.0)
+
+    def work(self) -> float:
+        """Seconds for which this thread has worked in this round since it was asked first; ask only in a late round."""
+        now = thread_time()
+        if self._worked is None:
+            self._worked = now
+        return now - self._worked
+
+
+class Overload:
+    """Whether requests of one kind are refused since they wait too long; ``limit`` returns the seconds allowed."""
+
+    def __init__(self, monitor: LoopMonitor, limit: Callable[[], float]) -> None:
+        self.stands = False
+        """Every round of an interval was late, and since then requests had to be refused in every interval."""
+        self._monitor = monitor
+        self._limit = limit
+        self._late_since: float | None = None
+        """When the first tick was late, unless one in time came after it."""
+        self._refused_at = 0.0
+        monitor.watchers.append(self._ticked)
+
+    def _ticked(self, now: float, late: float) -> None:
+        if late <= self._limit():
+            self._late_since = None
+        elif self._late_since is None:
+            self._late_since = now
+        if self._late_since is not None and now - self._late_since >= INTERVAL:
+            self.stands = True
+            self._refused_at = now
+        elif now - self._refused_at >= INTERVAL:
+            self.stands = False
+
+    def waited(self) -> float:
+        """Seconds that a request of this round has waited, at least, if it is to be refused for that, else 0.
+
+        Call it only in a round that is ``overdue``: in others nothing is refused.
+        """
+        monitor, limit = self._monitor, self._limit()
+        stands = self.stands and monitor.silent > limit / 2  # it came in the round before, which was as long
+        if not stands and monitor.work() <= limit * MOST_WORK:
+            return 0.0
+        self._refused_at = monotonic()
+        return max(monitor.waited, limit)

@@ -1,10 +1,10 @@
 """The fast path of sends: the native step at once takes many plain sends (310), batches (320) and half messages.
 
-Owns which fast path gets a frame (``fast_commits`` has that of commits), and what is around ``native.sends``: when it
-may be called, and the replies that wait for the disk or a slave. The native step takes requests of known forms only
-(``send_forms``); it stops at every other frame, which then goes to the plain handler, ``send``. Invariant: what is
-stored and answered is, byte for byte, what ``send`` would have stored and answered, and where durability is promised,
-not before it is there.
+Owns which fast path gets a frame (``fast_commits`` has that of commits, ``fast_refusals`` that of an overload), and
+what is around ``native.sends``: when it may be called, and the replies that wait for the disk or a slave. The native
+step takes requests of known forms only (``send_forms``); it stops at every other frame, which then goes to the plain
+handler, ``send``. Invariant: what is stored and answered is, byte for byte, what ``send`` would have stored and
+answered, and where durability is promised, not before it is there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.fast_commits import FastCommits, is_end
+from eruca.broker.handlers.fast_refusals import FastRefusals, is_send
 from eruca.broker.handlers.send import judge
 from eruca.broker.store import native
 from eruca.broker.store.layout import SendHosts
@@ -26,8 +27,6 @@ from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendReply
 from eruca.remoting import Call, Connection, FastPath, Reply
 
-_JSON_CODES = frozenset((b"310", b"320"))
-_BINARY_CODES = frozenset((b"\1\x36", b"\1\x40"))
 _SHORT = 0.001
 """Seconds; whole milliseconds are counted, so what took less adds nothing to their sum."""
 
@@ -35,24 +34,22 @@ _SHORT = 0.001
 def fast_path(broker: Broker) -> FastPath:
     """What the routers of this broker try first."""
     sends = NativeSends(broker).take if native.on else None
+    refusals = FastRefusals(broker).take
     commits = None if broker.waits else FastCommits(broker).take
 
     def take(connection: Connection, data: bytes, at: int) -> int:
         begin = -1
         while begin < at < len(data):
             begin = at
-            if sends is not None and is_send(data, at):
-                at = sends(connection, data, at)
+            if is_send(data, at):
+                at = refusals(connection, data, at)
+                if sends is not None and at < len(data):
+                    at = sends(connection, data, at)
             elif commits is not None and is_end(data, at):
                 at = commits(connection, data, at)
         return at
 
     return take
-
-
-def is_send(data: bytes, at: int) -> bool:
-    """Whether a frame begins at ``at`` that looks like a send."""
-    return data[at + 8 : at + 10] in _BINARY_CODES or data[at + 16 : at + 19] in _JSON_CODES
 
 
 class NativeSends:
@@ -71,7 +68,7 @@ class NativeSends:
         broker, waiting = self._broker, self._waiting
         host = broker.hosts.get(connection)
         now = monotonic()
-        if host is None or now > broker.loop_monitor.overdue:
+        if host is None:
             return at
         tip = broker.store.appender.tip()
         if tip is None:

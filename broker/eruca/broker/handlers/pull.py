@@ -165,12 +165,11 @@ def _hold_on(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: 
 
 
 def _check_load(broker: Broker) -> None:
-    waited = broker.loop_monitor.waited
-    if broker.config.broker_fast_failure_enable and waited > broker.config.wait_time_mills_in_pull_queue:
+    if broker.config.broker_fast_failure_enable and (waited := broker.late_pulls.waited()) > 0:
         raise Refused(
             ResponseCode.SYSTEM_BUSY,
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-            f"period in queue: {waited}ms, size of queue: {len(broker.holds)}",
+            f"period in queue: {int(waited * 1000)}ms, size of queue: {len(broker.holds)}",
         )
 
 

@@ -34,7 +34,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
     table = {
         **runtime.store_figures(figures, broker.statistics, now),
         **runtime.day_figures(figures, broker.statistics),
-        **runtime.broker_figures(broker.config, broker.loop_monitor.waited, broker.waiting_sends),
+        **runtime.broker_figures(broker.config, int(broker.loop_monitor.waited * 1000), broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
         "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),

@@ -50,7 +50,7 @@ def send(broker: Broker, call: Call[Any]) -> Result:
     try:
         return _send(broker, call)
     except Refused as refused:
-        refused.header = _refused(broker)
+        refused.header = refused_header(broker)
         raise
 
 
@@ -241,7 +241,7 @@ async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
     try:
         await new_topic_saved(broker)
     except Refused as refused:
-        refused.header = _refused(broker)
+        refused.header = refused_header(broker)
         raise
     waiter = broker.durable(end_offset)
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
@@ -251,7 +251,7 @@ def judge(broker: Broker, reply: Reply, durability: Durability) -> Reply:
     """The answer to a stored message, given what became of it on the disk and on slaves."""
     if durability is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
         refused = _unavailable(broker)  # the flush failed: nothing is acknowledged any more
-        return Reply(refused.code, _refused(broker), b"", refused.remark)
+        return Reply(refused.code, refused_header(broker), b"", refused.remark)
     if durability is not Durability.DURABLE:
         reply.code = durability.value
     return reply
@@ -260,7 +260,8 @@ def judge(broker: Broker, reply: Reply, durability: Durability) -> Reply:
 # ---------------------------------------------------------------------- refusals
 
 
-def _refused(broker: Broker) -> SendRefused:
+def refused_header(broker: Broker) -> SendRefused:
+    """What every refusal of a send carries."""
     return SendRefused(region=broker.config.region_id, trace_on=broker.config.trace_on)
 
 
@@ -272,13 +273,24 @@ def _check_load(broker: Broker) -> None:
     waiting = broker.waiting_sends
     if waiting >= config.send_thread_pool_queue_capacity:
         raise Refused(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
-    waited = broker.loop_monitor.waited
-    if config.broker_fast_failure_enable and waited > config.wait_time_mills_in_send_queue:
-        raise Refused(
-            ResponseCode.SYSTEM_BUSY,
-            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-            f"period in queue: {waited}ms, size of queue: {waiting}",
-        )
+    if (waited := too_late(broker)) > 0:
+        raise busy(broker, waited)
+
+
+def busy(broker: Broker, waited: float) -> Refused:
+    """The refusal of a send; ``waited`` in seconds."""
+    return Refused(
+        ResponseCode.SYSTEM_BUSY,
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+        f"period in queue: {int(waited * 1000)}ms, size of queue: {broker.waiting_sends}",
+    )
+
+
+def too_late(broker: Broker) -> float:
+    """Seconds that a send has waited if it is refused for that, else 0."""
+    if not broker.config.broker_fast_failure_enable or monotonic() <= broker.loop_monitor.overdue:
+        return 0.0
+    return broker.late_sends.waited()
 
 
 def _not_stored(broker: Broker, status: PutStatus) -> Refused:
