@@ -6,9 +6,10 @@ from eruca.client.backlog import QueueLag, lag, total_lag
 from eruca.client.config import ClientSettings, Waits
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.consuming.push_consumer import PushConsumer
+from eruca.client.dead_letter import DeadLetter, Redriven, dead_letters, redrive
 from eruca.client.hooks import Hook
 from eruca.client.message import Message, ReceivedMessage
-from eruca.client.outcomes import Decision, Later, SendResult, SendStatus, Suspend, TransactionState
+from eruca.client.outcomes import Backoff, Decision, Later, Reject, SendResult, SendStatus, Suspend, TransactionState
 from eruca.client.polling.lite_pull_consumer import LitePullConsumer
 from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullStatus
 from eruca.client.polling.pull_schedule import PullScheduleService, PullTaskContext
@@ -24,8 +25,10 @@ from eruca.remoting import Tls
 __all__ = [
     "RPC",
     "App",
+    "Backoff",
     "ClientSettings",
     "Credentials",
+    "DeadLetter",
     "Decision",
     "Delivery",
     "Depends",
@@ -44,6 +47,8 @@ __all__ = [
     "QueueLag",
     "ReceivedMessage",
     "Record",
+    "Redriven",
+    "Reject",
     "SendResult",
     "SendStatus",
     "Suspend",
@@ -52,7 +57,9 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "Waits",
+    "dead_letters",
     "lag",
+    "redrive",
     "split_batch",
     "total_lag",
 ]

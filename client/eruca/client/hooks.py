@@ -21,7 +21,7 @@ from eruca.client import callbacks
 from eruca.client.errors import UsageError
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
-from eruca.client.outcomes import Decision, Later, Listener, Outcome, SendResult, Suspend, TransactionState
+from eruca.client.outcomes import Decision, Later, Listener, Outcome, Reject, SendResult, Suspend, TransactionState
 from eruca.protocol.queues import MessageQueue
 
 DEFAULT_REGION = "DefaultRegion"
@@ -131,6 +131,8 @@ class ConsumeContext:
     status: str = ""
     """In RocketMQ's words, such as CONSUME_SUCCESS or RECONSUME_LATER."""
     return_type: ConsumeReturnType = ConsumeReturnType.SUCCESS
+    dead: list[ReceivedMessage] = field(default_factory=list)
+    """Those of the messages that become dead letters now; an empty list where none does."""
     error: BaseException | None = None
     notes: dict[Any, Any] = field(default_factory=dict)
 
@@ -260,10 +262,21 @@ def filter_messages(
 
 
 class ConsumeHooks:
-    """The calls around what one consumer's listener gets; ``timeout`` is its consume_timeout in seconds."""
+    """The calls around what one consumer's listener gets; ``timeout`` is its consume_timeout in seconds.
+
+    ``dead`` returns those of the messages of a call that its outcome makes dead letters.
+    """
 
     def __init__(
-        self, hooks: Hooks, group: str, client_id: str, *, orderly: bool, broadcast: bool, timeout: float
+        self,
+        hooks: Hooks,
+        group: str,
+        client_id: str,
+        *,
+        orderly: bool,
+        broadcast: bool,
+        timeout: float,
+        dead: Callable[[Sequence[ReceivedMessage], Outcome], list[ReceivedMessage]] | None = None,
     ) -> None:
         self._hooks = hooks
         self._group = group
@@ -271,6 +284,7 @@ class ConsumeHooks:
         self._orderly = orderly
         self._broadcast = broadcast
         self._timeout = timeout
+        self._dead = dead
 
     def begin(self, messages: list[ReceivedMessage], *, in_listener: bool = True) -> ConsumeContext:
         """The listener is about to get these."""
@@ -298,12 +312,14 @@ class ConsumeHooks:
             context.return_type = ConsumeReturnType.TIME_OUT
         elif not context.success:
             context.return_type = ConsumeReturnType.FAILED
+        if self._dead is not None and (error is not None or isinstance(outcome, Later | Reject | Suspend)):
+            context.dead = self._dead(context.messages, outcome)
         run_calls(self._hooks.after_consume, context)
 
     def _status(self, outcome: Outcome, error: BaseException | None) -> str:
         if isinstance(outcome, Decision):
             return outcome.name
-        if error is not None or isinstance(outcome, Later | Suspend):
+        if error is not None or isinstance(outcome, Later | Reject | Suspend):
             return "SUSPEND_CURRENT_QUEUE_A_MOMENT" if self._orderly else "RECONSUME_LATER"
         return "SUCCESS" if self._orderly else "CONSUME_SUCCESS"
 

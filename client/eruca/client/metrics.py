@@ -86,6 +86,8 @@ class Prometheus(Hook):
         """Count what a listener got."""
         labels = (context.consumer_group, context.messages[0].topic)
         self._figures.consumed.labels(*labels, context.return_type.name).inc(len(context.messages))
+        for message in context.dead:
+            self._figures.dead.labels(context.consumer_group, message.topic).inc()
         self._figures.consume_seconds.labels(*labels).observe(time.perf_counter() - context.notes[self])
 
 
@@ -107,6 +109,7 @@ class _Figures:
         self.consumed = make(
             counter, "consumed_messages", "Messages that a listener got, by how it ended", (*who, "result")
         )
+        self.dead = make(counter, "dead_letters", "Messages that a group gave up", who)
         self.consume_seconds = make(histogram, "consume_seconds", "Time of listeners", who)
         self.lag = make(gauge, "lag_messages", "Messages that a group has not consumed; NaN: unknown", where)
         self.behind = make(gauge, "lag_seconds", "How long the first of them has waited; NaN: unknown", where)

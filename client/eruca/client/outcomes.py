@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -23,7 +23,9 @@ class Later:
     """Returned by a listener: the messages are retried.
 
     Args:
-        delay_level: 1 to 18 for a fixed delay; 0 for one that grows with each retry; -1 for the dead letters at once.
+        delay_level: 1 to 18 for a fixed delay; 0 for the consumer's ``retry``, or one that grows with each retry; -1
+            for the dead letters at once (see Reject).
+        seconds: in place of it any time until the retry; a broker that knows levels only takes the nearest one.
         consumed: the first N messages of a list are consumed nevertheless.
 
     Raises UsageError.
@@ -31,12 +33,74 @@ class Later:
 
     delay_level: int = 0
     consumed: int = 0
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("delay_level", -1), ("consumed", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise UsageError(f"Later({name}={value!r}): a whole number from {least} on is expected.")
+        if self.seconds is not None:
+            if not _is_seconds(self.seconds):
+                raise UsageError(f"Later(seconds={self.seconds!r}): 0 or more seconds are expected.")
+            if self.delay_level:
+                raise UsageError("Later takes delay_level or seconds, not both.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Returned by a listener: the messages become dead letters at once, without further retries.
+
+    Args:
+        reason: a text for the log and for the property DEAD_LETTER_TEXT of the dead letter.
+        consumed: the first N messages of a list are consumed nevertheless.
+
+    Raises UsageError.
+    """
+
+    reason: str | None = None
+    consumed: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.reason is not None and not isinstance(self.reason, str):
+            raise UsageError(f"Reject({self.reason!r}): a text is expected.")
+        if not isinstance(self.consumed, int) or self.consumed < 0:
+            raise UsageError(f"Reject(consumed={self.consumed!r}): a whole number from 0 on is expected.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """The times of a consumer's retries: ``first`` seconds, each further time ``factor`` times the one before.
+
+    Args:
+        first: seconds until the first retry.
+        factor: 1 or more; 1 is a fixed time.
+        most: seconds that none exceeds.
+
+    Raises UsageError.
+    """
+
+    first: float = 1.0
+    factor: float = 2.0
+    most: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("first", "most"):
+            if not _is_seconds(getattr(self, name)):
+                raise UsageError(f"Backoff({name}={getattr(self, name)!r}): 0 or more seconds are expected.")
+        if not _is_seconds(self.factor) or self.factor < 1:
+            raise UsageError(f"Backoff(factor={self.factor!r}): a number from 1 on is expected.")
+
+    def seconds(self, times: int) -> float:
+        """Until the next retry of a message that was retried ``times`` before."""
+        try:
+            return min(self.first * self.factor**times, self.most)
+        except OverflowError:
+            return self.most
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +130,7 @@ class Decision(enum.Enum):
     """All messages since the last commit are retried."""
 
 
-Outcome = None | Later | Suspend | Decision
+Outcome = None | Later | Reject | Suspend | Decision
 Listener = Callable[[Any], Outcome | Awaitable[Outcome]]
 """Takes one ReceivedMessage (or, with ``batch``, a list). Returning None consumes, raising is as returning Later, or
 Suspend of an orderly consumer."""

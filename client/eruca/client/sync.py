@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from eruca.client import admin_calls, backlog, callbacks, rpc
+from eruca.client import admin_calls, backlog, callbacks, dead_letter, rpc
 from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery
+from eruca.client.dead_letter import DeadLetter
 from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
@@ -35,7 +36,9 @@ __all__ = [
     "PullScheduleService",
     "PushConsumer",
     "TransactionProducer",
+    "dead_letters",
     "lag",
+    "redrive",
 ]
 
 
@@ -407,6 +410,22 @@ def _answering(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
 
 lag = _answering(backlog.lag)
+redrive = _answering(dead_letter.redrive)
+
+
+@functools.wraps(dead_letter.dead_letters)
+def dead_letters(*args: Any, **kwargs: Any) -> Iterator[DeadLetter]:
+    """As the asynchronous ``dead_letters``, for ``for``."""
+    thread, letters = client_thread(), dead_letter.dead_letters(*args, **kwargs)
+    try:
+        while True:
+            try:
+                letter = thread.run(_ask(letters))
+            except StopAsyncIteration:
+                return
+            yield letter
+    finally:
+        thread.run(letters.aclose())
 
 
 async def _ask(iteration: AsyncIterator[T]) -> T:

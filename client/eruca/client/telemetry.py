@@ -58,6 +58,9 @@ class OpenTelemetry(Hook):
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that a listener got"
         )
+        self._dead = meter.create_counter(
+            "messaging.client.dead.messages", "{message}", "Messages that a group gave up, which became dead letters"
+        )
         self._operation = _histogram(meter, "messaging.client.operation.duration", "Time of sends")
         self._process = _histogram(meter, "messaging.process.duration", "Time of listeners")
 
@@ -183,6 +186,9 @@ class OpenTelemetry(Hook):
         self._end(span, context.error, figures)
         self._consumed.add(len(context.messages), figures)
         self._process.record(time.perf_counter() - began, figures)
+        if context.dead:
+            span.set_attribute("messaging.rocketmq.dead_letters", len(context.dead))
+            self._dead.add(len(context.dead), figures)
 
     def _end(self, span: Span, error: BaseException | None, figures: dict[str, Any]) -> None:
         if error is not None:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eruca.client import Later, Message, MessageQueue, Producer, PullConsumer, PushConsumer, ReceivedMessage
+from eruca.client import (
+    Hook,
+    Later,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ReceivedMessage,
+    Reject,
+)
+from eruca.client.consuming.last_error import last_error, last_error_of
+from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import ClientError
+from eruca.client.hooks import ConsumeContext
 from eruca.standalone.cluster import Cluster
-from tests.client.conftest import Lab, Seen, small_broker
+from tests.client.conftest import Lab, Seen, eventually, small_broker
 
 
 @pytest.fixture
@@ -108,6 +123,137 @@ async def test_sent_anew_to_the_retry_topic_it_is_a_dead_letter_as_soon(
         (letter,) = await letters(lab, dead, 1)
     assert (letter.body, letter.record.properties["DELAY"]) == (b"bad", "0")
     assert len(tried.messages) == 1  # it says itself that it came once, and that is enough
+
+
+class Deaths(Hook):
+    """Notes what hooks see of dead letters."""
+
+    def __init__(self) -> None:
+        self.dead: list[list[bytes]] = []
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        self.dead.append([message.body for message in context.dead])
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
+
+
+async def rejects(message: ReceivedMessage) -> Reject:
+    return Reject("no such street\x01\x02")
+
+
+async def raises(message: ReceivedMessage) -> None:
+    raise LookupError("no such street")
+
+
+async def rejects_all(messages: list[ReceivedMessage]) -> Reject:
+    return Reject("no such street", consumed=1)
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+async def test_a_dead_letter_is_told_once_with_its_reason(
+    lab: Lab, orderly: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    deaths, dead = Deaths(), Seen()
+    sent = await lab.producer.send(Message("T", b"bad", keys=["k1", "k2"]))
+    consumer: PushConsumer = PushConsumer(
+        "g", raises, nameserver=lab.address, start_from="first", max_reconsume_times=0, orderly=orderly, hooks=[deaths]
+    )
+    async with consumer.subscribe("T"):
+        (letter,) = await letters(lab, dead, 1)
+        await eventually(lambda: engine_of(consumer).stats.dead == 1)
+        assert (engine_of(consumer).stats.retried, engine_of(consumer).stats.failed) == (0, 1)
+    assert deaths.dead == [[b"bad"]]
+    assert warnings_of(caplog) == [
+        f"message {sent.message_id} of T is a dead letter of g now (keys k1 k2, tried 1 times): "
+        "LookupError: no such street"
+    ]
+    properties = letter.record.properties
+    assert (properties["DEAD_LETTER_ERROR"], properties["DEAD_LETTER_TEXT"]) == ("LookupError", "no such street")
+    assert 'raise LookupError("no such street")' in properties["DEAD_LETTER_TRACEBACK"]
+    assert (properties["UNIQ_KEY"], properties["RETRY_TOPIC"], properties["KEYS"]) == (sent.message_id, "T", "k1 k2")
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+async def test_reject_makes_a_dead_letter_at_once(lab: Lab, orderly: bool) -> None:
+    dead = Seen()
+    await lab.send("T", b"bad")
+    options: dict[str, Any] = {"orderly": orderly, "max_reconsume_times": 99}
+    async with PushConsumer("g", rejects, nameserver=lab.address, start_from="first", **options).subscribe("T"):
+        (letter,) = await letters(lab, dead, 1)
+    properties = letter.record.properties
+    assert (properties["DEAD_LETTER_ERROR"], properties["DEAD_LETTER_TEXT"]) == ("Reject", "no such street")
+    assert letter.record.reconsume_times == 1
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
+async def test_of_a_list_the_rest_is_rejected(lab: Lab, orderly: bool) -> None:
+    dead, deaths = Seen(), Deaths()
+    queue = MessageQueue("T", "broker-a", 0)
+    for body in (b"1", b"2", b"3"):
+        await lab.producer.send(Message("T", body), queue=queue)
+    async with PushConsumer(
+        "g",
+        rejects_all,
+        nameserver=lab.address,
+        start_from="first",
+        orderly=orderly,  # type: ignore[call-overload]
+        consume_message_batch_max_size=3,
+        hooks=[deaths],
+    ).subscribe("T"):
+        found = await letters(lab, dead, 2)
+        await lab.stores("g", "T", [3, 0, 0, 0])
+    assert sorted(letter.body for letter in found) == [b"2", b"3"]
+    assert deaths.dead == [[b"2", b"3"]]
+
+
+async def test_of_a_loop_too(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    dead = Seen()
+    queue = MessageQueue("T", "broker-a", 0)
+    for body in (b"1", b"2"):
+        await lab.producer.send(Message("T", body), queue=queue)
+    consumer: PushConsumer = PushConsumer("g", nameserver=lab.address, start_from="first", max_reconsume_times=0)
+    async with consumer.subscribe("T"):
+        async for message in consumer.messages(auto_ack=False):
+            if message.body == b"1":
+                message.reject("no such street")
+            else:
+                with pytest.raises(LookupError), message:
+                    raise LookupError("no such town")
+                break
+        found = await letters(lab, dead, 2)
+    why = {letter.body: letter.record.properties["DEAD_LETTER_TEXT"] for letter in found}
+    assert why == {b"1": "no such street", b"2": "no such town"}
+    assert len(warnings_of(caplog)) == 2
+
+
+async def test_a_call_that_takes_too_long_says_so_in_its_dead_letter(lab: Lab) -> None:
+    dead, go = Seen(), asyncio.Event()
+
+    async def slow(message: ReceivedMessage) -> None:
+        await go.wait()
+
+    await lab.send("T", b"slow")
+    async with PushConsumer(
+        "g", slow, nameserver=lab.address, start_from="first", max_reconsume_times=0, consume_timeout=0.02
+    ).subscribe("T") as consumer:
+        (letter,) = await letters(lab, dead, 1)
+        await eventually(lambda: engine_of(consumer).stats.dead == 1)
+        go.set()
+    assert letter.record.properties["DEAD_LETTER_TEXT"] == "the listener did not end within 0.02 s"
+
+
+async def test_an_error_of_any_size_and_kind_fits() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    why = last_error(ValueError("\x01\x02" + "ü" * 5000 + "\udcff"))
+    assert len(why.text.encode()) <= 600 and not {"\x01", "\x02"} & set(why.text)
+    assert last_error(Odd()).text == "its text cannot be made: RuntimeError"
+    assert str(last_error(None, Later(delay_level=-1))) == "Later: returned by the listener"
+    assert last_error_of(why.properties) == why
 
 
 async def test_delayed_messages_by_the_client(lab: Lab, seen: Seen) -> None:

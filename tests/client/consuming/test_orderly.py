@@ -170,7 +170,7 @@ async def test_a_dead_letter_that_cannot_be_sent_is_tried_again(lab: Lab, caplog
         lab.fill_disk(full=False)
         await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
     assert [each.reconsume_times for each in tried.messages][:3] == [0, 1, 2]
-    assert "could not be sent to the dead letters, retrying it: " in caplog.text
+    assert "is no dead letter yet, retrying it here: " in caplog.text
 
 
 async def test_commit_and_rollback_by_hand(lab: Lab) -> None:
@@ -389,4 +389,4 @@ async def test_an_outcome_of_the_other_kind_counts_as_a_failure(lab: Lab, caplog
 
     wrong: Any = listener
     async with PushConsumer("g", wrong, nameserver=lab.address, start_from="first").subscribe("T"):
-        await eventually(lambda: "A listener returns None or Later(), not Suspend." in caplog.text)
+        await eventually(lambda: "A listener returns None, Later() or Reject(), not Suspend." in caplog.text)

@@ -11,8 +11,10 @@ from typing import Literal
 import pytest
 
 from eruca.client import ClientSettings, Later, LitePullConsumer, PullConsumer, PushConsumer
+from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.push_consumer import engine_of
+from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.consuming.send_back import SendBack, retry_header
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
@@ -126,12 +128,12 @@ class Case:
         self.run = ProcessQueue(MessageQueue("T", "broker-a", 0), 5)
         self.run.put({5: 100}, 6)
         self.again: list[ReceivedMessage] = []
-        self.send_back = SendBack(session, "g", 16)
+        self.send_back = SendBack(session, "g", RetryPolicy(16), ConsumerStats(0))
         self.send_back.consume_again = lambda run, message: self.again.append(message)
         self.message = ReceivedMessage(record(5), self.run.queue)
 
     async def go(self, outcome: Later) -> None:
-        self.send_back.start(self.run, [self.message], outcome.delay_level)
+        self.send_back.start(self.run, [self.message], outcome)
         await self.send_back.finish(5)
 
 
@@ -184,7 +186,7 @@ def test_what_a_message_takes_along_when_it_is_sent_anew() -> None:
     old = record(5)._replace(
         properties_text=b"TAGS\x01A\x02UNIQ_KEY\x01U\x02TRAN_MSG\x01true", reconsume_times=2, sys_flag=0x305
     )
-    header = retry_header("g", old, 0, 16)
+    header = retry_header("g", old, 16, delay={"DELAY": "5"})
     assert decode_properties((header.properties or "").encode()) == {
         "TAGS": "A",
         "UNIQ_KEY": "U",
@@ -195,7 +197,7 @@ def test_what_a_message_takes_along_when_it_is_sent_anew() -> None:
         "DELAY": "5",
     }
     assert header.sys_flag == 0x301
-    assert retry_header("g", old, 9, 16).properties != header.properties
+    assert retry_header("g", old, 16, delay={"DELAY": "9"}).properties != header.properties
 
 
 async def test_a_change_of_members_is_followed_at_once(server: Scripted) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from eruca.client import MessageQueue, PushConsumer, ReceivedMessage
+import pytest
+
+from eruca.client import Later, MessageQueue, PushConsumer, ReceivedMessage, Reject
+from eruca.client.consuming.last_error import last_error
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.push_consumer import engine_of
+from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.consuming.send_back import SendBack
-from eruca.client.errors import ClientError
 from eruca.protocol.record import decode_record, encode_record
 from tests.client.conftest import eventually
 from tests.support.scripted import Scripted
@@ -44,11 +48,11 @@ async def test_a_dead_first_broker_holds_no_message_back() -> None:
         async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
             await a.stop()
             for count in range(1, 5):
-                back = SendBack(consumer.session, "g", 16)
+                back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
                 queue = ProcessQueue(MessageQueue("T", "broker-a", 0), 7)
                 again: list[ReceivedMessage] = []
                 back.consume_again = lambda _, message, again=again: again.append(message)
-                back.start(queue, [received()], 0)
+                back.start(queue, [received()], Later())
                 await back.finish(10)
                 assert len(b.sends) == count and not again
     header = b.sends[0]
@@ -64,15 +68,24 @@ async def test_a_broker_that_refuses_is_passed_over() -> None:
         a.refused_codes.add(BACK)
         a.answers.extend([1] * 10)
         async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
-            back = SendBack(consumer.session, "g", 16)
+            back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
             for _ in range(3):
-                back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], 0)
+                back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], Later())
             await back.finish(10)
             await eventually(lambda: len(b.sends) == 3)
             b.answers.extend([1] * 10)
-            try:
-                await back.send_dead_letter(received().record)
-            except ClientError as error:
-                assert "Send [3] times" in str(error)
-            else:
-                raise AssertionError("no broker takes it")
+            assert not await back.bury(received(), last_error(ValueError("never"))), "no broker takes it"
+
+
+async def test_where_the_reason_cannot_travel_the_letter_is_made_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A broker that takes no send to the retry topic makes the dead letter itself (36)."""
+    async with Scripted("names") as names, Scripted("broker-a") as a:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a)
+        a.answers.extend([1] * 10)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
+            assert await back.bury(received(), last_error(None, Reject("no such street")))
+            assert engine_of(consumer).stats.dead == 1
+    assert [header.delay_level for header in a.sent_back] == [-1]
+    assert "message ID of T is a dead letter of g now (keys none, tried 1 times): Reject: no such street" in caplog.text

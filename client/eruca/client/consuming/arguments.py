@@ -18,13 +18,14 @@ from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.hooks import Hook
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware
-from eruca.client.outcomes import Decision, Later, Suspend
+from eruca.client.outcomes import Backoff, Decision, Later, Reject, Suspend
 
-MessageListener = Callable[[ReceivedMessage], Later | Awaitable[Later | None] | None]
+ConcurrentOutcome = Later | Reject | None
+MessageListener = Callable[[ReceivedMessage], ConcurrentOutcome | Awaitable[ConcurrentOutcome]]
 """A listener of one message."""
-BatchListener = Callable[[list[ReceivedMessage]], Later | Awaitable[Later | None] | None]
+BatchListener = Callable[[list[ReceivedMessage]], ConcurrentOutcome | Awaitable[ConcurrentOutcome]]
 """A listener of lists, with ``consume_message_batch_max_size``."""
-OrderlyOutcome = Suspend | Decision | None
+OrderlyOutcome = Suspend | Decision | Reject | None
 OrderlyMessageListener = Callable[[ReceivedMessage], OrderlyOutcome | Awaitable[OrderlyOutcome]]
 """A listener of one message, with ``orderly=True``."""
 OrderlyBatchListener = Callable[[list[ReceivedMessage]], OrderlyOutcome | Awaitable[OrderlyOutcome]]
@@ -52,6 +53,7 @@ class MemberKeywords(TypedDict, total=False):
     pull_interval: float
     pull_time_delay_when_exception: float
     max_reconsume_times: int | None
+    retry: Backoff | None
     suspend_time: float
     broadcast: bool
     offset_folder: str | Path | None

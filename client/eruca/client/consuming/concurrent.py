@@ -21,7 +21,7 @@ from eruca.client.consuming.runners import Runner
 from eruca.client.consuming.send_back import FIRST_RETRY_LEVEL, SendBack
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.outcomes import Later
+from eruca.client.outcomes import Later, Reject
 
 RunnerFactory = Callable[[Callable[[ConsumeRequest], None]], Runner]
 """Makes the runner of a listener, given the callback for finished requests."""
@@ -103,7 +103,7 @@ class Concurrent:
             process_queue.done(request.argument.queue_offset)  # type: ignore[union-attr]
         else:
             messages = request.messages
-            if isinstance(request.outcome, Later):
+            if isinstance(request.outcome, Later | Reject):
                 messages = self._send_back(request, request.outcome)
             stats.consumed += len(messages)
             for message in messages:
@@ -111,7 +111,7 @@ class Concurrent:
         if process_queue.made_room is not None and process_queue.has_room(self._limits):
             process_queue.made_room()
 
-    def _send_back(self, request: ConsumeRequest, outcome: Later) -> list[ReceivedMessage]:
+    def _send_back(self, request: ConsumeRequest, outcome: Later | Reject) -> list[ReceivedMessage]:
         """Send back what was not consumed; returns what was."""
         messages = request.messages
         if request.error is not None:
@@ -120,7 +120,9 @@ class Concurrent:
         if self._options.send_back is None:
             log.warning("%s messages were not consumed and are not retried: %s", len(messages), messages)
             return messages
-        self._options.send_back.start(request.process_queue, messages[outcome.consumed :], outcome.delay_level)
+        self._options.send_back.start(
+            request.process_queue, messages[outcome.consumed :], outcome, request.error or request.cause
+        )
         return messages[: outcome.consumed]
 
     def expire(self) -> None:
@@ -135,7 +137,9 @@ class Concurrent:
                 request.expired = True
                 log.warning(late, options.group, options.timeout, "sending back", request.messages)
                 self._stats[request.process_queue.queue.topic].failed += len(request.messages)
-                options.send_back.start(request.process_queue, request.messages, FIRST_RETRY_LEVEL)
+                too_late = TimeoutError(f"the listener did not end within {options.timeout} s")
+                outcome = Later(delay_level=FIRST_RETRY_LEVEL)
+                options.send_back.start(request.process_queue, request.messages, outcome, too_late)
             elif request.overdue != request.began:
                 request.overdue = request.began
                 log.warning(late, options.group, options.timeout, "still waiting for", request.messages)

@@ -14,7 +14,7 @@ from typing import Any
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
-from eruca.client.outcomes import Decision, Later, Outcome
+from eruca.client.outcomes import Decision, Later, Outcome, Reject
 
 Argument = ReceivedMessage | list[ReceivedMessage]
 """What a listener is called with: one message, or a list with ``consume_message_batch_max_size``."""
@@ -23,8 +23,8 @@ Argument = ReceivedMessage | list[ReceivedMessage]
 class ConsumeRequest:
     """One call of a listener. A request that succeeded may be reused for the next call of its batch."""
 
-    __slots__ = ("argument", "began", "error", "expired", "outcome", "overdue", "process_queue", "took")
-    allowed: tuple[type, ...] = (Later,)
+    __slots__ = ("argument", "began", "cause", "error", "expired", "outcome", "overdue", "process_queue", "took")
+    allowed: tuple[type, ...] = (Later, Reject)
     """What a listener may return besides None."""
     claims = False
     """Whether ``claim`` checks more than whether the process queue was dropped."""
@@ -34,6 +34,9 @@ class ConsumeRequest:
         self.process_queue = process_queue
         self.outcome: Outcome = None
         self.error: BaseException | None = None
+        """What the listener raised."""
+        self.cause: BaseException | None = None
+        """Why it was not consumed, where the user's own code has seen the error."""
         self.began = 0.0
         """When the call began, in seconds of the monotonic clock."""
         self.took = 0.0
@@ -59,8 +62,9 @@ class ConsumeRequest:
         if outcome is None or type(outcome) in cls.allowed:
             checked: Outcome = outcome
             return checked
-        kinds = " or ".join(f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in cls.allowed)
-        raise UsageError(f"A listener returns None or {kinds}, not {type(outcome).__name__}.")
+        *others, last = [f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in cls.allowed]
+        kinds = ", ".join(("None", *others))
+        raise UsageError(f"A listener returns {kinds} or {last}, not {type(outcome).__name__}.")
 
     def accept(self, outcome: Any) -> None:
         """Record what the listener returned."""

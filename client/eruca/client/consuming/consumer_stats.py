@@ -39,6 +39,10 @@ class TopicStats:
     began: float
     consumed: int = 0
     failed: int = 0
+    retried: int = 0
+    """Messages that were sent back, or put back into their queue, to come again."""
+    dead: int = 0
+    """Messages that became dead letters."""
     runs: int = 0
     """Calls of the listener."""
     run_seconds: float = 0.0
@@ -114,6 +118,16 @@ class ConsumerStats(dict[str, TopicStats]):
     def failed(self) -> int:
         """Messages that a listener failed to consume."""
         return sum(each.failed for each in self.values())
+
+    @property
+    def retried(self) -> int:
+        """Messages that were to come again."""
+        return sum(each.retried for each in self.values())
+
+    @property
+    def dead(self) -> int:
+        """Messages that became dead letters."""
+        return sum(each.dead for each in self.values())
 
     def sample(self, now: float) -> None:
         """Sample all topics."""

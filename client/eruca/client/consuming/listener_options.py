@@ -12,8 +12,10 @@ from eruca.client.checks import check_flags, check_least, check_seconds
 from eruca.client.config import check_positive
 from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES
+from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import BadConfig, UsageError
+from eruca.client.outcomes import Backoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class ListenerOptions:
     concurrency: int
     consume_message_batch_max_size: int | None
     max_reconsume_times: int | None
+    retry: Backoff | None
     orderly: bool
     ordered_by: KeyOf | None
     suspend_time: float
@@ -52,6 +55,8 @@ class ListenerOptions:
             )
         if self.max_reconsume_times is not None:
             check_least(0, max_reconsume_times=self.max_reconsume_times)
+        if self.retry is not None and not isinstance(self.retry, Backoff):
+            raise BadConfig(f"retry is of type {type(self.retry).__name__}: Backoff(...) is expected")
 
     @property
     def in_order(self) -> bool:
@@ -59,8 +64,9 @@ class ListenerOptions:
         return self.orderly or self.ordered_by is not None
 
     @property
-    def retries(self) -> int:
-        """``max_reconsume_times`` or its default."""
-        if self.max_reconsume_times is not None:
-            return self.max_reconsume_times
-        return MAX_RECONSUME_TIMES if self.in_order else DEFAULT_MAX_RECONSUME_TIMES
+    def policy(self) -> RetryPolicy:
+        """``max_reconsume_times`` or its default, and ``retry``."""
+        most = self.max_reconsume_times
+        if most is None:
+            most = MAX_RECONSUME_TIMES if self.in_order else DEFAULT_MAX_RECONSUME_TIMES
+        return RetryPolicy(most, self.retry)

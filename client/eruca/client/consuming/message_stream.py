@@ -20,14 +20,15 @@ from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware, around
-from eruca.client.outcomes import Later, Listener
+from eruca.client.outcomes import Later, Listener, Reject
 
 Settle = Callable[[ConsumeRequest], float | None]
 """Finishes the request of a message; returns the monotonic time, or None if another thread finishes it."""
 
 
 class Delivery(ReceivedMessage):
-    """A received message that the user acknowledges: consumed by ``ack``, retried by ``later``."""
+    """A received message that the user acknowledges: consumed by ``ack``, retried by ``later``, given up by
+    ``reject``."""
 
     __slots__ = ("_finished", "_request")
     _finished: Settle
@@ -44,16 +45,20 @@ class Delivery(ReceivedMessage):
 
     @property
     def settled(self) -> bool:
-        """Whether ``ack`` or ``later`` was called."""
+        """Whether ``ack``, ``later`` or ``reject`` was called."""
         return self._request is None
 
     def ack(self) -> None:
         """Mark the message as consumed. Further calls have no effect."""
         self._settle(None)
 
-    def later(self, delay_level: int = 0) -> None:
-        """Let the message be retried; ``delay_level`` as in ``Later``. Further calls have no effect."""
-        self._settle(Later(delay_level=delay_level))
+    def later(self, delay_level: int = 0, *, seconds: float | None = None) -> None:
+        """Let the message be retried, with the arguments of ``Later``. Further calls have no effect."""
+        self._settle(Later(delay_level=delay_level, seconds=seconds))
+
+    def reject(self, reason: str | None = None) -> None:
+        """Make the message a dead letter, as ``Reject``. Further calls have no effect."""
+        self._settle(Reject(reason))
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +70,7 @@ class Delivery(ReceivedMessage):
         if kind is None:
             self.ack()
         else:
-            self.later()
+            self._settle(Later(), error)
 
     def settle_by(self, call: Callable[[Settle, ConsumeRequest], object]) -> None:
         """Settle by ``call(function, request)``: for threads other than that of the event loop."""
@@ -76,12 +81,12 @@ class Delivery(ReceivedMessage):
 
         self._finished = settle
 
-    def _settle(self, outcome: Later | None) -> float | None:
+    def _settle(self, outcome: Later | Reject | None, cause: BaseException | None = None) -> float | None:
         """Settle the message unless it is settled; the monotonic time if known."""
         request, self._request = self._request, None
         if request is None:
             return None
-        request.outcome = outcome
+        request.outcome, request.cause = outcome, cause
         return self._finished(request)
 
 

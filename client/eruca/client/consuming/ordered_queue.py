@@ -19,7 +19,7 @@ from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.send_back import reconsumed
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
-from eruca.client.outcomes import Decision, Suspend
+from eruca.client.outcomes import Decision, Reject, Suspend
 from eruca.protocol.queues import MessageQueue
 
 KeyOf = Callable[[ReceivedMessage], Hashable]
@@ -31,7 +31,7 @@ class OrderlyRequest(ConsumeRequest):
     """The next call of the listener for a lane; ``lane`` is None for a message that belongs to no assigned queue."""
 
     __slots__ = ("_auto_commit", "_held", "_ticket", "begun", "ended", "lane")
-    allowed = (Suspend, Decision)
+    allowed = (Suspend, Decision, Reject)
     claims = True
 
     def __init__(

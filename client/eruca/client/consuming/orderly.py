@@ -15,14 +15,15 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 
 from eruca.client.consuming.concurrent import ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consume_request import ConsumeRequest
+from eruca.client.consuming.last_error import LastError, last_error
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.ordered_queue import KeyOf, Lane, OrderedQueue, OrderlyBatch, OrderlyRequest
 from eruca.client.consuming.process_queue import ProcessQueue
-from eruca.client.errors import ClientError
+from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.log import Warnings, log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
-from eruca.client.outcomes import Decision, Suspend
+from eruca.client.outcomes import Decision, Reject
 from eruca.protocol.queues import MessageQueue
 
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
@@ -33,8 +34,8 @@ MAX_RECONSUME_TIMES = 2**31 - 1
 class Orderly:
     """Passes the messages of each lane to the listener one call after another.
 
-    ``locks`` is None for a broadcasting member; ``suspend_time`` in seconds; ``max_reconsume_times``, ``auto_commit``
-    and ``ordered_by`` as in PushConsumer.
+    ``locks`` is None for a broadcasting member; ``suspend_time`` in seconds, where ``policy`` has no times of its own;
+    ``auto_commit`` and ``ordered_by`` as in PushConsumer.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Orderly:
         *,
         locks: QueueLocks | None,
         suspend_time: float,
-        max_reconsume_times: int,
+        policy: RetryPolicy,
         auto_commit: bool,
         ordered_by: KeyOf | None = None,
     ) -> None:
@@ -54,7 +55,7 @@ class Orderly:
         self._options = options
         self._locks = locks
         self._suspend_time = suspend_time
-        self._max = max_reconsume_times
+        self._policy = policy
         self._auto_commit = auto_commit
         self._ordered_by = ordered_by
         self._key_of = None if ordered_by is None else self._find_key
@@ -189,7 +190,7 @@ class Orderly:
         if request.error is not None:
             log.error("the listener of %s failed with %s", self._options.group, messages, exc_info=request.error)
         self._options.stats[request.process_queue.queue.topic].failed += len(messages)
-        if any(message.reconsume_times >= self._max for message in messages):
+        if self._policy.dead(messages, request.outcome):
             self._session.spawn(self._send_dead_letters(lane, request))  # until then the call counts as running
         else:
             self._again(lane, request, messages)
@@ -197,15 +198,18 @@ class Orderly:
     def _again(self, lane: Lane, request: ConsumeRequest, messages: Sequence[ReceivedMessage]) -> None:
         if messages:
             lane.put_back(messages, tried=True)
-            wanted = request.outcome.seconds if isinstance(request.outcome, Suspend) else None
+            self._options.stats[request.process_queue.queue.topic].retried += len(messages)
+            wanted = self._policy.wait(messages[0].reconsume_times, request.outcome)
             self._suspend(lane, self._suspend_time if wanted is None else wanted)
         self._end(lane)
 
     async def _send_dead_letters(self, lane: Lane, request: ConsumeRequest) -> None:
-        """Send messages that exhausted their retries to the dead letters; the rest is retried, as are failed sends."""
-        left, sent = [], []
-        for message in request.messages:
-            if message.reconsume_times >= self._max and await self._sent_to_dead_letters(message):
+        """Send what is not to be retried to the dead letters; the rest is retried, as are failed sends."""
+        outcome, left, sent = request.outcome, [], []
+        why = last_error(request.error or request.cause, outcome)
+        for number, message in enumerate(request.messages):
+            consumed = isinstance(outcome, Reject) and number < outcome.consumed
+            if consumed or (self._policy.is_dead(message, outcome) and await self._buried(message, why)):
                 sent.append(message)
             else:
                 left.append(message)
@@ -215,16 +219,11 @@ class Orderly:
             self._done(lane.queue, sent)
             self._again(lane, request, left)
 
-    async def _sent_to_dead_letters(self, message: ReceivedMessage) -> bool:
+    async def _buried(self, message: ReceivedMessage, why: LastError) -> bool:
         if self._options.send_back is None:
-            log.warning("%s was retried %s times and is skipped now", message, message.reconsume_times)
+            log.warning("%s was retried %s times and is skipped now: %s", message, message.reconsume_times, why)
             return True
-        try:
-            await self._options.send_back.send_dead_letter(message.record)
-        except ClientError as error:
-            log.warning("%s could not be sent to the dead letters, retrying it: %s", message, error)
-            return False
-        return True
+        return await self._options.send_back.bury(message, why, times=max(message.reconsume_times, 1))
 
     def _suspend(self, lane: Lane, seconds: float) -> None:
         def resume() -> None:

@@ -39,7 +39,7 @@ from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
 from eruca.client.network.session import Session
-from eruca.client.outcomes import Listener
+from eruca.client.outcomes import Backoff, Listener
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG
 
@@ -53,7 +53,8 @@ class PushConsumer(Client):
     Args:
         group: the consumer group.
         listener: takes a ReceivedMessage. A coroutine function runs in the event loop, another function in threads.
-            Returning None consumes the message; raising or returning ``Later()`` lets it be retried.
+            Returning None consumes the message; raising or returning ``Later()`` lets it be retried, returning
+            ``Reject()`` makes it a dead letter.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
             since 1970). For "last" a broker begins at the first message of a queue as long as that is in memory; "end"
@@ -73,6 +74,8 @@ class PushConsumer(Client):
         pull_time_delay_when_exception: until the next pull after a failed one.
         max_reconsume_times: retries after which a message goes to the dead letters; default 16, unlimited with
             ``orderly`` and ``ordered_by``.
+        retry: the times of the retries (see Backoff). None: the broker's levels, which grow with each retry, or
+            suspend_time with ``orderly`` and ``ordered_by``. A broker that knows only levels takes the nearest one.
         orderly: the messages of a queue are consumed in order, one call at a time by one member. Raising or returning
             ``Suspend()`` retries a message before all others of its queue.
         ordered_by: a plain function that returns the key of a message, such as ``lambda message: message.keys[0]``. The
@@ -178,6 +181,7 @@ class PushConsumer(Client):
         pull_interval: float = 0.0,
         pull_time_delay_when_exception: float = 1.0,
         max_reconsume_times: int | None = None,
+        retry: Backoff | None = None,
         orderly: bool = False,
         ordered_by: KeyOf | None = None,
         suspend_time: float = 1.0,
@@ -202,6 +206,7 @@ class PushConsumer(Client):
             concurrency=concurrency,
             consume_message_batch_max_size=consume_message_batch_max_size,
             max_reconsume_times=max_reconsume_times,
+            retry=retry,
             orderly=orderly,
             ordered_by=ordered_by,
             suspend_time=suspend_time,

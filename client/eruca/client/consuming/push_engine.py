@@ -168,7 +168,7 @@ class PushEngine:
 
     def _make_processing(self, session: Session) -> Concurrent | Orderly:
         """What passes messages to the listener."""
-        send_back = None if self.broadcast else SendBack(session, self.group, self._options.retries)
+        send_back = None if self.broadcast else SendBack(session, self.group, self._options.policy, self.stats)
         options = ConsumeOptions(
             group=self.group,
             batch_max_size=self._options.consume_message_batch_max_size,
@@ -192,7 +192,7 @@ class PushEngine:
             make_runner,
             locks=None if self.broadcast else QueueLocks(session, self.group),
             suspend_time=self._options.suspend_time,
-            max_reconsume_times=self._options.retries,
+            policy=self._options.policy,
             auto_commit=self._options.auto_commit,
             ordered_by=self._options.ordered_by,
         )
@@ -207,6 +207,7 @@ class PushEngine:
             orderly=self._options.in_order,
             broadcast=self.broadcast,
             timeout=self._options.consume_timeout,
+            dead=None if self.broadcast else self._options.policy.dead,
         )
 
     def _make_rebalance(

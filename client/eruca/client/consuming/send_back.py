@@ -1,26 +1,35 @@
-"""SendBack: returns messages that a listener did not consume to the broker, for a later retry.
+"""SendBack: returns messages that a listener did not consume to the broker: for a later retry, or as dead letters.
 
 Tries three ways in turn: the broker puts the message back (36); the message is sent to the retry topic of the group;
-it stays here and goes to the listener again after a pause. Facts: sendMessageBack and
-ConsumeMessageConcurrentlyService in 4.9.7.
+it stays here and goes to the listener again after a pause. A message with a delay of its own, and a dead letter, whose
+properties say why, take the second way first: 36 carries neither. Each dead letter is one line in the log, written
+when the letter is stored. Facts: sendMessageBack and ConsumeMessageConcurrentlyService in 4.9.7; there a message sent
+to the retry topic becomes a dead letter when its reconsumeTimes reach the maxReconsumeTimes of the request, and is
+delayed first if it has a delay level.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from eruca.client.consuming.consumer_stats import ConsumerStats
+from eruca.client.consuming.last_error import LastError, last_error
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.retry_delays import RetryDelays
+from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
+from eruca.client.outcomes import Later, Reject
 from eruca.client.producing.send import Send, returned
 from eruca.client.producing.sender import Sender
 from eruca.protocol import names
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.protocol.message import encode_properties
+from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.remoting.clock import now_ms
 
@@ -30,24 +39,43 @@ SEND_TIMEOUT = 3.0
 """Seconds for a send to the retry topic, all attempts together."""
 ATTEMPTS = 3
 FIRST_RETRY_LEVEL = 3
+_NO_DELAY = {names.DELAY: "0"}
+DEAD_LETTER_LEVEL = -1
+"""The level of 36 that makes a dead letter."""
+_OF_EARLIER_DELAYS = frozenset(
+    {names.DELAY, names.REAL_TOPIC, names.REAL_QUEUE_ID, names.TIMER_OUT_MS, names.TIMER_ROLL_TIMES, names.TIMER_ORIGIN}
+    | set(names.TIMER_WISHES)
+)
+"""Properties of a delay that is over; they would delay the message once more, or not at all."""
 DEFAULT_MAX_RECONSUME_TIMES = 16
 
 
 class SendBack:
     """Sends back messages of one group. ``consume_again`` passes a message to the listener once more."""
 
-    def __init__(self, session: Session, group: str, max_reconsume_times: int) -> None:
+    def __init__(self, session: Session, group: str, policy: RetryPolicy, stats: ConsumerStats) -> None:
         self.consume_again: Callable[[ProcessQueue, ReceivedMessage], None] | None = None
         self._session = session
         self._pause = session.settings.waits.send_back
         self._group = group
-        self._max = max_reconsume_times
+        self._policy = policy
+        self._stats = stats
+        self._delays = RetryDelays(session, group)
         self._sender = Sender(session, INNER_GROUP, new_topic_queues=1)
         self._in_flight: set[asyncio.Task[None]] = set()
 
-    def start(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
-        """Send messages back; each is removed from its process queue once it is safe elsewhere."""
-        task = self._session.spawn(self._return_all(process_queue, messages, delay_level))
+    def start(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[ReceivedMessage],
+        outcome: Later | Reject,
+        error: BaseException | None = None,
+    ) -> None:
+        """Send messages back; each is removed from its process queue once it is safe elsewhere.
+
+        ``error``: what failed them, if anything was raised.
+        """
+        task = self._session.spawn(self._return_all(process_queue, messages, outcome, error))
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
 
@@ -56,33 +84,61 @@ class SendBack:
         if self._in_flight:
             await asyncio.wait(tuple(self._in_flight), timeout=timeout)
 
-    async def _return_all(self, process_queue: ProcessQueue, messages: list[ReceivedMessage], delay_level: int) -> None:
+    async def _return_all(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[ReceivedMessage],
+        outcome: Later | Reject,
+        error: BaseException | None,
+    ) -> None:
         for message in messages:
             if process_queue.dropped:
                 return
-            if await self._return(message, delay_level):
+            if self._policy.is_dead(message, outcome):
+                safe = await self.bury(message, last_error(error, outcome))
+            else:
+                safe = await self._retry(message, outcome)
+            if safe:
                 process_queue.done(message.queue_offset)
                 if process_queue.made_room is not None:
                     process_queue.made_room()
             elif self.consume_again is not None:
                 self._session.loop.call_later(self._pause, self.consume_again, process_queue, reconsumed(message))
 
-    async def _return(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def _retry(self, message: ReceivedMessage, outcome: Later | Reject) -> bool:
+        """Let a message come again; whether it is safe elsewhere."""
+        seconds = self._policy.wait(message.reconsume_times, outcome)
+        level = outcome.delay_level if isinstance(outcome, Later) else 0
+        if seconds is not None:
+            delays = await self._delays.of(message.queue)
+            level = delays.nearest(seconds)
+            if delays.exact(seconds):
+                header = retry_header(self._group, message.record, self._policy.most, delay=_of_its_own(seconds))
+                try:
+                    await self._send(header, message.record.body, message.queue.broker_name)
+                except ClientError as error:
+                    log.warning("%s could not be sent to the retry topic, sending it back: %s", message, error)
+                else:
+                    return self._retried(message)
+            else:
+                self._delays.tell(message.queue, seconds, delays, level)
+        return await self._return(message, level) and self._retried(message)
+
+    def _retried(self, message: ReceivedMessage) -> bool:
+        self._stats[message.queue.topic].retried += 1
+        return True
+
+    async def _return(self, message: ReceivedMessage, level: int) -> bool:
         try:
-            await brokers.send_back(
-                self._session,
-                self._group,
-                message.queue,
-                message.record,
-                delay_level=delay_level,
-                max_reconsume_times=self._max,
-            )
+            await self._put_back(message, level)
         except ClientError as error:
             log.warning("%s could not be sent back, sending it to the retry topic: %s", message, error)
         else:
             return True
+        level = level if level > 0 else FIRST_RETRY_LEVEL + message.reconsume_times
+        header = retry_header(self._group, message.record, self._policy.most, delay={names.DELAY: str(level)})
         try:
-            await self._send(retry_header(self._group, message.record, delay_level, self._max), message.record.body)
+            await self._send(header, message.record.body)
         except ClientError as error:
             log.warning(
                 "%s could not be sent to the retry topic, retrying here in %s s: %s", message, self._pause, error
@@ -90,20 +146,55 @@ class SendBack:
             return False
         return True
 
-    async def send_dead_letter(self, record: Record) -> None:
-        """Send a message that exhausted its retries to the retry topic; the broker turns it into a dead letter.
+    async def _put_back(self, message: ReceivedMessage, level: int) -> None:
+        await brokers.send_back(
+            self._session,
+            self._group,
+            message.queue,
+            message.record,
+            delay_level=level,
+            max_reconsume_times=self._policy.most,
+        )
 
-        Raises ClientError.
+    async def bury(self, message: ReceivedMessage, why: LastError, *, times: int | None = None) -> bool:
+        """Make a message a dead letter that says why; whether it is safe.
+
+        ``times`` is its ``reconsume_times`` then, by default one more than now.
         """
-        header = retry_header(self._group, record, 0, self._max, times=record.reconsume_times)
-        await self._send(header, record.body)
+        header = retry_header(
+            self._group, message.record, self._policy.most, delay=_NO_DELAY, more=why.properties, times=times
+        )
+        header.max_reconsume_times = 0  # whatever they were, the retries are used up
+        try:
+            await self._send(header, message.record.body)
+        except ClientError as error:
+            log.warning("%s could not be sent to the dead letters with its reason: %s", message, error)
+            try:
+                await self._put_back(message, DEAD_LETTER_LEVEL)
+            except ClientError as again:
+                log.warning("%s is no dead letter yet, retrying it here: %s", message, again)
+                return False
+        self._stats[message.queue.topic].dead += 1
+        log.warning(
+            "message %s of %s is a dead letter of %s now (keys %s, tried %s times): %s",
+            message.message_id,
+            message.topic,
+            self._group,
+            " ".join(message.keys) or "none",
+            message.reconsume_times + 1,
+            why,
+        )
+        return True
 
-    async def _send(self, header: SendMessageV2, body: bytes) -> None:
-        """Send a message to the retry topic; after a failure another broker is tried. Raises ClientError."""
+    async def _send(self, header: SendMessageV2, body: bytes, broker: str | None = None) -> None:
+        """Send a message to the retry topic, at one broker, or at another one after a failure. Raises ClientError."""
         sender, times = self._sender, header.reconsume_times or 0
         kind = returned(header.sys_flag, header.flag, times, header.max_reconsume_times)
         topic, future = sender.topic(header.topic), sender.loop.create_future()
-        sender.append(Send(sender, topic, future, body, header.properties or "", SEND_TIMEOUT, kind, ATTEMPTS))
+        send = Send(sender, topic, future, body, header.properties or "", SEND_TIMEOUT, kind, ATTEMPTS)
+        if broker is not None:
+            send.queue, send.fixed = MessageQueue(header.topic, broker, 0), True
+        sender.append(send)
         await future
 
 
@@ -113,22 +204,35 @@ def reconsumed(message: ReceivedMessage) -> ReceivedMessage:
     return type(message)(record._replace(reconsume_times=record.reconsume_times + 1), message.queue)
 
 
+def _of_its_own(seconds: float) -> dict[str, str]:
+    return {names.TIMER_DELAY_MS: str(round(seconds * 1000))}
+
+
 def retry_header(
-    group: str, record: Record, delay_level: int, max_reconsume_times: int, *, times: int | None = None
+    group: str,
+    record: Record,
+    max_reconsume_times: int,
+    *,
+    delay: Mapping[str, str],
+    more: Mapping[str, str] | None = None,
+    times: int | None = None,
 ) -> SendMessageV2:
     """The header that sends a message to the retry topic, with the properties by which the broker counts retries.
 
-    ``times`` is the new ``reconsume_times``, by default one more than that of the record.
+    ``delay`` are the properties that delay it, ``more`` further ones; ``times`` is the new ``reconsume_times``, by
+    default one more than that of the record.
     """
     times = record.reconsume_times + 1 if times is None else times
+    kept = {name: value for name, value in record.properties.items() if name not in _OF_EARLIER_DELAYS}
     properties: dict[str, str | None] = {
-        **record.properties,
+        **kept,
+        **(more or {}),
         names.TRANSACTION_PREPARED: None,
         names.RETRY_TOPIC: record.properties.get(names.RETRY_TOPIC, record.topic),
         names.ORIGIN_MESSAGE_ID: record.properties.get(names.ORIGIN_MESSAGE_ID, record.offset_message_id),
         names.RECONSUME_TIME: str(times),
         names.MAX_RECONSUME_TIMES: str(max_reconsume_times),
-        names.DELAY: str(delay_level if delay_level > 0 else FIRST_RETRY_LEVEL + record.reconsume_times),
+        **delay,
     }
     return SendMessageV2(
         producer_group=INNER_GROUP,

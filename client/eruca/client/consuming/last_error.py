@@ -1,0 +1,69 @@
+"""LastError: why a message was given up, as text in its dead letter's properties and in the log.
+
+Pure. Owns the names of those properties and their bounds: together they take at most some 3 KiB, so they fit into any
+message. Invariant: a text never contains the characters that separate properties.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from eruca.client.outcomes import Outcome, Reject
+
+ERROR, TEXT, TRACEBACK = "DEAD_LETTER_ERROR", "DEAD_LETTER_TEXT", "DEAD_LETTER_TRACEBACK"
+"""Properties of a dead letter: the class of the last error, its text, and the innermost frames of its traceback."""
+_KIND_SIZE, _TEXT_SIZE, _TRACEBACK_SIZE = 200, 600, 2000
+"""Bytes at most."""
+_FRAMES = 6
+
+
+class LastError(NamedTuple):
+    """What failed at last. Empty texts: unknown."""
+
+    kind: str = ""
+    text: str = ""
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" if self.text else self.kind or "unknown"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What travels with the dead letter."""
+        return {name: text for name, text in zip((ERROR, TEXT, TRACEBACK), self, strict=True) if text}
+
+
+def last_error(error: BaseException | None, outcome: Outcome = None) -> LastError:
+    """Of a call that raised ``error``, or returned ``outcome``."""
+    if error is None:
+        text = "returned by the listener"
+        if isinstance(outcome, Reject) and outcome.reason:
+            text = outcome.reason
+        return LastError(type(outcome).__name__, _bounded(text, _TEXT_SIZE))
+    kind = type(error).__qualname__
+    if type(error).__module__ != "builtins":
+        kind = f"{type(error).__module__}.{kind}"
+    frames = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
+    return LastError(
+        _bounded(kind, _KIND_SIZE), _bounded(_text_of(error), _TEXT_SIZE), _bounded(frames, _TRACEBACK_SIZE)
+    )
+
+
+def last_error_of(properties: Mapping[str, str]) -> LastError:
+    """What a dead letter says."""
+    return LastError(*(properties.get(name, "") for name in (ERROR, TEXT, TRACEBACK)))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text cannot be made: {type(another).__name__}"
+
+
+def _bounded(text: str, size: int) -> str:
+    """The text without separators, cut to ``size`` bytes of UTF-8."""
+    clean = text.replace("\x01", " ").replace("\x02", " ").strip()
+    return clean.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
