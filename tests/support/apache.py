@@ -56,7 +56,8 @@ class ApacheNameServer:
 class ApacheBroker:
     """A broker of that release, registered with `name_server`; `properties` go to its file, `options` to Java.
 
-    `tls` is how that name server is asked for it, `account` in whose name.
+    `tls` is how that name server is asked for it, `account` in whose name. `port`: that of the broker before it; 0
+    takes a free one.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class ApacheBroker:
         options: Sequence[str] = (),
         tls: ssl.SSLContext | None = None,
         account: Credentials | None = None,
+        port: int = 0,
     ) -> None:
-        self.port = free_broker_port()
+        self.port = port or free_broker_port()
         self.address = f"{(properties or {}).get('brokerIP1', '127.0.0.1')}:{self.port}"
         self.store = home / "store"
         home.mkdir(parents=True, exist_ok=True)
