@@ -84,6 +84,37 @@ def test_properties_as_they_travel() -> None:
     }
 
 
+def test_messages_with_the_same_content_are_equal() -> None:
+    class Order(Message):
+        priority: int = 0
+
+    message = Message("T", b"x", tags="A", keys=["k1", "k2"], properties={"colour": "green"})
+    assert message == Message("T", bytearray(b"x"), tags="A", keys="k1 k2", properties={"colour": "green"})  # type: ignore[arg-type]
+    assert message == copy.copy(message) and [message] == [pickle.loads(pickle.dumps(message))]
+    for other in (
+        Message("T", b"y", tags="A", keys="k1 k2", properties={"colour": "green"}),
+        Message("T", b"x", tags="A", keys="k1 k2", properties={"colour": "green"}, delay=1),
+        Message("T", b"x", tags="A", keys="k1", properties={"colour": "green"}),
+        Order("T", b"x", tags="A", keys="k1 k2", properties={"colour": "green"}),
+        b"x",
+    ):
+        assert message != other
+    assert Order("T", b"x", priority=1) != Order("T", b"x", priority=2)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(message)
+
+
+@pytest.mark.parametrize("keys", [["a b"], [" a"], ["a", "b c"], ["a", " "], ("a ",)])
+def test_a_key_has_no_blank(keys: list[str]) -> None:
+    with pytest.raises(BadMessage, match="a key must not contain a blank"):
+        Message("T", b"x", keys=keys)
+
+
+def test_a_text_may_have_several_keys() -> None:
+    assert Message("T", b"x", keys="a b").keys == Message("T", b"x", keys=iter(["a", "b"])).keys == "a b"
+    assert Message("T", b"x", keys=[]).keys == ""
+
+
 def test_messages_can_be_copied_pickled_and_made_special() -> None:
     class Order(Message):
         priority: int = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -24,12 +25,36 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(target)
 
 
-def check_callable(function: object, what: str) -> None:
-    """Raise UsageError unless ``function``, named ``what`` in the sentence, can be called."""
+def check_callable(function: object, what: str, *arguments: str) -> None:
+    """Raise UsageError unless ``function``, named ``what`` in the sentence, can be called.
+
+    Where the names of the ``arguments`` are given, it has to take them by position.
+    """
     if not callable(function):
         raise UsageError(
             f"{what} is of type {type(function).__name__}: a function or a coroutine function is expected."
         )
+    if arguments and not _takes(function, len(arguments)):
+        raise UsageError(
+            f"{what} is called with {len(arguments)} argument{'s' * (len(arguments) > 1)}, "
+            f"({', '.join(arguments)}), which it does not take."
+        )
+
+
+def _takes(function: Callable[..., object], count: int) -> bool:
+    """Whether a function can be called with ``count`` arguments; True for one that does not say what it takes."""
+    if type(function) is FunctionType and not function.__dict__:
+        code = function.__code__
+        most, needed = code.co_argcount, code.co_argcount - len(function.__defaults__ or ())
+        if not code.co_kwonlyargcount:
+            return needed <= count and (count <= most or bool(code.co_flags & inspect.CO_VARARGS))
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # it is written in C
+        return True
+    return True
 
 
 async def call(function: Any, *args: object) -> Any:

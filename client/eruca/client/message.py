@@ -50,14 +50,16 @@ class MessageKeywords(TypedDict, total=False):
     wait_store: bool
 
 
-class _Addressed(msgspec.Struct, eq=False, gc=False):
+class _Addressed(msgspec.Struct, gc=False):
     """The positional fields of a message."""
 
     topic: str
     body: bytes
+    _by_name: None = None
+    """Takes what was given by position in place of a name, so that the error can say so."""
 
 
-class Message(_Addressed, eq=False, gc=False, kw_only=True):
+class Message(_Addressed, gc=False, kw_only=True):
     """A message to send.
 
     Args:
@@ -73,7 +75,8 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
         deliver_at: in place of it the time, as a datetime or in ms since 1970; one that has passed means at once.
         wait_store: False lets the broker answer before the message is flushed or replicated.
 
-    A msgspec Struct: a subclass may have more fields and methods, but no ``__init__``. Raises BadMessage.
+    Equal are messages of one class with equal fields; since it may be changed, a message is no key of a dict. A msgspec
+    Struct: a subclass may have more fields and methods, but no ``__init__``. Raises BadMessage.
     """
 
     tags: str | None = None
@@ -86,11 +89,18 @@ class Message(_Addressed, eq=False, gc=False, kw_only=True):
     wait_store: bool = True
 
     def __post_init__(self) -> None:
+        if self._by_name is not None:
+            raise BadMessage(
+                "a Message takes topic and body by position; give tags, keys and all others by name: tags=..."
+            )
         if self.keys is not None and not isinstance(self.keys, str):
             try:
-                self.keys = " ".join(self.keys)
+                keys = [*self.keys]
+                self.keys = " ".join(keys)
             except TypeError:
                 raise BadMessage(f"keys={self.keys!r}: a text, or several texts, is expected") from None
+            if self.keys.count(" ") != max(len(keys) - 1, 0):
+                raise BadMessage(f"keys={keys!r}: a key must not contain a blank, which stands between keys")
         if self.delay is not None or self.deliver_at is not None:
             _timer(self.delay_level, self.delay, self.deliver_at)  # raises
 

@@ -162,8 +162,9 @@ class SendStatus(enum.Enum):
 class SendResult(msgspec.Struct, frozen=True, gc=False):
     """Where a message was stored.
 
-    ``message_id`` is the id in its properties (UNIQ_KEY), ``offset_message_id`` names its place in the broker's
-    log; for a batch both are lists joined by commas, and ``offset`` is that of the first message.
+    ``message_id`` is the id in its properties (UNIQ_KEY), ``offset_message_id`` names its place in the broker's log.
+    A batch has as many as messages: ``message_ids`` and ``offset_message_ids`` are lists, while the two texts join them
+    by commas, as RocketMQ does; ``offset`` is that of the first message.
     """
 
     status: SendStatus
@@ -172,3 +173,13 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     queue: MessageQueue
     offset: int
     transaction_id: str | None = None
+
+    @property
+    def message_ids(self) -> list[str]:
+        """The id of each message, in their order: one, or those of a batch."""
+        return self.message_id.split(",")
+
+    @property
+    def offset_message_ids(self) -> list[str]:
+        """The broker's id of each message, in their order."""
+        return self.offset_message_id.split(",")

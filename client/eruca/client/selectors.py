@@ -47,7 +47,9 @@ class RoundRobin:
 
 
 def by_hash(queues: Sequence[MessageQueue], message: Message, arg: object) -> MessageQueue:
-    """By the Java hash of ``arg``: equal arguments, such as order ids, get the same queue."""
+    """By the Java hash of ``arg``: equal arguments, such as order ids, get the same queue. None raises UsageError."""
+    if arg is None:
+        raise UsageError("by_hash needs an argument: give arg=key, or ordered_by=key in place of both.")
     return queues[abs(_hash(arg)) % len(queues)]
 
 

@@ -77,7 +77,7 @@ def encode_send(context: SendContext, began: int, cost: int) -> Iterable[Trace]:
     """Pub: each message of a send that was stored; times in ms."""
     result = context.result
     assert result is not None
-    ids = zip(result.message_id.split(","), result.offset_message_id.split(","), strict=False)
+    ids = zip(result.message_ids, result.offset_message_ids, strict=False)
     alone = len(context.messages) == 1
     for message, (message_id, offset_id) in zip(context.messages, ids, strict=False):
         keys = _keys_of(message)

@@ -180,6 +180,46 @@ async def test_equal_arguments_meet_in_one_queue_and_turns_go_on_between(pair: P
     assert numbers == [(numbers[0] + step) % 4 for step in range(4)]
 
 
+@pytest.mark.parametrize("key", ["order-7", "grün", "", 7, -(2**40)])
+async def test_ordered_by_is_the_queue_of_the_hash_in_every_kind_of_send(pair: Pair, key: str | int) -> None:
+    producer, message = pair.producer, Message("T", b"x")
+    expected = (await producer.send(message, selector=by_hash, arg=key)).queue
+    results = [
+        await producer.send(message, ordered_by=key),
+        await producer.start_send(message, ordered_by=key),
+        await producer.send_batch([message, message], ordered_by=key),
+        await producer.send_batch([message, message], selector=by_hash, arg=key),
+    ]
+    await producer.send_oneway(message, ordered_by=key)
+    await producer.send_oneway(message, ordered_by=key, timeout=30)
+    with pytest.raises(CallTimeout, match="wait reply message timeout"):
+        await producer.request(message, ordered_by=key, timeout=0.1)
+    assert {result.queue for result in results} == {expected}
+    assert {header.queue_id for header in pair.broker.sends[1:]} == {expected.queue_id}
+    assert len(pair.broker.sends) == 1 + 1 + len(results) + 3
+
+
+def test_ordered_by_is_what_java_chooses() -> None:
+    """ "order-7".hashCode() is -1207111304, "grün".hashCode() is 3185949 in Java."""
+    queues = [MessageQueue("T", "broker-a", number) for number in range(8)]
+    chosen = [by_hash(queues, Message("T", b"x"), key).queue_id for key in ("order-7", "grün")]
+    assert chosen == [1207111304 % 8, 3185949 % 8]
+
+
+async def test_a_batch_has_a_list_of_ids(pair: Pair) -> None:
+    result = await pair.producer.send_batch([Message("T", b"1"), Message("T", b"2")])
+    assert ",".join(result.message_ids) == result.message_id and len(result.message_ids) == 2
+    single = await pair.producer.send(Message("T", b"1"))
+    assert single.message_ids == [single.message_id] and single.offset_message_ids == [single.offset_message_id]
+
+
+async def test_a_producer_needs_no_group(pair: Pair) -> None:
+    async with Producer(nameserver=pair.names.address) as producer:
+        await producer.send(Message("T", b"x"))
+        assert producer.group == pair.broker.sends[-1].producer_group == "DEFAULT_PRODUCER"
+        assert repr(producer) == "<Producer DEFAULT_PRODUCER>"
+
+
 # ---------------------------------------------------------------------- what is wrong
 
 
@@ -195,6 +235,10 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"queue": "broker-a:2"}, UsageError, "a MessageQueue is expected"),
     ({"queue": MessageQueue("U", "broker-a", 0)}, BadMessage, "topic not equal"),
     ({"queue": SECOND, "selector": by_hash}, UsageError, "not both"),
+    ({"arg": "order-7"}, UsageError, "arg is for a selector"),
+    ({"selector": by_hash}, UsageError, "by_hash needs an argument"),
+    ({"ordered_by": True}, UsageError, "ordered_by is of type bool"),
+    ({"ordered_by": "a", "selector": by_hash}, UsageError, "only one of them"),
 ]
 
 

@@ -159,6 +159,7 @@ class PullConsumer(Client):
         self._hooks = Hooks.given(hooks, self._trace)
         self._consumption: ConsumeHooks | None = None
         self._session: Session | None = None
+        self._stopped = False
         self._listeners: dict[str, MessageQueueListener] = {}
         self.share: QueueShare | None = None
         """Its membership in the group, once a listener is registered."""
@@ -169,6 +170,8 @@ class PullConsumer(Client):
         """Join the session; nothing is sent yet unless listeners are registered."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")
+        if self._stopped:
+            raise StateError("The pull consumer was stopped. Make a new PullConsumer to start again.")
         session = self._session = Session.join(self._settings)
         self._offset_store = self._member_options.offset_store(session, self.group)
         self._apply_hooks(session)
@@ -240,6 +243,7 @@ class PullConsumer(Client):
         """Leave the session once the file of a broadcasting consumer is written. Further calls have no effect."""
         session, self._session = self._session, None
         if session is not None:
+            self._stopped = True
             share, self.share = self.share, None
             try:
                 if share is not None:

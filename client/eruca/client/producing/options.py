@@ -19,6 +19,8 @@ from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.backoff import RETRY_BACKOFF
 from eruca.client.producing.sender import NEW_TOPIC_QUEUES
 
+DEFAULT_GROUP = "DEFAULT_PRODUCER"
+"""The group of producers that name none, as in RocketMQ's client for Go."""
 MAX_MESSAGE_SIZE = 4 * 1024 * 1024
 
 P = ParamSpec("P")
@@ -30,7 +32,7 @@ Self = TypeVar("Self")
 class ProducerOptions:
     """The arguments of ``Producer``. Raises BadName and BadConfig."""
 
-    group: str
+    group: str | None = None
     _: KW_ONLY
     nameserver: str | Sequence[str] | None = None
     send_timeout: float = 3.0
@@ -49,7 +51,8 @@ class ProducerOptions:
     settings: ClientSettings | None = None
 
     def __post_init__(self) -> None:
-        check_group(self.group, "producer")
+        if self.group is not None:
+            check_group(self.group, "producer")
         check_positive(
             send_timeout=self.send_timeout,
             retry_backoff=self.retry_backoff,
@@ -68,6 +71,7 @@ class ProducerKeywords(TypedDict, total=False):
 
     send_timeout: float
     retries: int
+    retry_backoff: float
     retry_codes: Collection[int]
     retry_when_not_stored: bool
     compress_from: int

@@ -1,6 +1,6 @@
 """Sending messages.
 
-Owns a producer's settings and its seat in the session; ``sends`` carries each message to its end.
+Owns a producer's settings and its seat in the session; ``sender`` carries each message to its end.
 Facts: DefaultMQProducer in 4.9.7.
 """
 
@@ -12,6 +12,7 @@ from asyncio import Future
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import get_ident
+from typing import Final
 
 from eruca.client.admin_calls import Client
 from eruca.client.bounds import bounded, within
@@ -26,7 +27,7 @@ from eruca.client.network.requests import check_reply, error_reply, is_expired, 
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
-from eruca.client.producing.options import ProducerOptions, taking
+from eruca.client.producing.options import DEFAULT_GROUP, ProducerOptions, taking
 from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
 from eruca.client.producing.send_hooks import Observer
 from eruca.client.producing.sender import Sender
@@ -36,12 +37,17 @@ from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
 
+NOT_STARTED: Final = (
+    "The producer service state not OK: call start() or use `async with` first, or `with` in eruca.client.sync."
+)
+
 
 class Producer(Client):
-    """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``.
+    """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``; it is started once.
 
     Args:
-        group: names this kind of producer towards brokers and operators.
+        group: names this kind of producer towards brokers and operators, who see who sends (``mqadmin
+            producerConnection``). It decides nothing about messages, unless they are sent in transactions.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         send_timeout: seconds for a send, all attempts and waits together.
         retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
@@ -68,7 +74,7 @@ class Producer(Client):
         self._configure(options)
 
     def _configure(self, options: ProducerOptions) -> None:
-        self.group = group = options.group
+        self.group = group = options.group if options.group is not None else DEFAULT_GROUP
         self.send_timeout = options.send_timeout
         self.retries = options.retries
         self.compress_from = options.compress_from
@@ -83,6 +89,7 @@ class Producer(Client):
         self._observer: Observer | None = None
         """Of the hooks of sends; None where there are none."""
         self._session: Session | None = None
+        self._stopped = False
         self._sender: Sender | None = None
         self._topics: dict[str, TopicQueues] = {}
         """Those of the sender."""
@@ -97,9 +104,11 @@ class Producer(Client):
 
     async def start(self) -> None:
         """Take a seat in the session. Connections are made when they are needed."""
-        if self._session is not None:
+        if self._session is not None or self._stopped:
+            state = "SHUTDOWN_ALREADY" if self._stopped else "RUNNING"
             raise StateError(
-                "The producer service state not OK, maybe started once, RUNNING. Make a new Producer to start again."
+                f"The producer service state not OK, maybe started once, {state}. "
+                f"Make a new {type(self).__name__} to start again."
             )
         session, options = Session.join(self._settings), self._options
         self._session = session
@@ -143,6 +152,7 @@ class Producer(Client):
 
     async def _leave(self, session: Session) -> None:
         self._session = self._sender = None
+        self._stopped = True
         self._topics = {}
         try:
             if self._trace is not None:
@@ -156,7 +166,7 @@ class Producer(Client):
         """The session in use. Raises StateError before start, after stop and elsewhere than its event loop."""
         session = self._session
         if session is None:
-            raise StateError("The producer service state not OK: call start() or use `async with` first.")
+            raise StateError(NOT_STARTED)
         # What check_here asks, without a call, as this is done for each send.
         if session.thread != get_ident() or not session.loop.is_running() or session.forks != fork_count():
             session.check_here()
@@ -176,6 +186,7 @@ class Producer(Client):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: object = None,
+        ordered_by: str | int | None = None,
         timeout: float | None = None,
     ) -> SendResult:
         """Send a message and wait until the broker has stored it.
@@ -183,12 +194,14 @@ class Producer(Client):
         Args:
             queue: where exactly; no other queue is tried.
             selector: chooses the queue by the message and ``arg`` (see ``selectors``); no other one is tried.
+            ordered_by: a key, such as an order id: messages with equal keys get the same queue, in their order. A
+                shorthand of ``selector=by_hash, arg=key``, and so the queue that Java's selector by hash takes.
             timeout: seconds from when it is its turn; default send_timeout.
 
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
         """
-        return await self._start(message, queue, selector, arg, timeout).future
+        return await self._start(message, queue, selector, arg, timeout, ordered_by=ordered_by).future
 
     def start_send(
         self,
@@ -197,6 +210,7 @@ class Producer(Client):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: object = None,
+        ordered_by: str | int | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
         """Send a message without waiting; arguments and errors as in ``send``.
@@ -204,16 +218,24 @@ class Producer(Client):
         Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
         time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
-        return self._start(message, queue, selector, arg, timeout).future
+        return self._start(message, queue, selector, arg, timeout, ordered_by=ordered_by).future
 
     async def send_batch(
-        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        ordered_by: str | int | None = None,
+        timeout: float | None = None,
     ) -> SendResult:
         """Send messages of one topic in one request; all are stored in one queue, or none.
 
-        See ``split_batch`` for more than fit. Errors as in ``send``.
+        The result's ``message_ids`` has their ids. A selector is given the first message. See ``split_batch`` for more
+        than fit. Arguments and errors as in ``send``.
         """
-        return await self._start_batch(messages, queue, timeout).future
+        return await self._start_batch(messages, queue, selector, arg, ordered_by, timeout).future
 
     async def send_oneway(
         self,
@@ -222,6 +244,7 @@ class Producer(Client):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: object = None,
+        ordered_by: str | int | None = None,
         timeout: float | None = None,
     ) -> None:
         """Send a message once and ask for no answer: it may be lost. Raises as ``send``, as far as it gets.
@@ -231,8 +254,8 @@ class Producer(Client):
         """
         if timeout is not None:
             async with within(timeout, "send_oneway"):
-                return await self.send_oneway(message, queue=queue, selector=selector, arg=arg)
-        send = self._start(message, queue, selector, arg, None, kind=ONEWAY)
+                return await self.send_oneway(message, queue=queue, selector=selector, arg=arg, ordered_by=ordered_by)
+        send = self._start(message, queue, selector, arg, None, kind=ONEWAY, ordered_by=ordered_by)
         calls = send.hooks
         try:
             if not send.unattended:
@@ -265,6 +288,7 @@ class Producer(Client):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         arg: object = None,
+        ordered_by: str | int | None = None,
         timeout: float | None = None,
     ) -> ReceivedMessage:
         """Send a message and wait for the answer that one of its consumers gives by ``reply``.
@@ -280,7 +304,7 @@ class Producer(Client):
         correlation, answer, more = session.requests.open(session.client_id, seconds)
         try:
             left = max(deadline - session.loop.time(), 0.001)
-            await self._start(message, queue, selector, arg, left, more=more).future
+            await self._start(message, queue, selector, arg, left, more=more, ordered_by=ordered_by).future
             async with asyncio.timeout_at(deadline):
                 return check_reply(await answer)
         except TimeoutError as error:
@@ -329,6 +353,7 @@ class Producer(Client):
         timeout: float | None,
         more: str = "",
         kind: SendKind = PLAIN,
+        ordered_by: str | int | None = None,
     ) -> Send:
         """Start a send, with ``more`` in its properties than a user may give. Raises the errors of use."""
         topic = self._topics.get(message.topic) if type(message) is Message else None
@@ -354,8 +379,8 @@ class Producer(Client):
             kind = with_flags(kind, message.flag, bits)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         choose = None
-        if queue is not None or selector is not None:
-            choose = choice_of_user(message, queue, selector, arg)
+        if queue is not None or ordered_by is not None or selector is not None or arg is not None:
+            choose = choice_of_user(message, queue, selector, arg, ordered_by)
         sender = self._sender
         if (
             sender is None
@@ -377,7 +402,15 @@ class Producer(Client):
         sender.append(send)
         return send
 
-    def _start_batch(self, messages: Sequence[Message], queue: MessageQueue | None, timeout: float | None) -> Send:
+    def _start_batch(
+        self,
+        messages: Sequence[Message],
+        queue: MessageQueue | None,
+        selector: Selector | None,
+        arg: object,
+        ordered_by: str | int | None,
+        timeout: float | None,
+    ) -> Send:
         """The same for messages in one request."""
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         sender, now, body = self._sender, time.time(), None
@@ -389,7 +422,7 @@ class Producer(Client):
             ids = unique_keys().stretches(now, len(messages))
             body = encode_messages(messages, ids.ids(), self.max_message_size)
         first = messages[0]
-        choose = choice_of_user(first, queue, None, None)
+        choose = choice_of_user(first, queue, selector, arg, ordered_by)
         if (
             sender is None
             or get_ident() != sender.thread
@@ -410,5 +443,5 @@ class Producer(Client):
         """The sender in use. Raises StateError as ``session``."""
         sender = self._sender
         if self.session is None or sender is None:
-            raise StateError("The producer service state not OK: call start() or use `async with` first.")
+            raise StateError(NOT_STARTED)
         return sender

@@ -32,7 +32,7 @@ from eruca.client.message import Message
 from eruca.client.network.routes import Route
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.topic_queues import TopicQueues
-from eruca.client.selectors import Selector
+from eruca.client.selectors import Selector, by_hash
 from eruca.protocol import api
 from eruca.protocol.headers.send import SendMessageV2, SendReply
 from eruca.protocol.message import TRANSACTION_PREPARED
@@ -209,12 +209,26 @@ def may_pass(error: ClientError) -> bool:
 
 
 def choice_of_user(
-    message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object
+    message: Message,
+    queue: MessageQueue | None,
+    selector: Selector | None,
+    arg: object,
+    ordered_by: str | int | None,
 ) -> Choice | None:
-    """The queue or selector of the user as a Choice; None where the user gives neither.
+    """The queue, selector or key of the user as a Choice; None where the user gives none of them.
 
     Raises UsageError and BadMessage.
     """
+    if ordered_by is not None:
+        if queue is not None or selector is not None or arg is not None:
+            raise UsageError("Give ordered_by, or a queue, or a selector with its arg: only one of them.")
+        if not isinstance(ordered_by, str | int) or isinstance(ordered_by, bool):
+            raise UsageError(
+                f"ordered_by is of type {type(ordered_by).__name__}: a text or a whole number is expected."
+            )
+        return lambda route: by_hash(route.to_send, message, ordered_by)
+    if arg is not None and selector is None:
+        raise UsageError("arg is for a selector: add selector=selectors.by_hash, or give ordered_by in place of arg.")
     if queue is not None:
         if selector is not None:
             raise UsageError("Give a queue or a selector, not both.")

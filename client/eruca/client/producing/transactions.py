@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 from eruca.client import callbacks
@@ -18,7 +18,7 @@ from eruca.client.config import check_positive
 from eruca.client.errors import BadMessage, ClientError, UsageError
 from eruca.client.hooks import EndTransactionContext, Hooks, run_calls
 from eruca.client.log import log
-from eruca.client.message import Message, ReceivedMessage
+from eruca.client.message import Message, ReceivedMessage, check_type
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult, SendStatus, TransactionState
 from eruca.client.producing.options import ProducerOptions, taking
@@ -61,13 +61,14 @@ class TransactionResult(NamedTuple):
 class TransactionOptions(ProducerOptions):
     """The arguments of ``TransactionProducer``. Raises UsageError, too."""
 
+    group: str = field()  # brokers ask its members about undecided messages, so there is no default
     check: Check
     _: KW_ONLY
     check_concurrency: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        callbacks.check_callable(self.check, "check")
+        callbacks.check_callable(self.check, "check", "message")
         check_positive(check_concurrency=self.check_concurrency)
 
 
@@ -75,6 +76,7 @@ class TransactionProducer(Producer):
     """A Producer that can also send in transactions.
 
     Args:
+        group: the producers that know the same transactions: brokers ask any of them about an undecided message.
         check: answers brokers that ask about an undecided message of this group, perhaps of a producer that is gone.
             A coroutine function runs in the event loop, another function in a thread. None and errors leave the
             message undecided; the broker asks again, 15 times, one minute apart by default.
@@ -126,6 +128,7 @@ class TransactionProducer(Producer):
         local: LocalTransaction,
         *,
         queue: MessageQueue | None = None,
+        ordered_by: str | int | None = None,
         timeout: float | None = None,
     ) -> TransactionResult:
         """Store a message, run the local transaction, and send its outcome to the broker.
@@ -138,18 +141,20 @@ class TransactionProducer(Producer):
         undecided.
 
         Args:
-            queue: where exactly; then there is one attempt.
+            queue: where exactly; no other queue is tried.
+            ordered_by: a key; messages with equal keys get the same queue (see ``send``).
             timeout: seconds for storing the message; default send_timeout.
 
         Raises as ``send``; then ``local`` did not run.
         """
-        callbacks.check_callable(local, "local")
+        check_type(message)
+        callbacks.check_callable(local, "local", "message", "transaction_id")
         if message.delay_level:
             raise BadMessage("A message in a transaction cannot be delayed: leave delay_level out.")
         under_way = self.session.loop.create_future()
         self._under_way.add(under_way)
         try:
-            sent = await self._send_half(message, queue, timeout)
+            sent = await self._send_half(message, queue, ordered_by, timeout)
             state, error = TransactionState.ROLLBACK, None
             if sent.status is SendStatus.SEND_OK:
                 state, error = await decide(local, message, sent.message_id)
@@ -162,10 +167,10 @@ class TransactionProducer(Producer):
         return TransactionResult(sent, state, error)
 
     def _send_half(
-        self, message: Message, queue: MessageQueue | None, timeout: float | None
+        self, message: Message, queue: MessageQueue | None, ordered_by: str | int | None, timeout: float | None
     ) -> asyncio.Future[SendResult]:
         more = f"\x02{names.TRANSACTION_PREPARED}\x01true\x02{names.PRODUCER_GROUP}\x01{self.group}"
-        return self._start(message, queue, None, None, timeout, more=more, kind=HALF).future
+        return self._start(message, queue, None, None, timeout, more=more, kind=HALF, ordered_by=ordered_by).future
 
     async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         _, physical_offset = parse_offset_message_id(sent.offset_message_id)
