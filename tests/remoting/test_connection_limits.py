@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eruca.remoting.connection_limits import ConnectionSettings, ServerLoad
+from eruca.remoting.connection_limits import ConnectionSettings, Rejection, ServerLoad
 from eruca.remoting.settings import BadSetting, settings_of
 
 
@@ -41,6 +41,27 @@ def test_what_has_ended_counts_no_more() -> None:
     load.leave("10.0.0.1")
     assert taken(load, "10.0.0.1") == 1
     assert (load.count.taken, dict(load.by_address)) == (2, {"10.0.0.1": 2})
+
+
+def test_addresses_of_one_block_of_ipv6_count_as_one() -> None:
+    """Who has one address of a /64 has them all."""
+    load = ServerLoad(settings("2001:db8:0:5:*=4;2001:db8:0:6::1=9").limits())
+    assert [taken(load, f"2001:db8::{number:x}") for number in range(1, 5)] == [2, 0, 0, 0]
+    assert taken(load, "2001:db8:0:1::1") == 2
+    assert [taken(load, f"2001:db8:0:5::{number:x}") for number in range(1, 4)] == [4, 0, 0]
+    assert (taken(load, "2001:db8:0:6::2"), taken(load, "2001:db8:0:6::1")) == (2, 7)
+    load.leave("2001:db8::1")
+    assert taken(load, "2001:db8::77") == 1
+    assert taken(load, "fe80::1%eth0") == 2
+    assert taken(load, "fe80::2%eth0") == 0
+
+
+def test_the_connects_of_one_block_of_ipv6_count_together() -> None:
+    load = ServerLoad(ConnectionSettings(server_max_connects_per_second_per_address=3).limits())
+    assert [load.rejection(f"2001:db8::{number:x}") for number in range(4)] == [None] * 3 + [
+        Rejection.CONNECTS_PER_SECOND
+    ]
+    assert load.rejection("2001:db8:0:1::1") is None
 
 
 @pytest.mark.parametrize(

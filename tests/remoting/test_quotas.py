@@ -37,8 +37,8 @@ def test_an_account_has_one_quota_wherever_it_asks_from() -> None:
 def test_an_address_has_one_quota_over_all_its_connections() -> None:
     guard = quotas(requests=2)
     guard(call("", "[2001:db8::1]:5000"))
-    guard(call("", "[2001:db8::1]:5001"))
-    with pytest.raises(Refused, match="2001:db8::1 may send"):
+    guard(call("", "[2001:db8::2]:5001"))
+    with pytest.raises(Refused, match="2001:db8::/64 may send"):
         guard(call("", "[2001:db8::1]:5002"))
 
 

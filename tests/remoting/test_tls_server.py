@@ -412,6 +412,14 @@ async def test_too_many_handshakes_of_all_addresses_are_refused(certificates: Ce
     assert 4 <= granted.count(True) <= 6
 
 
+@on_both_loops
+async def test_the_handshakes_of_one_block_of_ipv6_count_together(certificates: Certificates) -> None:
+    tls = tls_of(certificates, rate_of_address=4)
+    granted = [tls.may_begin(f"2001:db8::{number:x}") for number in range(20)]
+    assert 4 <= granted.count(True) <= 6
+    assert tls.may_begin("2001:db8:0:1::1")
+
+
 # ------------------------------------------------------------------ files
 
 

@@ -25,6 +25,18 @@ def peer_of(name: Any) -> tuple[str, int]:
     return host.removeprefix("::ffff:") if "." in host else host, int(name[1])
 
 
+def block_of(address: str) -> str:
+    """What counts as one peer: an IPv4 address; of an IPv6 address its first 64 bits, since whoever has one address of
+    such a block usually has them all."""
+    if ":" not in address:
+        return address
+    try:
+        block = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])[:8]
+    except OSError:
+        return address
+    return f"{socket.inet_ntop(socket.AF_INET6, block + bytes(8))}/64"
+
+
 def vip_address(address: str) -> str:
     """The second address of a broker, which does not serve pulls: two ports below (MixAll.brokerVIPChannel)."""
     host, _, port = address.rpartition(":")

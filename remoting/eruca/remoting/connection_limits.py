@@ -14,6 +14,7 @@ from enum import StrEnum
 from eruca.protocol.frame import MAX_FRAME
 from eruca.remoting import memory
 from eruca.remoting.access.white_addresses import AddressPattern
+from eruca.remoting.addresses import block_of
 from eruca.remoting.byte_budget import budgets
 from eruca.remoting.descriptors import ConnectionCount
 from eruca.remoting.rates import Rate
@@ -33,9 +34,10 @@ class ConnectionLimits:
     """The limits of the servers of a daemon. Times are in seconds; 120 s idle is Apache's
     serverChannelMaxIdleTimeSeconds.
 
-    Addresses of one of the ``overrides`` have its number of connections, by the first one that matches.
-    ``connects`` is the number of connections a second of one address, 0 for any; ``unfinished`` and ``unsent`` are the
-    bytes of all connections that are no whole frames yet, and that their peers have not read yet.
+    Addresses of one of the ``overrides`` have its number of connections, by the first one that matches; of IPv6 the
+    addresses of a /64 block count as one. ``connects`` is the number of connections a second of one address, 0 for any;
+    ``unfinished`` and ``unsent`` are the bytes of all connections that are no whole frames yet, and that their peers
+    have not read yet.
     """
 
     connections: int = 20_000
@@ -78,13 +80,14 @@ class ConnectionSettings:
     server_max_connections: int = setting(DEFAULTS.connections, at_least=1)
     """Connections of the daemon, at most."""
     server_max_connections_per_address: int = setting(DEFAULTS.connections_per_address, at_least=1)
-    """Connections from one address, at most."""
+    """Connections from one address, at most; the IPv6 addresses of a /64 block count as one."""
     server_max_connections_per_address_overrides: str = setting(
         "", valid=_are_overrides, words="addresses and numbers, like 10.0.0.*=5000;10.0.1.7=200"
     )
-    """Other numbers for some addresses, ``pattern=number`` joined by ``;``, by the first pattern that matches."""
+    """Other numbers for some addresses, ``pattern=number`` joined by ``;``, by the first pattern that matches. For an
+    IPv6 address it is the number of its whole block."""
     server_max_connects_per_second_per_address: int = setting(DEFAULTS.connects, at_least=0)
-    """New connections of one address in a second, at most; 0 for any number."""
+    """New connections of one address (IPv6: of a /64 block) in a second, at most; 0 for any number."""
     server_max_unfinished_bytes: int = setting(DEFAULTS.unfinished, at_least=MAX_FRAME)
     """Bytes of all frames that are not complete yet, at most."""
     server_max_unsent_bytes: int = setting(DEFAULTS.unsent, at_least=MAX_FRAME)
@@ -117,19 +120,20 @@ class ServerLoad:
         self.connects = Rate(limits.connects)
         self.budgets = budgets(limits.unfinished, limits.unsent)
         self.by_address: Counter[str] = Counter()
-        """Connections by address."""
+        """Connections by IPv4 address or block of IPv6 addresses."""
         self.limits = limits
 
     def rejection(self, address: str) -> Rejection | None:
         """Why a connection from this address is turned away; None if it is not."""
         if self.count.full:
             return Rejection.CONNECTIONS
-        if self.by_address[address] >= self.most(address):
+        block = block_of(address)
+        if self.by_address[block] >= self.most(address):
             return Rejection.CONNECTIONS_PER_ADDRESS
-        return None if self.connects.take(address) else Rejection.CONNECTS_PER_SECOND
+        return None if self.connects.take(block) else Rejection.CONNECTS_PER_SECOND
 
     def most(self, address: str) -> int:
-        """The connections that an address may have."""
+        """The connections that an address may have; of IPv6 its block."""
         for pattern, number in self.limits.overrides:
             if pattern.matches(address):
                 return number
@@ -138,11 +142,12 @@ class ServerLoad:
     def enter(self, address: str) -> None:
         """Count a connection."""
         self.count.taken += 1
-        self.by_address[address] += 1
+        self.by_address[block_of(address)] += 1
 
     def leave(self, address: str) -> None:
         """Count a connection no more."""
         self.count.taken -= 1
-        self.by_address[address] -= 1
-        if not self.by_address[address]:
-            del self.by_address[address]
+        block = block_of(address)
+        self.by_address[block] -= 1
+        if not self.by_address[block]:
+            del self.by_address[block]

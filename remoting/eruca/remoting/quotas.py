@@ -12,6 +12,7 @@ from typing import Any
 from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.remoting.access.accounts import host_of
+from eruca.remoting.addresses import block_of
 from eruca.remoting.rates import Rate
 from eruca.remoting.request import Call
 from eruca.remoting.settings import setting
@@ -35,7 +36,7 @@ class QuotaSettings:
     """Keys of Eruca's own; 0 for any number."""
 
     quota_requests_per_second: int = setting(0, at_least=0)
-    """The requests a second of one account; of one address where they are not signed."""
+    """The requests a second of one account; of one address (IPv6: of a /64 block) where they are not signed."""
     quota_bytes_per_second: int = setting(0, at_least=0)
     """The bytes of its requests a second."""
 
@@ -67,8 +68,8 @@ class Quotas:
 
 
 def asker(call: Call[Any]) -> str:
-    """Whose quota a request takes: the account that signed it, else the address that it came from."""
-    return call.account or host_of(call.connection.remote)
+    """Whose quota a request takes: the account that signed it, else the address it came from (IPv6: its block)."""
+    return call.account or block_of(host_of(call.connection.remote))
 
 
 def too_much(who: str, what: str, key: str) -> Refused:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from eruca.remoting.addresses import block_of
 from eruca.remoting.log import log
 from eruca.remoting.rates import Rate
 from eruca.remoting.tls import HELLO, BadTls, File, KeyPair, TlsFiles
@@ -128,7 +129,7 @@ class TlsServer:
 
     def may_begin(self, address: str) -> bool:
         """Whether a peer may have a handshake now."""
-        return self._rate_of_address.take(address) and self._rate.take("")
+        return self._rate_of_address.take(block_of(address)) and self._rate.take("")
 
     def refuse(self, address: str, reason: str, sentence: str) -> None:
         """Count a connection that is refused, and leave a line."""

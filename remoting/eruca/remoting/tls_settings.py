@@ -78,7 +78,7 @@ class TlsSettings(TlsClientSettings):
     tls_server_handshakes_per_second_per_address: int = setting(
         50, key="tls.server.handshakesPerSecondPerAddress", at_least=0
     )
-    """TLS handshakes of one address in a second, at most; 0 for any number."""
+    """TLS handshakes of one address (IPv6: of a /64 block) in a second, at most; 0 for any number."""
     tls_ha_server_mode: TlsMode | None = setting(None, key="tls.ha.server.mode")
     """The mode of the HA port; unset: tls.server.mode. Apache's slaves speak no TLS."""
     tls_ha_enable: bool | None = setting(None, key="tls.ha.enable")
