@@ -342,6 +342,39 @@ async def test_the_body_of_a_message_is_no_half_message(shop: Shop, decision: in
     assert shop.desk.broker.halves.undecided.get(number) == real and real.physical_offset == offset
 
 
+@pytest.mark.parametrize("code", [33, 36])
+async def test_the_body_of_a_message_is_no_message(shop: Shop, code: int) -> None:
+    """Nor may it reach into the message behind it: neither topic nor properties are part of the checksum."""
+    broker = shop.desk.broker
+    broker.groups.find("mine")
+    body_at = broker.store.replicator.end_offset + HEADS[0].size
+    forged = encode_record(
+        topic="Mine",
+        queue_id=0,
+        queue_offset=0,
+        physical_offset=body_at,
+        body=b"forged",
+        properties=b"KEYS\x01" + b"k" * 200 + b"\x02x\x01",
+        flag=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=bytes(8),
+        store_timestamp=1,
+        store_host=bytes(8),
+    )
+    inside = forged[:-200]  # the rest of its properties is what follows the message
+    peer = await shop.peer()
+    assert (await peer.ask(MINE, 310, sent("Mine"), inside)).code == 0
+    secret = shop.desk.store(TOPIC, 0, 2, body=b"of another topic" * 20).physical_offset
+    seen = broker.store.record(body_at)
+    assert seen is not None and body_at < secret < body_at + len(seen), "the forged record reaches into the next one"
+
+    answer = await peer.ask(MINE, code, {**of_broker(body_at)[36].fields, "group": "mine", "originTopic": "Mine"})
+    assert answer.code == 1 and "by" in (answer.remark or "") and not answer.body
+    own = body_at - HEADS[0].size
+    assert (await peer.ask(MINE, code, {**of_broker(own)[36].fields, "group": "mine", "originTopic": "Mine"})).code == 0
+
+
 async def test_who_signs_now_is_who_is_asked(shop: Shop, tmp_path: Path) -> None:
     """Whoever else has used the connection before."""
     white = Signing(await Peer().connect(shop.desk.app.address, local=WHITE))

@@ -43,7 +43,7 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
 @routes.on(api.VIEW_MESSAGE_BY_ID, reads=True)
 async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     """The record that begins at an offset of the commit log; one that the requester may not read is not there."""
-    record = await broker.store.shown(call.header.offset)
+    record = await broker.store.shown(call.header.offset, in_queue=bool(call.account))
     if record is None or not call.may_read(decode_record(record).topic):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")
     return Reply(body=record)

@@ -72,7 +72,7 @@ def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: b
 async def _record(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Record:
     """The message; one that the requester may not read is not there: the copy would show it to the group."""
     offset = call.header.offset
-    data = await broker.store.shown(offset) if offset >= 0 else None
+    data = await broker.store.shown(offset, in_queue=bool(call.account)) if offset >= 0 else None
     try:
         record = None if data is None else decode_record(data)
     except ProtocolError:

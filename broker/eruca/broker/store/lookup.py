@@ -46,6 +46,15 @@ class Lookup:
         sound = self._sound(physical_offset)
         return None if sound is None else sound[0]
 
+    def message(self, physical_offset: int) -> bytes | None:
+        """As ``record``, if a queue has its message there: the body of another may hold what looks like a record."""
+        sound = self._sound(physical_offset)
+        if sound is None:
+            return None
+        data, record = sound
+        units = self.units(record.topic, record.queue_id, [record.queue_offset])
+        return data if units and units[0][:2] == (physical_offset, len(data)) else None
+
     def _sound(self, physical_offset: int) -> tuple[bytes, Record] | None:
         """As ``record``, with what it says."""
         size = self._log.record_size_at(physical_offset, wait=self._wait)

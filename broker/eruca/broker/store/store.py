@@ -384,10 +384,15 @@ class Store:
         """Bytes of the log where they need no reading from the disk, else None."""
         return self.commit_log.view(physical_offset, size) if physical_offset >= self.commit_log.hot_from else None
 
-    async def shown(self, physical_offset: int) -> bytes | None:
-        """As ``record``, for a peer that names the place: None also for what readers may not see yet."""
+    async def shown(self, physical_offset: int, *, in_queue: bool = False) -> bytes | None:
+        """As ``record``, for a peer that names the place: None also for what readers may not see yet.
+
+        ``in_queue``: only what a queue has there, for a peer who might have made the place himself, in a body of his.
+        """
         if physical_offset >= self._dispatch.position:
             return None
+        if in_queue:
+            return await self.lookup(lambda there: there.message(physical_offset))
         return await self.lookup(lambda there: there.record(physical_offset))
 
     def min_offset(self, topic: str, queue_id: int) -> int:
