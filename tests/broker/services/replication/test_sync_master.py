@@ -136,6 +136,27 @@ async def test_a_first_report_answers_no_send_since_its_slave_may_have_another_l
     assert (await task).code == FLUSH_SLAVE_TIMEOUT
 
 
+async def test_a_first_report_shows_nothing_that_the_slave_in_reach_lacks(master: Desk, slave: HandSlave) -> None:
+    """Nor does it afterwards: what it claims to have is not confirmed."""
+    task = sending(master, 0)
+    await slave.frame()
+    slave.report(end(master))
+    assert (await task).code == OK
+    before = end(master)
+    task = sending(master, 1)
+    await slave.frame()
+    other = await HandSlave().connect(master.broker.ha_address)
+    other.report(end(master))
+    await until(lambda: sum(each.acknowledged == end(master) for each in master.broker.slaves.connected) == 1)
+    assert (readable(master), master.broker.slaves.confirmed) == (1, before)
+    await other.close()
+    await until(lambda: len(master.broker.slaves.connected) == 1)
+    assert (await task).code == FLUSH_SLAVE_TIMEOUT
+    assert (readable(master), master.broker.slaves.confirmed) == (1, before)
+    slave.report(end(master))
+    await until(lambda: readable(master) == 2)
+
+
 async def test_a_slave_that_connects_again_confirms_what_it_reports_from_then_on(master: Desk) -> None:
     master.config.store.slave_timeout = 5000
     before = end(master)

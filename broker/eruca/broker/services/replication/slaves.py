@@ -37,10 +37,8 @@ class Slaves:
         self, store: Store, settings: StoreSettings, tls: TlsPort | None = None, access: HAAccess | None = None
     ) -> None:
         self.confirmed = 0
-        """The offset up to which a slave reports to have the log."""
-        self._copied = 0
-        """The offset up to which a slave that follows has it. A first report alone may come from one that compares
-        logs, and has other bytes there: it answers no send."""
+        """The offset up to which a slave that follows has the log. A first report alone may come from one that compares
+        logs, and has other bytes there: it answers no send, and shows nothing that another slave still lacks."""
         self.connected: set[HAConnection] = set()
         self.rejected = 0
         """Connections that were turned away for their number."""
@@ -146,20 +144,29 @@ class Slaves:
     def _reported(self, slave: HAConnection) -> None:
         self._changed.set()
         if slave.skipped and not slave.acknowledged:
-            self._gap = (self._copied, slave.skipped)
+            self._gap = (self.confirmed, slave.skipped)
             self._waiters.release(slave.skipped, Durability.FLUSH_SLAVE_TIMEOUT)
-        self.confirmed = max(self.confirmed, slave.acknowledged)
-        if slave.follows and slave.acknowledged > self._copied:
-            self._copied = slave.acknowledged
-            self._waiters.release(self._copied, Durability.DURABLE)
+        if slave.follows and slave.acknowledged > self.confirmed:
+            self.confirmed = slave.acknowledged
+            self._waiters.release(self.confirmed, Durability.DURABLE)
         self._store.drain()
 
     def _written(self) -> None:
         """Send new log, and set how much of it may be read."""
         if self.sync:
-            self._store.visible_limit = self.confirmed if self.in_reach else None
+            self._store.visible_limit = self._visible()
         for slave in tuple(self.connected):
             slave.pump()
+
+    def _visible(self) -> int | None:
+        """The limit of what may be read; None without a slave in reach."""
+        least = self._store.replicator.end_offset - self._settings.ha_slave_fallbehind_max
+        in_sync = [slave for slave in self.connected if slave.is_in_sync(least)]
+        if not in_sync:
+            return None
+        if any(slave.follows for slave in in_sync):
+            return self.confirmed
+        return max(self.confirmed, *(slave.acknowledged for slave in in_sync))  # without them all would be visible
 
     # ------------------------------------------------------------------ waiting for them
 
@@ -172,7 +179,7 @@ class Slaves:
         disk = self._store.durable(end_offset)
         if not self.sync:
             return disk
-        if end_offset <= self._copied and not self._gap[0] < end_offset <= self._gap[1]:
+        if end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]:
             return disk
         copy = self._copy(end_offset)
         return copy if disk is None else _both(disk, copy)
