@@ -85,6 +85,22 @@ def test_an_index_without_room_waits_says_so_once_and_goes_on(tmp_path: Path) ->
     store.close()
 
 
+def test_a_close_with_messages_that_are_in_no_index_yet_says_so(tmp_path: Path) -> None:
+    disk = Switched()
+    store = open_store(tmp_path, Clock(), file_system=disk)
+    with capture_logs() as said, disk.without_room("/index/"):
+        store.appender.put("T", 0, b"a", b"KEYS\x01a", born_timestamp=1, born_host=HOST, store_host=HOST)
+        store.drain()
+        fault = store.close()
+    assert str(fault) == "1 messages are not in their queues or in the index yet"
+    assert [line["event"] for line in said] == ["no_room_in_index", "store_not_closed_in_order"]
+
+    again = Store(small_config(tmp_path), Clock())
+    assert not again.open().clean
+    assert len(again.disk_lookup.query("T", "a", 9, 0, 2**62).records) == 1
+    assert again.close() is None
+
+
 def test_a_close_that_finds_no_room_leaves_the_store_to_be_recovered(tmp_path: Path) -> None:
     disk = Switched()
     store = open_store(tmp_path, Clock(), file_system=disk)

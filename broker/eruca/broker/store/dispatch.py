@@ -145,6 +145,11 @@ class Dispatch:
                 log.info("room_in_index", messages=len(work))
 
     @property
-    def settled(self) -> bool:
-        """Whether nothing waits, neither for its queue nor for the index."""
-        return not self.pending and not self._unindexed
+    def waiting(self) -> int:
+        """Messages that wait for their queue or for the index."""
+        return len(self.pending) + len(self._unindexed)
+
+    @property
+    def unindexed_from(self) -> int | None:
+        """Commit log offset of the first message that waits for the index; None if none does."""
+        return self._unindexed[0][1] if self._unindexed else None

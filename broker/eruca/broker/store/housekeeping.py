@@ -92,9 +92,15 @@ class Housekeeping:
 
     def begin(self) -> tuple[int, int]:
         """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message."""
-        units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in self._queues.queues.values())
-        self._covered = (self._dispatch.position, units)
-        return self._dispatch.position, self._appender.last_time
+        queues = self._queues.queues.values()
+        position = self._dispatch.unindexed_from
+        if position is None:
+            position = self._dispatch.position
+            units = sum(queue.tail_start + len(queue.tail) // CONSUME_QUEUE_UNIT for queue in queues)
+        else:  # a start begins there, so that what the index lacks comes into it
+            units = sum(self._queues.units_before(queue, position) for queue in queues)
+        self._covered = (position, units)
+        return position, self._appender.last_time
 
     def unflushed(self) -> list[Unflushed]:
         """The files of queues and index to flush; ``give_back`` takes them when that fails."""

@@ -227,7 +227,8 @@ class Store:
     def close(self) -> OSError | None:
         """Flush, persist and close; after it the store counts as stopped in order.
 
-        When the disk fails or is full, ``abort`` stays and the next start recovers; then the error is returned.
+        When the disk fails or is full, or messages are still to be dispatched, ``abort`` stays and the next start
+        recovers; then the error is returned.
         """
         if self._lock is None:
             return None
@@ -237,8 +238,9 @@ class Store:
             self._flush.flush()
             self.drain()
             self.persist()
-            if self._dispatch.settled:
-                clear_abort(root)
+            if waiting := self._dispatch.waiting:
+                raise OSError(f"{waiting} messages are not in their queues or in the index yet")
+            clear_abort(root)
         except OSError as fault:
             log.error("store_not_closed_in_order", fault=str(fault), consequence="the next start recovers it")
             return fault
