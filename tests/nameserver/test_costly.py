@@ -1,8 +1,14 @@
 """Each request of a nameserver is known to read or to change, and to be costly or not."""
 
+import pytest
+
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.handlers import routes
+from eruca.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicList
+from eruca.protocol.headers.routes import RegisterBroker
+from tests.support.pairs import eventually
 from tests.support.peers import Peer
+from tests.support.turns import turns_of_the_loop
 
 READS = {101, 105, 106, 206, 219, 224, 304, 311, 312, 313, 319}
 CHANGES = {100, 102, 103, 104, 205, 216, 318, 322, 327}
@@ -28,3 +34,49 @@ async def test_a_registration_that_is_no_plain_json_has_a_bound(nameserver: Name
         assert (answer.code == 0, words is None or words in str(answer.remark)) == (words is None, True)
     assert (await peer.ask(105, {"topic": "T7"})).code == 0
     await peer.close()
+
+
+MANY = 100_000
+
+
+@pytest.fixture
+async def crowded(nameserver: Nameserver) -> Nameserver:
+    """With very many topics, each of a unit that others subscribe to."""
+    ask = RegisterBroker(broker_name="a", broker_addr="1.1.1.1:1", cluster_name="c", ha_server_addr="", broker_id=0)
+    topics = {f"T{number}": TopicConfig(topic_name=f"T{number}", topic_sys_flag=3) for number in range(MANY)}
+    wrapper = TopicConfigSerializeWrapper(data_version=DataVersion(counter=1), topic_config_table=topics)
+    nameserver.table.register(ask, wrapper, object(), nameserver.monotonic())
+    return nameserver
+
+
+@pytest.mark.parametrize(("code", "fields", "count"), [(224, {"cluster": "c"}, MANY), (311, {}, MANY), (313, {}, 0)])
+async def test_topics_are_selected_in_slices(
+    crowded: Nameserver, code: int, fields: dict[str, str], count: int
+) -> None:
+    peer = await Peer().connect(crowded.address)
+    async with turns_of_the_loop() as turns:
+        await peer.ask(code, fields, within=60)
+        before = turns.count
+        answer = await peer.ask(code, fields, within=60)
+    assert turns.count - before > 10 and turns.longest < 0.04
+    assert len(TopicList.decode(answer.body).topic_list) == count
+    await peer.close()
+
+
+async def test_permissions_change_in_slices_and_all_of_them_though_who_asked_leaves(crowded: Nameserver) -> None:
+    peer, other = await Peer().connect(crowded.address), await Peer().connect(crowded.address)
+
+    def writable() -> int:
+        table = crowded.table
+        routes = (table.route(topic) for topic in table.topics().topic_list)
+        return sum(route.queue_datas[0].perm & 2 > 0 for route in routes if route is not None)
+
+    async with turns_of_the_loop() as turns:
+        answer = await peer.ask(205, {"brokerName": "a"}, within=60)
+        assert turns.count > 10
+    assert (answer.fields["wipeTopicCount"], writable()) == (str(MANY), 0)
+    peer.tell(327, {"brokerName": "a"})
+    assert (await other.ask(101, {"namespace": "n", "key": "k"})).code, "the change has begun, and is hardly done"
+    await peer.close()
+    await eventually(lambda: writable() == MANY)
+    await other.close()

@@ -153,13 +153,13 @@ def test_write_permission_is_wiped_and_added_until_the_next_news() -> None:
     table = RouteTable()
     table.register(broker(), topics("T", "U", perm=7), object(), 0)
     table.register(broker("b", "2.2.2.2:1"), topics("T"), object(), 0)
-    assert table.wipe_write_permission("a") == 2
+    assert table.wipe_write_permission("a", ["T", "U", "gone"]) == 2
     assert perms(table, "T") == {"a": 5, "b": 6}
     table.register(broker(), topics("T", "U", perm=7), object(), 0)
     assert perms(table, "T") == {"a": 5, "b": 6}
-    assert table.add_write_permission("a") == 2
+    assert table.add_write_permission("a", table.topics_of("a")) == 2
     assert perms(table, "T") == {"a": 6, "b": 6}
-    assert table.wipe_write_permission("nobody") == 0
+    assert table.wipe_write_permission("nobody", ["T"]) == 0
     table.register(broker(), topics("T", "U", perm=7, version=2), object(), 0)
     assert perms(table, "T") == {"a": 7, "b": 6}
 
@@ -183,10 +183,12 @@ def test_topic_lists() -> None:
     table.register(broker("a", "1.1.1.1:1", cluster="c1"), topics("T", sys_flag=1), object(), 0)
     table.register(broker("b", "2.2.2.2:1", cluster="c2"), topics("U", sys_flag=3), object(), 0)
     table.register(broker("b", "2.2.2.2:1", cluster="c2"), topics("V", sys_flag=2, version=2), object(), 0)
-    assert table.topics("c2").topic_list == ["U", "V"]
-    assert table.topics("nowhere").topic_list == []
-    assert table.topics_by_flag(has=1).topic_list == ["T", "U"]
-    assert table.topics_by_flag(has=2).topic_list == ["U", "V"]
-    assert table.topics_by_flag(has=2, has_not=1).topic_list == ["V"]
+    every = [*table.topics().topic_list, "gone"]
+    assert every == ["T", "U", "V", "gone"]
+    assert table.in_cluster("c2", every) == ["U", "V"]
+    assert table.in_cluster("nowhere", every) == []
+    assert table.with_flags(every, has=1) == ["T", "U"]
+    assert table.with_flags(every, has=2) == ["U", "V"]
+    assert table.with_flags(every, has=2, has_not=1) == ["V"]
     system = table.system_topics()
     assert (system.topic_list, system.broker_addr) == (["c1", "a", "c2", "b"], "1.1.1.1:1")

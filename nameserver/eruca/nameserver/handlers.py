@@ -6,7 +6,8 @@ answer it at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,7 +45,7 @@ from eruca.remoting.files import replace_file
 from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.router import Result
 from eruca.remoting.settings import BadSetting, change, settings_of, values
-from eruca.remoting.slices import encoded, in_thread
+from eruca.remoting.slices import batches, encoded, in_thread, sliced
 
 STANDARD_JSON_VERSION = 401
 """Clients from this version on (V4_9_4) get routes as standard JSON."""
@@ -268,7 +269,7 @@ async def all_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_TOPICS_BY_CLUSTER, reads=True, costly=True)
 async def topics_of_cluster(server: NameserverTables, call: Call[headers.OfCluster]) -> Reply:
     """224: the topics of a cluster; none for an unknown one."""
-    return await _listed(server.table.topics(call.header.cluster))
+    return await _selected(server, partial(server.table.in_cluster, call.header.cluster))
 
 
 @routes.on(api.GET_SYSTEM_TOPIC_LIST_FROM_NS, reads=True, costly=True)
@@ -280,19 +281,27 @@ async def system_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_UNIT_TOPIC_LIST, reads=True, costly=True)
 async def unit_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """311: the topics of units."""
-    return await _listed(server.table.topics_by_flag(has=UNIT))
+    return await _selected(server, partial(server.table.with_flags, has=UNIT))
 
 
 @routes.on(api.GET_HAS_UNIT_SUB_TOPIC_LIST, reads=True, costly=True)
 async def unit_sub_topics(server: NameserverTables, call: Call[Empty]) -> Reply:
     """312: the topics that units subscribe to."""
-    return await _listed(server.table.topics_by_flag(has=UNIT_SUB))
+    return await _selected(server, partial(server.table.with_flags, has=UNIT_SUB))
 
 
 @routes.on(api.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, reads=True, costly=True)
 async def unit_sub_of_no_unit(server: NameserverTables, call: Call[Empty]) -> Reply:
     """313: the topics that units subscribe to and that belong to no unit."""
-    return await _listed(server.table.topics_by_flag(has=UNIT_SUB, has_not=UNIT))
+    return await _selected(server, partial(server.table.with_flags, has=UNIT_SUB, has_not=UNIT))
+
+
+async def _selected(server: NameserverTables, select: Callable[[Sequence[str]], list[str]]) -> Reply:
+    """Those of all topics that ``select`` takes of the some that it is given."""
+    found: list[str] = []
+    async for some in sliced(batches(server.table.topics().topic_list)):
+        found += select(some)
+    return await _listed(TopicList(topic_list=found))
 
 
 async def _listed(topics: TopicList) -> Reply:
@@ -317,19 +326,37 @@ def _permission(ask: headers.OfBroker) -> str:
 
 
 @routes.on(api.WIPE_WRITE_PERM_OF_BROKER, costly=True, changes=_permission)
-def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
+async def wipe_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """205: remove the write permission of a broker's topics."""
-    count = server.table.wipe_write_permission(call.header.broker_name)
+    count = await _permit(server, call.header.broker_name, server.table.wipe_write_permission)
     call.note(after=f"withdrawn in {count} topics")
     return Reply(header=headers.WipeReply(wipe_topic_count=count))
 
 
 @routes.on(api.ADD_WRITE_PERM_OF_BROKER, costly=True, changes=_permission)
-def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
+async def add_write_permission(server: NameserverTables, call: Call[headers.OfBroker]) -> Reply:
     """327: restore the write permission of a broker's topics."""
-    count = server.table.add_write_permission(call.header.broker_name)
+    count = await _permit(server, call.header.broker_name, server.table.add_write_permission)
     call.note(after=f"given in {count} topics")
     return Reply(header=headers.AddReply(add_topic_count=count))
+
+
+async def _permit(server: NameserverTables, broker: str, change: Callable[[str, Iterable[str]], int]) -> int:
+    """Change a permission of all topics of a broker, in slices; at once what is left if the connection ends meanwhile.
+
+    Returns the number of the topics.
+    """
+    topics, count = server.table.topics_of(broker), 0
+    some: Sequence[str]
+    rest = iter(batches(topics))
+    try:
+        async for some in sliced(rest):
+            count += change(broker, some)
+    except asyncio.CancelledError:
+        for some in rest:
+            change(broker, some)
+        raise
+    return count
 
 
 def _value(ask: headers.PutKVConfig | headers.KVConfigKey) -> str:

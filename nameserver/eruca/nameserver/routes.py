@@ -262,22 +262,27 @@ class RouteTable:
                 self._drop_queues(topic, name)
                 del self._named[name].topics[topic]
 
-    def wipe_write_permission(self, broker_name: str) -> int:
-        """Remove the write permission of a broker's topics until it registers a change; returns their number."""
-        return self._permit(broker_name, lambda perm: perm & ~PERM_WRITE)
-
-    def add_write_permission(self, broker_name: str) -> int:
-        """Make all topics of a broker readable and writable; returns their number."""
-        return self._permit(broker_name, lambda _: PERM_READ | PERM_WRITE)
-
-    def _permit(self, broker_name: str, change: Callable[[int], int]) -> int:
+    def topics_of(self, broker_name: str) -> list[str]:
+        """The topics that have queues at the brokers of a name."""
         named = self._named.get(broker_name)
-        if named is None:
-            return 0
-        for topic in named.topics:
-            queue = self._queues[topic][broker_name]
+        return [] if named is None else list(named.topics)
+
+    def wipe_write_permission(self, broker_name: str, among: Iterable[str]) -> int:
+        """Remove the write permission of a broker's topics until it registers a change; returns their number.
+
+        Here and below, ``among`` are the topics to look at: all of them at once may be many.
+        """
+        return self._permit(broker_name, among, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_permission(self, broker_name: str, among: Iterable[str]) -> int:
+        """Make the topics of a broker readable and writable; returns their number."""
+        return self._permit(broker_name, among, lambda _: PERM_READ | PERM_WRITE)
+
+    def _permit(self, broker_name: str, among: Iterable[str], change: Callable[[int], int]) -> int:
+        found = [self._queues[topic][broker_name] for topic in among if broker_name in self._queues.get(topic, ())]
+        for queue in found:
             queue.perm = change(queue.perm)
-        return len(named.topics)
+        return len(found)
 
     # ------------------------------------------------------------------ overviews
 
@@ -297,19 +302,21 @@ class RouteTable:
             cluster_addr_table={cluster: list(names) for cluster, names in self._clusters.items()},
         )
 
-    def topics(self, cluster: str | None = None) -> TopicList:
-        """All topics, or those of a cluster."""
-        if cluster is None:
-            return TopicList(topic_list=list(self._queues))
-        names = self._clusters.get(cluster, {})
-        return TopicList(topic_list=[topic for topic, queues in self._queues.items() if names.keys() & queues.keys()])
+    def topics(self) -> TopicList:
+        """All topics."""
+        return TopicList(topic_list=list(self._queues))
 
-    def topics_by_flag(self, *, has: int, has_not: int = 0) -> TopicList:
+    def in_cluster(self, cluster: str, among: Iterable[str]) -> list[str]:
+        """The topics of a cluster."""
+        names = self._clusters.get(cluster, {})
+        return [topic for topic in among if any(name in names for name in self._queues.get(topic, ()))]
+
+    def with_flags(self, among: Iterable[str], *, has: int, has_not: int = 0) -> list[str]:
         """The topics whose first broker's flags have all of ``has`` and none of ``has_not``."""
-        flags = {topic: next(iter(queues.values())).topic_sys_flag for topic, queues in self._queues.items()}
-        return TopicList(
-            topic_list=[topic for topic, flag in flags.items() if flag & has == has and not flag & has_not]
-        )
+        flags = {
+            topic: next(iter(self._queues[topic].values())).topic_sys_flag for topic in among if topic in self._queues
+        }
+        return [topic for topic, flag in flags.items() if flag & has == has and not flag & has_not]
 
     def system_topics(self) -> TopicList:
         """The topics with the names of clusters and brokers, and the address of one broker."""
