@@ -12,15 +12,18 @@ from typing import NamedTuple
 from eruca.broker.broker import COLD_PULLS
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers.checks import CLIENT_ID_MAX_LENGTH
-from eruca.broker.handlers.clients import MOST_LOCKS_AT_ONCE, MOST_SUBSCRIPTIONS
+from eruca.broker.handlers.clients import MOST_LOCKS_AT_ONCE, MOST_SUBSCRIPTIONS, MOST_TAGS
 from eruca.broker.services.holds import LONGEST, MOST, MOST_OF_ONE
 from eruca.broker.services.replication.ha_server import UNSENT
 from eruca.broker.services.replication.slaves import MOST_SLAVES
+from eruca.broker.state.locks import MOST_LOCKS
+from eruca.broker.state.offsets import MOST_OFFSETS
 from eruca.broker.state.topics import LONGEST_REGISTRATION
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.kv import LONGEST_CONTENT, LONGEST_VALUE
 from eruca.protocol.bodies.clients import MOST_GROUPS
 from eruca.protocol.frame import MAX_FRAME, MAX_HEADER
+from eruca.protocol.header_fields import MAX_FIELDS
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.connection import WRITE_HIGH_WATER
 from eruca.remoting.connection_limits import DEFAULTS
@@ -65,7 +68,12 @@ def fixed(value: object, what: str, beyond: str, metric: str = "", whose: str = 
 
 LIMITS = [
     setting("serverMaxConnections", "connections, over all ports for clients", REJECTED, "connections"),
-    setting("serverMaxConnectionsPerAddress", "connections of one address", REJECTED, "connections_per_address"),
+    setting(
+        "serverMaxConnectionsPerAddress",
+        "connections of one address (IPv6: of a /64 block)",
+        REJECTED,
+        "connections_per_address",
+    ),
     setting(
         "serverMaxConnectionsPerAddressOverrides",
         "the same for some addresses, by the first pattern that matches, such as `10.0.0.*=5000;10.0.1.{3,4}=200`",
@@ -74,7 +82,7 @@ LIMITS = [
     ),
     setting(
         "serverMaxConnectsPerSecondPerAddress",
-        "new connections a second of one address, 0 for any number",
+        "new connections a second of one address (IPv6: of a /64 block), 0 for any number",
         REJECTED,
         "eruca_connections_rejected_total",
     ),
@@ -100,6 +108,7 @@ LIMITS = [
     ),
     fixed(size(MAX_FRAME), "a frame", "cut off, `bad_frame`", whose="both"),
     fixed(size(MAX_HEADER), "the header of a frame", "cut off, `bad_frame`", whose="both"),
+    fixed(MAX_FIELDS, "its fields", "cut off, `bad_frame`", whose="both"),
     fixed(
         size(WRITE_HIGH_WATER),
         "sent bytes that a peer has not read yet",
@@ -164,7 +173,10 @@ LIMITS = [
     ),
     fixed(MOST_SUBSCRIPTIONS, "subscriptions of one heartbeat", "1"),
     fixed(CLIENT_ID_MAX_LENGTH, "characters of a client id", "1"),
-    fixed(MOST_LOCKS_AT_ONCE, "queues of one lock request", "1"),
+    fixed(MOST_TAGS, "tags of a subscription", "1"),
+    fixed(MOST_LOCKS_AT_ONCE, "queues of one lock request that are done at once", "more are done in slices"),
+    fixed(MOST_LOCKS, "queues that are locked", "more are not locked, or 2", "locks"),
+    fixed(MOST_OFFSETS, "committed offsets, of all groups and queues", "1; a pull commits none", "offsets"),
     fixed(size(LONGEST_VALUE), "a value of the key-value configuration (100)", "1", whose="nameserver"),
     fixed(
         size(LONGEST_CONTENT),

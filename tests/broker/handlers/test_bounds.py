@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.handlers.clients import MOST_SUBSCRIPTIONS
+from eruca.broker.handlers.clients import MOST_SUBSCRIPTIONS, MOST_TAGS
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.topics import Topics
 from eruca.protocol.bodies import (
@@ -285,6 +285,34 @@ async def test_a_heartbeat_has_a_bounded_number_of_subscriptions(desk: Desk) -> 
     assert answer.remark == (
         f"the heartbeat has {count} subscriptions, at most {MOST_SUBSCRIPTIONS} are allowed; send several heartbeats"
     )
+
+
+@pytest.mark.parametrize("member", ["tags_set", "code_set"])
+async def test_a_subscription_has_a_bounded_number_of_tags(desk: Desk, member: str) -> None:
+    for count, code in ((MOST_TAGS, 0), (MOST_TAGS + 1, 1)):
+        subscription = SubscriptionData(topic="T")
+        setattr(subscription, member, set(range(count)) if member == "code_set" else set(map(str, range(count))))
+        group = ConsumerData(group_name="tags", subscription_data_set=[subscription])
+        data = HeartbeatData(client_id="c", producer_data_set=[], consumer_data_set=[group])
+        answer = await desk.ask(34, {}, data.encode())
+        assert (answer.code, "the subscription to T has more than 10000 tags" in str(answer.remark)) == (code, code > 0)
+
+
+async def test_offsets_of_ever_new_names_have_a_bound(desk: Desk) -> None:
+    desk.broker.offsets.most = 3
+
+    async def commit(group: str, topic: str, queue_id: int) -> Answered:
+        fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "commitOffset": 7}
+        return await desk.ask(15, fields)
+
+    for place in (("g", "T", 0), ("g", "nowhere", 1), ("nobody", "T", 2_000_000)):
+        assert (await commit(*place)).code == 0
+    answer = await commit("h", "T", 0)
+    assert answer.code == 1 and "3 offsets are committed at this broker, 3 may be" in str(answer.remark)
+    assert (await commit("g", "T", 0)).code == 0, "those that are there go on"
+    desk.broker.offsets.remove_group("nobody")
+    assert (await commit("h", "T", 0)).code == 0
+    assert desk.broker.offsets.count == 3
 
 
 async def test_a_heartbeat_names_at_most_two_hundred_groups(desk: Desk) -> None:

@@ -23,6 +23,16 @@ def test_an_owner_renews_and_a_silent_one_loses() -> None:
     assert locks.lock("g", [FIRST], "one", 2 * EXPIRE_AFTER + 2) == []
 
 
+def test_there_are_so_many_locks_and_no_more() -> None:
+    locks = Locks(most=3)
+    many = [MessageQueue("T", "a", number) for number in range(5)]
+    assert locks.lock("g", many, "one", 0) == many[:3] and len(locks) == 3
+    assert locks.lock("h", [FIRST], "two", 0) == []
+    assert locks.lock("g", many, "one", 1) == many[:3], "what is held is renewed"
+    locks.unlock("g", [FIRST], "one")
+    assert locks.lock("h", [FIRST, SECOND], "two", 2) == [FIRST]
+
+
 def test_only_the_owner_unlocks() -> None:
     locks = Locks()
     locks.lock("g", [FIRST], "one", 0)

@@ -52,6 +52,16 @@ def legal_client_id(client_id: str) -> None:
         )
 
 
+def need_room_for_offset(broker: Broker, group: str, topic: str, queue_id: int) -> None:
+    """Refuse the offset of another queue where there are as many as may be."""
+    if not broker.offsets.has_room(group, topic, queue_id):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"{broker.offsets.count} offsets are committed at this broker, {broker.offsets.most} may be: "
+            "delete groups and topics that nobody uses",
+        )
+
+
 def within_bounds(config: TopicConfig | SubscriptionGroupConfig) -> None:
     """Refuse settings with a number of queues that no topic may have."""
     try:

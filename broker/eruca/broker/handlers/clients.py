@@ -46,6 +46,8 @@ LONGEST_WORD = 64
 """Characters of a consume type, message model, start or expression type, which are kept as they come."""
 MOST_SUBSCRIPTIONS = 10_000
 """Subscriptions of all groups of a heartbeat, which is read at once."""
+MOST_TAGS = 10_000
+"""Tags of a subscription, which are kept as long as its member is online."""
 MOST_LOCKS_AT_ONCE = 1024
 """Queues that one request locks or releases at once; more take their time."""
 
@@ -123,6 +125,12 @@ def _legal(data: ConsumerData) -> None:
         if subscription.topic != names.retry_topic(data.group_name):
             legal_topic(subscription.topic)
         words.append(subscription.expression_type)
+        if max(len(subscription.tags_set), len(subscription.code_set)) > MOST_TAGS:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the subscription to {subscription.topic} has more than {MOST_TAGS} tags: subscribe to '*' and choose "
+                "in the listener, or filter by a property",
+            )
     if any(len(word) > LONGEST_WORD for word in words if word is not None):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
@@ -312,6 +320,11 @@ def lock(broker: Broker, call: Call[Empty]) -> Result:
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
         return _lock_many(broker, ask)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())
+    if ask.mq_set and not held and len(broker.locks) >= broker.locks.most:
+        raise Refused(
+            ResponseCode.SYSTEM_BUSY,
+            f"{broker.locks.most} queues are locked at this broker, more may not be: locks end when their consumers do",
+        )
     return Reply(body=LockBatchAnswer(locked=held).encode())
 
 

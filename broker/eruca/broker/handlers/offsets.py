@@ -6,7 +6,7 @@ Requests 14, 15, 29 to 32, 43, 45, 308 and 314. Facts: ConsumerManageProcessor a
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_group, legal_topic, persisting
+from eruca.broker.handlers.checks import legal_group, legal_topic, need_room_for_offset, persisting
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -57,6 +57,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
     group = broker.clients.consumer(ask.consumer_group)
     if group is None or call.connection not in group.members:
         _note_reset(broker, call)
+    need_room_for_offset(broker, ask.consumer_group, ask.topic, ask.queue_id)
     broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
     return Reply()
 

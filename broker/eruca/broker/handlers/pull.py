@@ -110,7 +110,11 @@ async def _turn(broker: Broker, connection: Connection) -> None:
 def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got) -> Result:
     """Answer the first read of a pull, or hold the pull."""
     ask = call.header
-    if ask.sys_flag & COMMIT_OFFSET and not broker.config.is_slave:
+    if (
+        ask.sys_flag & COMMIT_OFFSET
+        and not broker.config.is_slave
+        and broker.offsets.has_room(ask.consumer_group, ask.topic, ask.queue_id)
+    ):
         broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
     if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND:
         config = broker.config

@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_group, legal_topic
+from eruca.broker.handlers.checks import legal_group, legal_topic, need_room_for_offset
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.broker.store.lookup import Lookup
@@ -59,6 +59,7 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     group = broker.clients.consumer(ask.group)
     if group is None and single:
         for queue, offset in table.items():
+            need_room_for_offset(broker, ask.group, ask.topic, queue.queue_id)
             broker.offsets.commit(ask.group, ask.topic, queue.queue_id, offset)
         return Reply(body=ResetOffsetBody(offset_table=table).encode())
     if group is None:

@@ -17,6 +17,8 @@ def add(broker: Broker) -> None:
     limit("groups", lambda: config.max_subscription_group_num, lambda: len(broker.groups.table))
     limit("held_pulls", lambda: MOST, lambda: len(broker.holds))
     limit("held_pulls_per_connection", lambda: MOST_OF_ONE, lambda: broker.holds.most_of_an_owner)
+    limit("offsets", lambda: broker.offsets.most, lambda: broker.offsets.count)
+    limit("locks", lambda: broker.locks.most, lambda: len(broker.locks))
     limit("waiting_sends", lambda: config.send_thread_pool_queue_capacity, lambda: broker.waiting_sends)
     limit("memory_bytes", lambda: broker.memory_alarm.mark, lambda: broker.memory_alarm.used())
     if not config.is_slave:

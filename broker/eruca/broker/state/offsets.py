@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Final
 
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.fastjson import Style
 
-_SEPARATOR = "@"
+MOST_OFFSETS: Final = 1_000_000
+"""Committed offsets of all groups and queues. Whoever commits chooses their names, and they are kept."""
+_SEPARATOR: Final = "@"
 
 
 class Offsets(SavedState):
@@ -25,6 +28,10 @@ class Offsets(SavedState):
         self._topics: dict[str, set[str]] = {}
         """The topics of each group, and the groups of each topic: a search of the table would take too long."""
         self._groups: dict[str, set[str]] = {}
+        self.count = 0
+        """The offsets that there are."""
+        self.most = MOST_OFFSETS
+        """Those that there may be."""
         self._saver = Saver(path, self.encode)
 
     # ------------------------------------------------------------------ reading
@@ -83,6 +90,8 @@ class Offsets(SavedState):
         queues = self._table.get(key)
         if queues is None:
             queues = self._put(key, {})
+        if queue_id not in queues:
+            self.count += 1
         queues[queue_id] = offset
         self._saver.changed()
 
@@ -114,7 +123,12 @@ class Offsets(SavedState):
         """Delete the offsets of a group in a topic."""
         self._remove([key for key in (f"{topic}@{group}",) if key in self._table])
 
+    def has_room(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset may be committed: that of another queue may not if there are as many as may be."""
+        return self.count < self.most or self.query(group, topic, queue_id) >= 0
+
     def _put(self, key: str, queues: dict[int, int]) -> dict[int, int]:
+        self.count += len(queues) - len(self._table.get(key, ()))
         self._table[key] = queues
         topic, group = _split(key)
         self._topics.setdefault(group, set()).add(topic)
@@ -123,7 +137,7 @@ class Offsets(SavedState):
 
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
-            del self._table[key]
+            self.count -= len(self._table.pop(key))
             topic, group = _split(key)
             _discard(self._topics, group, topic)
             _discard(self._groups, topic, group)
