@@ -42,6 +42,7 @@ class Waits:
         send_back: until a message that could not be sent back is consumed here again.
         lock: between two attempts to regain a lost lock.
         release: for the running call of an orderly queue that another member is to get.
+        rebalance_listener: for one call of ``on_assigned`` or ``on_revoked``.
         standstill: how long the event loop may stand still without a warning.
     """
 
@@ -50,6 +51,7 @@ class Waits:
     send_back: float = 5.0
     lock: float = 1.0
     release: float = 1.0
+    rebalance_listener: float = 10.0
     standstill: float = 5.0
 
     def __post_init__(self) -> None:

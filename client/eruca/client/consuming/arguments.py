@@ -15,6 +15,7 @@ from typing import Literal, Required, TypedDict
 from eruca.client.assign import Strategy
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.ordered_queue import KeyOf
+from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.hooks import Hook
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware
@@ -59,6 +60,8 @@ class MemberKeywords(TypedDict, total=False):
     offset_folder: str | Path | None
     offset_interval: float
     rebalance_interval: float
+    on_assigned: QueuesListener | None
+    on_revoked: QueuesListener | None
     stop_timeout: float
     consume_timeout: float
     executor: Executor | Callable[[], Executor] | None

@@ -36,6 +36,7 @@ from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.push_engine import PushEngine
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, PullOptions
 from eruca.client.consuming.rebalance import MemberOptions
+from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
 from eruca.client.network.session import Session
@@ -89,6 +90,10 @@ class PushConsumer(Client):
         offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
         offset_interval: seconds between two stores of all offsets.
         rebalance_interval: seconds between two lookups of the members of the group (brokers also notify at once).
+        on_assigned: called with the queues that this member got, before it reads them; a coroutine function, or another
+            that runs in a thread. A rebalance waits for it, 10 s at most (Waits.rebalance_listener); errors are logged.
+        on_revoked: the same, with the queues that it gives up, also when it stops: they are read no further, and other
+            members get them when it has returned. What is consumed or acknowledged meanwhile counts.
         stop_timeout: seconds for which ``stop`` waits for running calls.
         consume_timeout: seconds after which the messages of a running call are sent back, to be retried (not if
             orderly).
@@ -190,6 +195,8 @@ class PushConsumer(Client):
         offset_folder: str | Path | None = None,
         offset_interval: float = 5.0,
         rebalance_interval: float = 20.0,
+        on_assigned: QueuesListener | None = None,
+        on_revoked: QueuesListener | None = None,
         stop_timeout: float = 30.0,
         consume_timeout: float = 900.0,
         executor: Executor | Callable[[], Executor] | None = None,
@@ -220,6 +227,8 @@ class PushConsumer(Client):
             broadcast=broadcast,
             offset_folder=offset_folder,
             rebalance_interval=rebalance_interval,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
             store_start=True,
         )
         thresholds = PullThresholds(

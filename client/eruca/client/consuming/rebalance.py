@@ -19,12 +19,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything, sort_clients
 from eruca.client.checks import check_sharing
 from eruca.client.config import check_positive, check_start
 from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.consuming.rebalance_listener import QueuesListener, RebalanceListener
 from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound, UsageError
 from eruca.client.log import log
 from eruca.client.network import brokers
@@ -73,11 +75,16 @@ class MemberOptions:
     offset_folder: str | Path | None = None
     rebalance_interval: float = 20.0
     store_start: bool = False
+    on_assigned: QueuesListener | None = None
+    on_revoked: QueuesListener | None = None
 
     def __post_init__(self) -> None:
         check_start(self.start_from)
         check_positive(rebalance_interval=self.rebalance_interval)
         check_sharing(self.strategy, self.offset_folder, broadcast=self.broadcast)
+        for name, function in (("on_assigned", self.on_assigned), ("on_revoked", self.on_revoked)):
+            if function is not None:
+                callbacks.check_callable(function, name)
 
     @property
     def allocation(self) -> Strategy:
@@ -138,6 +145,9 @@ class Rebalance(Generic[R]):
         self._notify = notify
         self._locate = locate
         self._order = order
+        self._listener = RebalanceListener(
+            group, options.on_assigned, options.on_revoked, session.settings.waits.rebalance_listener
+        )
         self._wanted = asyncio.Event()
         self._changed: set[str] = set()
         """Topics with other routes than at the last rebalance."""
@@ -205,7 +215,7 @@ class Rebalance(Generic[R]):
         if self.assigned is not None:
             async with self.turn:
                 missing = [queue for queue in sorted(self.assigned) if queue not in self.readers]
-                self.complete = self.stopped or all(await asyncio.gather(*(self._take(queue) for queue in missing)))
+                self.complete = self.stopped or await self._take(missing)
             return
         async with self.turn:
             if not self.stopped:  # queues for which a call ran were kept until now
@@ -241,12 +251,12 @@ class Rebalance(Generic[R]):
         given_up = await self._give_up(change.give_up)
         if change.take and len(clients) > 1:
             await asyncio.sleep(HAND_OVER)
-        taken = await asyncio.gather(*(self._take(queue) for queue in change.take))
+        taken = await self._take(change.take, by_allocation=True)
         if change.give_up or change.take:
             if self._notify is not None:
                 self._notify(topic, route.to_read)
             log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
-        return given_up and all(taken) and session.client_id in clients
+        return given_up and taken and session.client_id in clients
 
     def _keep(self, queues: Iterable[MessageQueue]) -> None:
         if self._order is not None:
@@ -274,8 +284,8 @@ class Rebalance(Generic[R]):
     async def _give_up(self, queues: Sequence[MessageQueue], *, at_once: bool = False) -> bool:
         """Close queues and store their positions, so that the next owner continues there.
 
-        An ordered queue is kept while a call runs for it: returns False then; with ``at_once`` the queue is closed and
-        only its lock is kept.
+        Each is read no further, and then its revocation is told. An ordered queue is kept while a call runs for it:
+        returns False then; with ``at_once`` the queue is closed and only its lock is kept.
         """
         free = set(queues)
         if self._order is not None:
@@ -283,7 +293,11 @@ class Rebalance(Generic[R]):
             await asyncio.gather(*(self._order.enter(queue) for queue in queues if not self._order.held(queue)))
             left = await asyncio.gather(*(self._order.leave(queue) for queue in queues))
             free = {queue for queue, idle in zip(queues, left, strict=True) if idle}
-        await self._release_all([(queue, self._drop(queue)) for queue in queues if at_once or queue in free])
+        going = [queue for queue in queues if at_once or queue in free]
+        for queue in going:
+            self.readers[queue].stop()
+        await self._listener.revoked(going)
+        await self._release_all([(queue, self._drop(queue)) for queue in going])
         if self._order is not None:
             await self._order.left(free)
         return len(free) == len(queues)
@@ -321,31 +335,51 @@ class Rebalance(Generic[R]):
         reader.process_queue.drop()
         reader.stop()
 
-    async def _take(self, queue: MessageQueue) -> bool:
-        """Open a queue that is this member's now; False if that is impossible at the moment."""
+    async def _take(self, queues: Sequence[MessageQueue], *, by_allocation: bool = False) -> bool:
+        """Open queues that are this member's now; False if that is impossible for some at the moment.
+
+        What is allocated in the group is told before it is read: then all wait for the last. Otherwise none waits.
+        """
+        if by_allocation and self._listener.on_assigned is not None:
+            found = dict(zip(queues, await asyncio.gather(*(self._start_of(queue) for queue in queues)), strict=True))
+            starts = {queue: start for queue, start in found.items() if start is not None}
+            await self._listener.assigned(list(starts))
+            await asyncio.gather(*(self._open_at(queue, start) for queue, start in starts.items()))
+            return len(starts) == len(queues)
+        return all(await asyncio.gather(*(self._take_alone(queue) for queue in queues)))
+
+    async def _take_alone(self, queue: MessageQueue) -> bool:
+        start = await self._start_of(queue)
+        if start is None:
+            return False
+        await self._open_at(queue, start)
+        return True
+
+    async def _open_at(self, queue: MessageQueue, start: Start) -> None:
+        if self.stopped:
+            await self._unlock(queue)
+            return
+        self._begin(queue, start.offset)
+        if not start.stored and self._store_start:
+            # Brokers also return 0 for a young queue without an offset. Once stored, the group can be reset.
+            await self.store(queue, start.offset)
+
+    async def _start_of(self, queue: MessageQueue) -> Start | None:
+        """Lock a queue; where it is opened, if that is known now."""
         if self._order is not None and not await self._order.enter(queue):
             log.info("%s is locked by another member, retrying soon", queue)
-            return False
+            return None
         if not self._locate:
-            self._begin(queue, NO_OFFSET)
-            return True
+            return Start(NO_OFFSET, NO_OFFSET)
         try:
             stored = await self._offset_store.load(queue)
             if stored == 0 and self._start_from == "end" and not await self._offset_store.has(queue):
                 stored = None
-            start = stored if stored is not None else await self._first_offset(queue)
+            return Start(stored if stored is not None else await self._first_offset(queue), stored)
         except ClientError as error:
             log.warning("%s cannot be read now: %s", queue, error)
             await self._unlock(queue)
-            return False
-        if self.stopped:
-            await self._unlock(queue)
-        else:
-            self._begin(queue, start)
-            if not stored and self._store_start:
-                # Brokers also return 0 for a young queue without an offset. Once stored, the group can be reset.
-                await self.store(queue, start)
-        return True
+            return None
 
     async def _unlock(self, queue: MessageQueue) -> None:
         """Release the lock of a queue that was not opened."""
@@ -496,6 +530,13 @@ class Rebalance(Generic[R]):
             if self._order is not None:
                 await self._order.leave_rest()
             await self._offset_store.close()
+
+
+class Start(NamedTuple):
+    """The offset at which a queue is opened, and the one that is stored."""
+
+    offset: int
+    stored: int | None
 
 
 class Unsaved(NamedTuple):

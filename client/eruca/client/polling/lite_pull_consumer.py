@@ -44,6 +44,7 @@ from eruca.client.consuming.membership import GroupMember, next_version, subscri
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance import MemberOptions
+from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
@@ -93,6 +94,11 @@ class LitePullConsumer(Client):
         hooks: see what is polled, until the next poll or a commit (see Hook).
         trace: write message traces, to RMQ_SYS_TRACE_TOPIC or to the topic that is named.
         rebalance_interval: between two lookups of the members of the group (brokers also notify at once).
+        on_assigned: called with the queues that this member got by its subscriptions, before it reads them; a coroutine
+            function, or another that runs in a thread. A rebalance waits for it, 10 s at most
+            (Waits.rebalance_listener); errors are logged.
+        on_revoked: the same, with the queues that it gives up, also when it stops, before other members get them.
+            A commit counts meanwhile.
         settings: what all clients share.
 
     Raises BadName, BadConfig and UsageError; ``start`` also NoNameserver.
@@ -120,6 +126,8 @@ class LitePullConsumer(Client):
         broadcast: bool = False,
         offset_folder: str | Path | None = None,
         rebalance_interval: float = 20.0,
+        on_assigned: QueuesListener | None = None,
+        on_revoked: QueuesListener | None = None,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
         settings: ClientSettings | None = None,
@@ -159,6 +167,8 @@ class LitePullConsumer(Client):
             broadcast=broadcast,
             offset_folder=offset_folder,
             rebalance_interval=rebalance_interval,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
             store_start=auto_commit,
         )
         settings = ClientSettings.choose(settings, nameserver)
@@ -390,15 +400,15 @@ class LitePullConsumer(Client):
         self._running()
         await self.session.nameservers.replace(find_nameservers(nameserver))
 
-    def _running(self) -> Assignment:
-        assignment = self._running_in_any_thread()
+    def _running(self, *, or_leaving: bool = False) -> Assignment:
+        assignment = self._running_in_any_thread(or_leaving=or_leaving)
         self.session.check_here()
         return assignment
 
-    def _running_in_any_thread(self) -> Assignment:
-        """For calls that a listener may make in its thread."""
+    def _running_in_any_thread(self, *, or_leaving: bool = False) -> Assignment:
+        """For calls that a listener may make in its thread; ``or_leaving`` for those that on_revoked may make."""
         session = self._membership.session
-        if session is None or self._assignment is None or self._membership.stopping:
+        if session is None or self._assignment is None or (self._membership.stopping and not or_leaving):
             raise StateError("The consumer not running, please start it first.")
         session.check_fork()
         return self._assignment
@@ -484,7 +494,7 @@ class LitePullConsumer(Client):
         Returns when the broker has confirmed. With ``persist=False`` the offsets are stored a little later. Raises
         StateError for a queue that this consumer does not have.
         """
-        self._running()
+        self._running(or_leaving=True)
         given = {} if offsets is None else check_offsets(offsets)
         self._check_mine(*given)
         await self._commit(self.assignment() if offsets is None else given, given, persist)
@@ -494,7 +504,7 @@ class LitePullConsumer(Client):
         self, queues: Collection[MessageQueue], *, persist: bool = True, timeout: float | None = None
     ) -> None:
         """As ``commit_sync``, for these queues only."""
-        self._running()
+        self._running(or_leaving=True)
         chosen = check_queues(queues)
         self._check_mine(*chosen)
         await self._commit(chosen, {}, persist)
@@ -504,7 +514,7 @@ class LitePullConsumer(Client):
     ) -> None:
         if self._cache.hooks is not None:
             self._cache.hooks.end()
-        await self._running().commit(queues, offsets, persist=persist)
+        await self._running(or_leaving=True).commit(queues, offsets, persist=persist)
 
     @bounded
     async def committed(self, queue: MessageQueue, *, timeout: float | None = None) -> int | None:
