@@ -86,12 +86,17 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             "puller": await stack.enter_async_context(PullConsumer()),
             "received": await producer.view_message(sent.offset_message_id),
             "coroutine": _coroutine,
+            "takes_list": _takes_list,
             "in_a_forked_child": in_a_forked_child,
             "in_a_coroutine_of_its_loop": in_a_coroutine_of_its_loop,
         }
 
 
 async def _coroutine(message: ReceivedMessage) -> None:
+    pass
+
+
+def _takes_list(messages: list[ReceivedMessage]) -> None:
     pass
 
 

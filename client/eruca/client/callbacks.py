@@ -49,7 +49,7 @@ def _takes(function: Callable[..., object], count: int) -> bool:
         if not code.co_kwonlyargcount:
             return needed <= count and (count <= most or bool(code.co_flags & inspect.CO_VARARGS))
     try:
-        inspect.signature(function).bind(*[None] * count)
+        inspect.signature(function, follow_wrapped=False).bind(*[None] * count)
     except TypeError:
         return False
     except ValueError:  # it is written in C

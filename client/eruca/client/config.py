@@ -30,6 +30,8 @@ from eruca.remoting import Tls
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
 HEADERS = ("JSON", "ROCKETMQ", "MSGPACK")
+StartFrom = Literal["first", "last", "end", "earliest", "latest"] | int | datetime
+"""Where a group without stored offsets begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -375,15 +377,24 @@ def check_suspend(hold: float, timeout: float) -> None:
         )
 
 
-def check_start(start_from: str | int | datetime) -> str | int:
+def check_start(start_from: StartFrom) -> str | int:
     """Where to begin: "first", "last", "end", or ms since 1970. Raises BadConfig."""
+    if isinstance(start_from, str) and start_from in _STARTS:
+        return _STARTS[start_from]
     if isinstance(start_from, datetime):
         return int(start_from.timestamp() * 1000)
-    if start_from in ("first", "last", "end"):
-        return start_from
     if isinstance(start_from, int) and not isinstance(start_from, bool) and start_from >= 0:
         return start_from
-    raise BadConfig(f'start_from={start_from!r} is not allowed: "first", "last", "end", a datetime or ms since 1970')
+    raise BadConfig(
+        f'start_from={start_from!r} is not allowed: "first" or "earliest", "last", "end" or "latest", a datetime or ms '
+        "since 1970"
+    )
+
+
+_STARTS: Mapping[str, str] = {
+    **{"first": "first", "last": "last", "end": "end"},
+    **{"earliest": "first", "latest": "end"},  # the words of Kafka and Spark
+}
 
 
 def check_topic(topic: str) -> None:

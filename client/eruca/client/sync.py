@@ -343,7 +343,7 @@ class PullScheduleService(_AdminCalls[pull_schedule.PullScheduleService]):
         self, topic: str, callback: Callable[[MessageQueue, PullTaskContext[PullConsumer]], None]
     ) -> Self:
         """As the asynchronous ``register_pull_task_callback``."""
-        callbacks.check_callable(callback, "The callback")
+        callbacks.check_callable(callback, "The callback", "queue", "context")
 
         def call(queue: MessageQueue, context: PullTaskContext[pull_consumer.PullConsumer]) -> None:
             own = PullTaskContext(self.pull_consumer, context.pull_next_delay_time)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from datetime import datetime
 from pathlib import Path
 from typing import Literal, Required, TypedDict
 
 from eruca.client.assign import Strategy
-from eruca.client.config import ClientSettings
+from eruca.client.config import ClientSettings, StartFrom
 from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.hooks import Hook
@@ -42,7 +41,7 @@ PlainListener = Callable[[ReceivedMessage], Awaitable[None] | None]
 class MemberKeywords(TypedDict, total=False):
     """The options of PushConsumer that change neither what a listener takes nor what it returns."""
 
-    start_from: Literal["first", "last", "end"] | int | datetime
+    start_from: StartFrom
     strategy: Strategy
     concurrency: int
     pull_batch_size: int

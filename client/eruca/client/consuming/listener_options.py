@@ -5,7 +5,10 @@ What they mean stands at ``PushConsumer``.
 
 from __future__ import annotations
 
+import inspect
+import re
 from dataclasses import dataclass
+from typing import Any
 
 from eruca.client import callbacks
 from eruca.client.checks import check_flags, check_least, check_seconds
@@ -41,7 +44,7 @@ class ListenerOptions:
             check_least(1, consume_message_batch_max_size=self.consume_message_batch_max_size)
         check_flags(orderly=self.orderly, auto_commit=self.auto_commit)
         if self.ordered_by is not None:
-            callbacks.check_callable(self.ordered_by, "ordered_by")
+            callbacks.check_callable(self.ordered_by, "ordered_by", "message")
             if callbacks.is_coroutine_function(self.ordered_by):
                 raise UsageError("ordered_by is a coroutine function: a plain function of the message is expected.")
             if self.orderly:
@@ -70,3 +73,36 @@ class ListenerOptions:
         if most is None:
             most = MAX_RECONSUME_TIMES if self.in_order else DEFAULT_MAX_RECONSUME_TIMES
         return RetryPolicy(most, self.retry)
+
+    def check(self, listener: object) -> None:
+        """Raise UsageError for a listener that cannot take what it is called with, as far as it says what it takes."""
+        batch = self.consume_message_batch_max_size is not None
+        callbacks.check_callable(listener, "The listener", "messages" if batch else "message")
+        annotation = _annotation(listener)
+        if not batch and _LISTS.match(annotation):
+            raise UsageError(
+                f"The listener takes {annotation}, but is called with one message: give "
+                "consume_message_batch_max_size=, the most messages of a list."
+            )
+        if batch and _MESSAGES.match(annotation):
+            raise UsageError(
+                f"The listener takes {annotation}, but is called with lists: leave consume_message_batch_max_size= out."
+            )
+
+
+_LISTS = re.compile(r"([\w.]+\.)?(list|List)\b")
+_MESSAGES = re.compile(r"([\w.]+\.)?(ReceivedMessage|Delivery)$")
+
+
+def _annotation(listener: Any) -> str:
+    """How a function annotates its first argument; empty if it does not."""
+    try:
+        parameters = [*inspect.signature(listener, follow_wrapped=False).parameters.values()]
+    except (TypeError, ValueError):  # it is written in C
+        return ""
+    annotation = parameters[0].annotation if parameters else inspect.Parameter.empty
+    if isinstance(annotation, str):
+        return annotation
+    if annotation is inspect.Parameter.empty:
+        return ""
+    return annotation.__name__ if type(annotation) is type else str(annotation)

@@ -18,7 +18,7 @@ from typing import Any, Generic
 
 from eruca.client.bounds import unbounded
 from eruca.client.checks import check_kind
-from eruca.client.config import ClientSettings
+from eruca.client.config import ClientSettings, StartFrom, check_start
 from eruca.client.consuming.concurrent import Concurrent
 from eruca.client.consuming.consume_request import ConsumeRequest
 from eruca.client.consuming.consumer_stats import ConsumerStats
@@ -288,8 +288,9 @@ def next_version(known: SubscriptionData | None) -> int:
     return max(now_ms(), 0 if known is None else known.sub_version + 1)
 
 
-def consume_from_where(start: object) -> ConsumeFromWhere:
+def consume_from_where(start_from: StartFrom) -> ConsumeFromWhere:
     """RocketMQ's name of a ``start_from``."""
+    start = check_start(start_from)
     if start == "first":
         return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
     if start in ("last", "end"):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from datetime import datetime
 from pathlib import Path
-from typing import Literal, Self, Unpack, overload
+from typing import Self, Unpack, overload
 
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.checks import check_least, check_seconds
-from eruca.client.config import ClientSettings, check_group, check_positive
+from eruca.client.config import ClientSettings, StartFrom, check_group, check_positive
 from eruca.client.consuming.arguments import (
     BatchListener,
     ConcurrentKeywords,
@@ -57,9 +56,9 @@ class PushConsumer(Client):
             Returning None consumes the message; raising or returning ``Later()`` lets it be retried, returning
             ``Reject()`` makes it a dead letter.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
-        start_from: where a group without stored offsets begins: "first", "last", "end", or a time (datetime, or ms
-            since 1970). For "last" a broker begins at the first message of a queue as long as that is in memory; "end"
-            skips all messages that exist.
+        start_from: where a group without stored offsets begins: "first" (or "earliest"), "last", "end" (or "latest"),
+            or a time (datetime, or ms since 1970). For "last" a broker begins at the first message of a queue as long
+            as that is in memory, so a young topic is read from its start; "end" skips all messages that exist.
         strategy: how queues are allocated; all members must use the same (see ``assign``).
         concurrency: calls of the listener at once.
         consume_message_batch_max_size: None passes one message to the listener; a number N passes a list of up to N.
@@ -173,7 +172,7 @@ class PushConsumer(Client):
         listener: Listener | None = None,
         *,
         nameserver: str | Sequence[str] | None = None,
-        start_from: Literal["first", "last", "end"] | int | datetime = "last",
+        start_from: StartFrom = "last",
         strategy: Strategy = averagely,
         concurrency: int = 20,
         consume_message_batch_max_size: int | None = None,

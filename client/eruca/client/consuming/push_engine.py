@@ -15,7 +15,6 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from eruca.client import callbacks
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consistency import Comparison
@@ -90,6 +89,8 @@ class PushEngine:
         """Its membership in the group, which answers the brokers."""
         self.subscriptions = self.membership.subscriptions
         self._options = calls
+        if listener is not None:
+            calls.check(listener)
         self._executor, self._listener = _in_executor(listener, executor)
         self._thresholds = thresholds
         self._offset_interval = offset_interval
@@ -372,7 +373,6 @@ def _in_executor(
     """The executor of a listener, if one was given, and the listener that runs in it. Raises UsageError."""
     if listener is None:
         return None, None
-    callbacks.check_callable(listener, "The listener")
     if executor is None:
         return None, listener
     in_executor = ListenerInExecutor(executor, listener)

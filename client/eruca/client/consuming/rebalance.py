@@ -14,15 +14,14 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from time import monotonic
-from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything, sort_clients
 from eruca.client.checks import check_sharing
-from eruca.client.config import check_positive, check_start
+from eruca.client.config import StartFrom, check_positive, check_start
 from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
@@ -69,7 +68,7 @@ class MemberOptions:
     ``store_start`` stores the first offset of a group without offsets. Raises BadConfig and UsageError.
     """
 
-    start_from: Literal["first", "last", "end"] | int | datetime = "last"
+    start_from: StartFrom = "last"
     strategy: Strategy = averagely
     broadcast: bool = False
     offset_folder: str | Path | None = None
@@ -84,7 +83,7 @@ class MemberOptions:
         check_sharing(self.strategy, self.offset_folder, broadcast=self.broadcast)
         for name, function in (("on_assigned", self.on_assigned), ("on_revoked", self.on_revoked)):
             if function is not None:
-                callbacks.check_callable(function, name)
+                callbacks.check_callable(function, name, "queues")
 
     @property
     def allocation(self) -> Strategy:
@@ -284,7 +283,7 @@ class Rebalance(Generic[R]):
     async def _give_up(self, queues: Sequence[MessageQueue], *, at_once: bool = False) -> bool:
         """Close queues and store their positions, so that the next owner continues there.
 
-        Each is read no further, and then its revocation is told. An ordered queue is kept while a call runs for it:
+        Each is read no further, and then ``on_revoked`` is called. An ordered queue is kept while a call runs for it:
         returns False then; with ``at_once`` the queue is closed and only its lock is kept.
         """
         free = set(queues)
@@ -338,7 +337,7 @@ class Rebalance(Generic[R]):
     async def _take(self, queues: Sequence[MessageQueue], *, by_allocation: bool = False) -> bool:
         """Open queues that are this member's now; False if that is impossible for some at the moment.
 
-        What is allocated in the group is told before it is read: then all wait for the last. Otherwise none waits.
+        ``on_assigned`` is called before queues that the group allocated are read: all wait for the last then.
         """
         if by_allocation and self._listener.on_assigned is not None:
             found = dict(zip(queues, await asyncio.gather(*(self._start_of(queue) for queue in queues)), strict=True))

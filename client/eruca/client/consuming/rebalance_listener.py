@@ -1,4 +1,4 @@
-"""RebalanceListener: tells the user's functions which queues a member of a group gets and gives up.
+"""RebalanceListener: calls the user's functions with the queues that a member of a group gets and gives up.
 
 Owns the bound on their time, and that their errors end in the log: a rebalance goes on whatever they do. Queues of the
 group's retry topic are left out. Facts: ConsumerRebalanceListener of Kafka; RocketMQ has nothing like it for push
@@ -38,13 +38,13 @@ class RebalanceListener:
         await self._call("on_revoked", self.on_revoked, queues)
 
     async def _call(self, name: str, function: QueuesListener | None, queues: Sequence[MessageQueue]) -> None:
-        told = sorted(queue for queue in queues if not names.is_retry_topic(queue.topic))
-        if function is None or not told:
+        chosen = sorted(queue for queue in queues if not names.is_retry_topic(queue.topic))
+        if function is None or not chosen:
             return
         try:
             async with asyncio.timeout(self.timeout):
-                await callbacks.call(function, told)
+                await callbacks.call(function, chosen)
         except TimeoutError:
-            log.warning("%s of %s did not end within %s s for %s", name, self.group, self.timeout, told)
+            log.warning("%s of %s did not end within %s s for %s", name, self.group, self.timeout, chosen)
         except Exception:
-            log.exception("%s of %s failed for %s", name, self.group, told)
+            log.exception("%s of %s failed for %s", name, self.group, chosen)

@@ -33,6 +33,7 @@ from eruca.client.checks import (
 )
 from eruca.client.config import (
     ClientSettings,
+    StartFrom,
     check_group,
     check_positive,
     check_suspend,
@@ -109,7 +110,7 @@ class LitePullConsumer(Client):
         group: str,
         *,
         nameserver: str | Sequence[str] | None = None,
-        start_from: Literal["first", "last", "end"] | int | datetime = "last",
+        start_from: StartFrom = "last",
         strategy: Strategy = averagely,
         auto_commit: bool = True,
         auto_commit_interval: float = 5.0,
@@ -223,7 +224,7 @@ class LitePullConsumer(Client):
             raise UsageError("Topic can not be null or empty.")
         check_topic(topic)
         if listener is not None:
-            callbacks.check_callable(listener, "The listener")
+            callbacks.check_callable(listener, "The listener", "topic", "queues", "mine")
         version = next_version(self._subscriptions.get(topic))
         subscription = subscription_of(topic, expression, expression_type, version)
         self._set_mode("subscribe")

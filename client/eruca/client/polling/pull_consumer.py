@@ -195,7 +195,7 @@ class PullConsumer(Client):
         a topic replaces the first. Raises BadName and UsageError.
         """
         check_topic(topic)
-        callbacks.check_callable(listener, "The listener")
+        callbacks.check_callable(listener, "The listener", "topic", "queues", "mine")
         if self.group == names.TOOLS_GROUP:
             raise UsageError("Queues are allocated within a group: give the consumer a group of its own.")
         if self.shared_out_by is not None:

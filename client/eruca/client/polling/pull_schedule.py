@@ -185,7 +185,7 @@ class PullScheduleService(Client):
         """
         self.membership.check_here()
         check_topic(topic)
-        callbacks.check_callable(callback, "The callback")
+        callbacks.check_callable(callback, "The callback", "queue", "context")
         self._callbacks[topic] = callback
         self.membership.subscriptions[topic] = build_subscription(topic, ALL, version=0)
         self.membership.announce()

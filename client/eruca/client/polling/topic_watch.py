@@ -35,7 +35,7 @@ class TopicWatch:
 
         Raises UsageError and NameserverUnreachable.
         """
-        callbacks.check_callable(listener, "The listener")
+        callbacks.check_callable(listener, "The listener", "topic", "queues")
         self._listeners[topic] = listener
         if directory is not None:
             self._known[topic] = await _queues(directory, topic)
