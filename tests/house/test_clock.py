@@ -87,7 +87,7 @@ STAMPS = {
         "eruca.client.consuming.membership._queue_info",
         "eruca.client.consuming.queue_puller.QueuePuller._pull",
         "eruca.client.polling.pull_schedule.PullTask._work",
-        "eruca.client.telemetry.OpenTelemetry.before_send",
+        "eruca.client.telemetry.OpenTelemetry._begin",
         "eruca.client.trace.MessageTrace.after_consume",
         "eruca.client.trace.MessageTrace.after_end_transaction",
         "eruca.client.trace.MessageTrace.before_consume",

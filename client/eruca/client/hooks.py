@@ -8,9 +8,10 @@ nothing. Knows nothing of what hooks do. Facts: the package client.hook in 4.9.7
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,6 +180,9 @@ class Hook:
     def after_send(self, context: SendContext) -> None:
         """The send has ended."""
 
+    def send_refused(self, context: SendContext) -> None:
+        """A ``check_forbidden`` refused the send, by ``error``; in place of the two other calls."""
+
     def before_end_transaction(self, context: EndTransactionContext) -> None:
         """The end of a transaction is about to be sent."""
 
@@ -196,6 +200,17 @@ class Hook:
 
 
 Calls = tuple[Callable[[Any], None], ...]
+_of_all_clients: list[Hook] = []
+
+
+@contextlib.contextmanager
+def of_all_clients(hook: Hook) -> Iterator[None]:
+    """Within ``with``, clients that are made get this hook beside their own, unless they have one of its class."""
+    _of_all_clients.append(hook)
+    try:
+        yield
+    finally:
+        _of_all_clients.remove(hook)
 
 
 class Hooks:
@@ -212,6 +227,7 @@ class Hooks:
         self.check_forbidden = self._calls("check_forbidden")
         self.before_send = self._calls("before_send")
         self.after_send = self._calls("after_send")
+        self.send_refused = self._calls("send_refused")
         self.before_end_transaction = self._calls("before_end_transaction")
         self.after_end_transaction = self._calls("after_end_transaction")
         self.filter_messages = self._calls("filter_messages")
@@ -223,7 +239,9 @@ class Hooks:
         """The hooks that a user gave a client, and then the client's own. Raises UsageError."""
         if not isinstance(hooks, Iterable):
             raise UsageError(f"hooks={hooks!r} is not allowed: a list of hooks is expected.")
-        return cls((*hooks, *([own] if own is not None else [])))
+        chosen = [*hooks, *([own] if own is not None else [])]
+        kinds = {type(hook) for hook in chosen}
+        return cls((*chosen, *(hook for hook in _of_all_clients if type(hook) not in kinds)))
 
     def _calls(self, name: str) -> Calls:
         """The methods of that name that a hook overrides."""
@@ -232,7 +250,7 @@ class Hooks:
     @property
     def of_sends(self) -> bool:
         """Whether any wants to see sends."""
-        return bool(self.check_forbidden or self.before_send or self.after_send)
+        return bool(self.check_forbidden or self.before_send or self.after_send or self.send_refused)
 
     @property
     def of_consumption(self) -> bool:

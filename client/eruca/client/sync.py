@@ -6,18 +6,21 @@ Thread-safe: any thread may call.
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
 import functools
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from eruca.client import admin_calls, backlog, callbacks, dead_letter, rpc
 from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.dead_letter import DeadLetter
+from eruca.client.errors import UsageError
 from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
@@ -26,7 +29,7 @@ from eruca.client.polling.queue_share import MessageQueueListener
 from eruca.client.producing import producer, transactions
 from eruca.client.rpc import Proxy, make_proxy
 from eruca.protocol.queues import MessageQueue
-from eruca.remoting.loop_thread import LoopThread
+from eruca.remoting.loop_thread import LoopThread, PerProcess
 
 __all__ = [
     "RPC",
@@ -38,6 +41,7 @@ __all__ = [
     "TransactionProducer",
     "dead_letters",
     "lag",
+    "lazy",
     "redrive",
 ]
 
@@ -61,14 +65,28 @@ class _Blocking(Generic[C]):
 
     _client: C
     _thread: LoopThread
+    _lazily: _Lazily[C] | None = None
+    """Of a client that ``lazy`` made; it has no client and no thread of its own, but those of the process."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if self._lazily is not None and name in ("_client", "_thread"):
+                return getattr(self._lazily.of_process(), name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def start(self) -> None:
-        """As the asynchronous ``start``."""
-        self._thread.run(self._client.start())
+        """As the asynchronous ``start``. A lazy client starts by itself; here it does so early."""
+        if self._lazily is not None:
+            self._lazily.of_process()
+        else:
+            self._thread.run(self._client.start())
 
     def stop(self) -> None:
         """As the asynchronous ``stop``. Where nothing runs any more, as in a forked child, it does nothing."""
-        if not self._thread.over:
+        if self._lazily is not None:
+            self._lazily.stop()
+        elif not self._thread.over:
             self._thread.run(self._client.stop())
 
     def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
@@ -82,7 +100,8 @@ class _Blocking(Generic[C]):
             yield item
 
     def __repr__(self) -> str:
-        return f"<sync.{named(self._client)}>"
+        lazily = self._lazily
+        return f"<sync.{named(self._client)}>" if lazily is None else f"<lazy sync.{named(lazily.unstarted)}>"
 
     def __enter__(self) -> Self:
         self.start()
@@ -100,6 +119,55 @@ F = TypeVar("F", bound=Callable[..., None])
 def _made_with(kind: Callable[..., C], model: F) -> Callable[[Callable[[Any, C], None]], F]:
     """As ``_made_as``, for a constructor ``model`` with overloads."""
     return cast("Callable[[Callable[[Any, C], None]], F]", _made_as(kind))
+
+
+class _Lazily(Generic[C]):
+    """The client of each process that ``lazy`` promised: made and started at its first use there."""
+
+    def __init__(self, make: Callable[[], _Blocking[C]], unstarted: C) -> None:
+        self.unstarted = unstarted
+        self._make = make
+        self._clients: PerProcess[_Blocking[C]] = PerProcess(self._started)
+
+    def of_process(self) -> _Blocking[C]:
+        """The client of this process. Raises what its start raises; then the next use tries again."""
+        return self._clients.get()
+
+    def _started(self) -> _Blocking[C]:
+        client = self._make()
+        client.start()
+        atexit.register(client.stop)
+        for library in ("multiprocessing.util", "billiard.util"):  # their processes end without atexit
+            if library in sys.modules:
+                sys.modules[library].Finalize(None, client.stop, exitpriority=100)
+        return client
+
+    def stop(self) -> None:
+        """Stop the client of this process, if there is one; another use starts another one."""
+        client = self._clients.replace(None)
+        if client is not None:
+            client.stop()
+
+
+def lazy(kind: Callable[P, S], *args: P.args, **kwargs: P.kwargs) -> S:
+    """A client that starts at its first use, in each process, also after a fork, and stops at the end of the process.
+
+    It may be made when a module is imported: ``producer = sync.lazy(sync.Producer, "orders-service")``.
+
+    Args:
+        kind: Producer, TransactionProducer or PullConsumer.
+        args: its arguments.
+        kwargs: its arguments by name.
+
+    Raises UsageError for another class, and what the class raises.
+    """
+    unstarted = _UNSTARTED.get(kind)
+    if unstarted is None:
+        names = ", ".join(each.__name__ for each in _UNSTARTED)
+        raise UsageError(f"lazy() is for {names}: other clients subscribe before they start.")
+    client: S = object.__new__(cast("type[S]", kind))
+    client._lazily = _Lazily(lambda: kind(*args, **kwargs), unstarted(*args, **kwargs))
+    return client
 
 
 def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callable[Concatenate[S, P], None]]:
@@ -403,6 +471,14 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
 
     def __iter__(self) -> Iterator[Delivery]:
         return self.messages()
+
+
+_UNSTARTED: dict[Any, Callable[..., Any]] = {
+    Producer: producer.Producer,
+    TransactionProducer: transactions.TransactionProducer,
+    PullConsumer: pull_consumer.PullConsumer,
+}
+"""The blocking clients that need nothing before they start, and whose arguments they have."""
 
 
 def _answering(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

@@ -16,7 +16,9 @@ from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, MessageType, SendContext
 from eruca.client.message import Message, ReceivedMessage
 from eruca.protocol import names
+from eruca.protocol.record import host_text
 from eruca.remoting.addresses import split_address
+from eruca.remoting.version import version
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
 NAME = "eruca.client"
+SCHEMA = "https://opentelemetry.io/schemas/1.30.0"
+"""The conventions whose names these are."""
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 """The bounds that the conventions give for durations."""
 
@@ -52,8 +56,8 @@ class OpenTelemetry(Hook):
             raise BadConfig('OpenTelemetry is not installed: run `pip install "eruca[opentelemetry]"`.') from error
         self._context, self._trace = context, trace
         self._propagator: Any = propagate if propagator is None else propagator
-        self._tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
-        meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+        self._tracer = trace.get_tracer(NAME, version(), tracer_provider, SCHEMA)
+        meter = metrics.get_meter(NAME, version(), meter_provider, SCHEMA)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Messages that were sent")
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that a listener got"
@@ -73,6 +77,17 @@ class OpenTelemetry(Hook):
 
     def before_send(self, context: SendContext) -> None:
         """A span begins, and its context travels with the messages."""
+        span = context.notes[self] = self._begin(context)
+        self._propagator.inject(context.properties, context=self._trace.set_span_in_context(span))
+
+    def send_refused(self, context: SendContext) -> None:
+        """The span of a send that a hook refused."""
+        figures = _figures("send", context.message.topic, **_server(context.broker_address))
+        self._end(self._begin(context), context.error, figures)
+        self._operation.record(time.perf_counter() - context.began, {**figures, "messaging.operation.type": "send"})
+
+    def _begin(self, context: SendContext) -> Span:
+        """The span of a send, from when it was called."""
         topic = context.message.topic
         attributes: dict[str, Any] = {
             **_about(context.message, topic, len(context.messages)),
@@ -85,14 +100,12 @@ class OpenTelemetry(Hook):
             **_server(context.broker_address),
         }
         passed = time.perf_counter() - context.began
-        span = self._tracer.start_span(
+        return self._tracer.start_span(
             f"send {topic}",
             kind=self._trace.SpanKind.PRODUCER,
             attributes=attributes,
             start_time=time.time_ns() - int(passed * 1e9),
         )
-        self._propagator.inject(context.properties, context=self._trace.set_span_in_context(span))
-        context.notes[self] = span
 
     def after_send(self, context: SendContext) -> None:
         """The span ends."""
@@ -152,8 +165,10 @@ class OpenTelemetry(Hook):
             "messaging.destination.partition.id": str(context.queue.queue_id),
             "messaging.rocketmq.consumption_model": "broadcasting" if context.broadcast else "clustering",
             **_namespace(messages[0].properties.get(names.INSTANCE_ID)),
+            **_server(host_text(messages[0].record.store_host)),
         }
         if len(messages) == 1:
+            attributes["messaging.rocketmq.message.delivery_attempt"] = messages[0].reconsume_times + 1
             attributes["messaging.message.id"] = messages[0].message_id
             attributes["messaging.message.body.size"] = len(messages[0].record.body)
         # The current context, such as that of the code that started the consumer, is not used here.

@@ -44,8 +44,13 @@ class ObservedFuture(Future[SendResult]):
         context.broker_address = observer.masters.get(queue.broker_name)
         if self.begun:
             return
-        for call in observer.hooks.check_forbidden:
-            self.origin.run(call, context)
+        try:
+            for call in observer.hooks.check_forbidden:
+                self.origin.run(call, context)
+        except BaseException as error:
+            context.error = error
+            run_calls(observer.hooks.send_refused, context, self.origin)
+            raise
         self.begun = True
         run_calls(observer.hooks.before_send, context, self.origin)
         if context.added:
