@@ -9,7 +9,7 @@ import pytest
 
 from eruca.client import LitePullConsumer, Message, PullConsumer, PushConsumer
 from eruca.client.admin_calls import Client
-from eruca.client.errors import BadName, BrokerRefused, MessageNotFound, StateError, TopicNotFound
+from eruca.client.errors import BadName, BrokerRefused, MessageNotFound, StateError, TopicExists, TopicNotFound
 from tests.client.conftest import Lab
 from tests.support.scripted import Scripted
 
@@ -30,17 +30,38 @@ async def test_every_client_may_ask(lab: Lab) -> None:
         await push.create_topic("new")
 
 
-async def test_a_topic_is_created_and_changed(lab: Lab) -> None:
-    await lab.producer.create_topic("T", 2)
-    assert len(await lab.producer.fetch_queues("T")) == 2
-    await lab.producer.create_topic("T", 3, key="DefaultCluster")
-    assert len(await lab.producer.fetch_queues("T")) == 3
+async def test_a_topic_is_created_and_changed_only_by_an_explicit_word(lab: Lab) -> None:
+    await lab.producer.create_topic("T", 8)
+    for _ in range(16):
+        await lab.producer.send(Message("T", b"x"))
+    for given in ({}, {"queues": 2}, {"queues": 12}, {"key": "DefaultCluster"}, {"if_exists": "keep"}):
+        await lab.producer.create_topic("T", **given)
+        assert len(await lab.producer.fetch_queues("T")) == len(await lab.producer.fetch_send_queues("T")) == 8
+    with pytest.raises(TopicExists, match="The topic T exists already, at broker-a") as raised:
+        await lab.producer.create_topic("T", if_exists="error")
+    assert raised.value.brokers == ("broker-a",) and not raised.value.retriable
+    for number in (12, 3):
+        await lab.producer.create_topic("T", number, key="DefaultCluster", if_exists="change")
+        assert len(await lab.producer.fetch_queues("T")) == number
+    await lab.producer.create_topic("U", if_exists="error")
+    assert len(await lab.producer.fetch_queues("U")) == 4
     with pytest.raises(TopicNotFound, match="No route info of this topic: nowhere"):
         await lab.producer.create_topic("T", key="nowhere")
     with pytest.raises(BadName, match=r"The topic\[TBW102\] is conflict with system topic"):
         await lab.producer.create_topic("TBW102")
     with pytest.raises(BadName, match="illegal characters"):
         await lab.producer.create_topic("a b")
+
+
+async def test_a_topic_that_one_broker_of_two_has_is_kept_on_both() -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a, Scripted("broker-b") as b:
+        names.knows("TBW102", a, b, perm=7)
+        names.knows("T", b, queues=8)
+        async with PullConsumer(nameserver=names.address) as consumer:
+            await consumer.create_topic("T", 4)
+            assert names.asked == ["TBW102", "T"] and not a.connections and not b.connections
+            with pytest.raises(TopicExists, match="The topic T exists already, at broker-b"):
+                await consumer.create_topic("T", 4, if_exists="error")
 
 
 async def test_a_message_is_found_by_either_id(lab: Lab) -> None:

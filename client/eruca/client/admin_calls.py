@@ -9,12 +9,21 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal, get_args
 
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_least, check_queue, check_time
 from eruca.client.config import check_text, check_topic
-from eruca.client.errors import BadName, BrokerRefused, ClientError, MessageNotFound, translate
+from eruca.client.errors import (
+    BadConfig,
+    BadName,
+    BrokerRefused,
+    ClientError,
+    MessageNotFound,
+    TopicExists,
+    TopicNotFound,
+    translate,
+)
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -36,6 +45,10 @@ TRIES: Final = 5
 """Attempts to create a topic on a broker."""
 READ_AND_WRITE: Final = 6
 LATEST: Final = 2**63 - 1
+NEW_TOPIC_QUEUES: Final = 4
+"""Queues of a new topic on a broker (defaultTopicQueueNums of DefaultMQProducer in 4.9.7)."""
+IfExists = Literal["keep", "change", "error"]
+"""What ``create_topic`` does with a topic that is there."""
 
 
 class Client(Startable):
@@ -56,34 +69,53 @@ class Client(Startable):
     async def create_topic(
         self,
         topic: str,
-        queues: int = 4,
+        queues: int | None = None,
         *,
         key: str = names.DEFAULT_TOPIC,
+        if_exists: IfExists = "keep",
         topic_sys_flag: int = 0,
         timeout: float | None = None,
     ) -> None:
-        """Create a topic with this number of queues on every master that has the topic ``key``, or change it there.
+        """Make sure that a topic is there: create it on every master that has the topic ``key``.
 
         The template topic, the default ``key``, is on brokers that create topics automatically; the topic named after a
         cluster is on all brokers of the cluster. ``key`` is used as given, whatever the namespace. Returns if at least
         one broker succeeds, as RocketMQ's clients do, and logs the others.
+
+        Args:
+            queues: of the topic on each broker; 4 for a new topic.
+            if_exists: what happens where one of these brokers has the topic, by the nameserver's current route:
+                ``"keep"`` leaves it as it is on all of them, ``"error"`` raises TopicExists, and ``"change"`` gives it
+                this number of queues, which has to be given then, on all of them. Messages in queues beyond a smaller
+                number cannot be read any more.
         """
         check_topic(topic)
         if names.is_system_topic(topic):
             raise BadName(f"The topic[{topic}] is conflict with system topic.")
         check_text(key, "key")
-        check_least(1, queues=queues)
+        if if_exists not in get_args(IfExists):
+            raise BadConfig(f'if_exists={if_exists!r} is not allowed: "keep", "change" or "error" is expected')
+        if queues is None and if_exists == "change":
+            raise BadConfig('if_exists="change" needs the number of queues: give queues=')
+        number = NEW_TOPIC_QUEUES if queues is None else queues
+        check_least(1, queues=number)
         check_least(0, topic_sys_flag=topic_sys_flag)
         session = self.session
         route = await session.directory.stored_route(key)
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
         if not masters:
             raise ClientError("Not found broker, maybe key is wrong")
+        there = await _brokers_with(session, topic) & masters.keys() if if_exists != "change" else set()
+        if there and if_exists == "error":
+            raise TopicExists(topic, sorted(there))
+        if there:
+            log.info("%s is kept as it is: it is at %s", topic, ", ".join(sorted(there)))
+            return
         ask = topics.CreateTopic(
             topic=topic,
             default_topic=key,
-            read_queue_nums=queues,
-            write_queue_nums=queues,
+            read_queue_nums=number,
+            write_queue_nums=number,
             perm=READ_AND_WRITE,
             topic_sys_flag=topic_sys_flag,
         )
@@ -216,6 +248,15 @@ class Client(Startable):
             ReceivedMessage(record, MessageQueue(topic, broker, record.queue_id), session.settings.max_body)
             for broker, record in sorted(wanted, key=lambda pair: (pair[1].store_timestamp, pair[1].physical_offset))
         ]
+
+
+async def _brokers_with(session: Session, topic: str) -> set[str]:
+    """The names of the brokers that have a topic, by the nameserver's current route; none where there is no topic."""
+    try:
+        route = await session.directory.stored_route(session.names.to_broker(topic))
+    except TopicNotFound:
+        return set()
+    return {*route.brokers}
 
 
 async def _create(session: Session, address: str, ask: topics.CreateTopic) -> ClientError | None:

@@ -82,6 +82,15 @@ class TopicNotFound(ClientError):
         self.topic = topic
 
 
+class TopicExists(ClientError):
+    """A topic that was to be created is there already, at ``brokers``."""
+
+    def __init__(self, topic: str, brokers: Sequence[str]) -> None:
+        super().__init__(f"The topic {topic} exists already, at {', '.join(brokers)}")
+        self.topic = topic
+        self.brokers = tuple(brokers)
+
+
 class MessageNotFound(ClientError):
     """No broker has the message that was asked for."""
 

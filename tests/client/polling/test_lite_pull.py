@@ -327,7 +327,7 @@ async def test_a_listener_is_told_of_new_queues(lab: Lab) -> None:
         await consumer.register_topic_message_queue_change_listener("Later", listener)
         await consumer.create_topic("Later", 3)
         await eventually(lambda: ("Later", 3) in told)
-        await consumer.create_topic("T", 6)
+        await consumer.create_topic("T", 6, if_exists="change")
         await eventually(lambda: ("T", 6) in told)
         assert len(told) == 2
 

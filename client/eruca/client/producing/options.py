@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Concatenate, ParamSpec, TypedDict, TypeVar
 
+from eruca.client.admin_calls import NEW_TOPIC_QUEUES
 from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM
 from eruca.client.config import ClientSettings, check_codes, check_group, check_positive
 from eruca.client.hooks import Hook
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.backoff import RETRY_BACKOFF
-from eruca.client.producing.sender import NEW_TOPIC_QUEUES
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """The group of producers that name none, as in RocketMQ's client for Go."""

@@ -16,6 +16,7 @@ from collections.abc import Collection, Coroutine, Iterator
 from time import time
 from typing import Any, Final
 
+from eruca.client.admin_calls import NEW_TOPIC_QUEUES
 from eruca.client.errors import (
     BrokerNotFound,
     BrokerRefused,
@@ -44,8 +45,6 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.templates import StoredAnswer, Writer
 from eruca.remoting import Answer, Connection
 
-NEW_TOPIC_QUEUES = 4
-"""Queues of a topic that the first send creates (DefaultMQProducer in 4.9.7)."""
 _TOPICS: Final = 1024
 """Topics whose queues are remembered."""
 _KINDS: Final = 64

@@ -18,11 +18,12 @@ from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from eruca.client import Message, MessageQueue, PullConsumer
+from eruca.client.admin_calls import NEW_TOPIC_QUEUES
 from eruca.client.compression import compressor
 from eruca.client.errors import ClientError, TopicNotFound
 from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.send import BATCH, PLAIN, Send, SendKind, with_flags
-from eruca.client.producing.sender import NEW_TOPIC_QUEUES, Sender
+from eruca.client.producing.sender import Sender
 from eruca.client.selectors import by_hash
 from eruca.protocol import names
 from eruca.protocol.message import TRANSACTION_PREPARED
