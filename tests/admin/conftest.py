@@ -32,16 +32,18 @@ class Done(NamedTuple):
 class Lab:
     """A running cluster and an operator."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, home: Path) -> None:
         self.cluster = cluster
+        self.home = home
         self.nameserver = cluster.address
         self.broker = cluster.broker.address
         self.peers: list[Peer] = []
 
-    async def mqadmin(self, *line: str) -> Done:
-        """Run a command; the nameserver is in its environment."""
+    async def mqadmin(self, *line: str, answers: str | None = None) -> Done:
+        """Run a command; the nameserver is in its environment. ``answers`` are typed at a terminal."""
         out, err = io.StringIO(), io.StringIO()
-        status = await run(line, {"NAMESRV_ADDR": self.nameserver}, out, err)
+        environment = {"NAMESRV_ADDR": self.nameserver, "XDG_STATE_HOME": str(self.home)}
+        status = await run(line, environment, out, err, None if answers is None else io.StringIO(answers))
         return Done(status, out.getvalue(), err.getvalue())
 
     async def done(self, *line: str) -> Done:
@@ -63,7 +65,13 @@ class Lab:
         return [(await self.done(*line, "-p", body)).rows[1][-1] for body in bodies]
 
     async def member(
-        self, group: str, *topics: str, client_id: str = "10.0.0.1@c", answering: Answering | None = None
+        self,
+        group: str,
+        *topics: str,
+        client_id: str = "10.0.0.1@c",
+        answering: Answering | None = None,
+        message_model: str = "CLUSTERING",
+        consume_type: str = "CONSUME_PASSIVELY",
     ) -> Peer:
         """An online consumer of a group, as a Java client shows itself."""
         peer = await self._peer(answering)
@@ -73,8 +81,8 @@ class Lab:
             consumer_data_set=[
                 ConsumerData(
                     group_name=group,
-                    consume_type="CONSUME_PASSIVELY",
-                    message_model="CLUSTERING",
+                    consume_type=consume_type,
+                    message_model=message_model,
                     consume_from_where="CONSUME_FROM_LAST_OFFSET",
                     subscription_data_set=subscriptions,
                 )
@@ -116,7 +124,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     config.store.max_hash_slot_num = 128
     config.store.max_index_num = 512
     async with Cluster(tmp_path, broker=config) as cluster:
-        lab = Lab(cluster)
+        lab = Lab(cluster, tmp_path / "home")
         yield lab
         for peer in lab.peers:
             await peer.close()

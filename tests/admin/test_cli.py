@@ -42,7 +42,8 @@ OPTIONS = {
     "consumerConnection": "g! b",
     "consumerStatus": "g! i b s+",
     "producerConnection": "g! t!",
-    "resetOffsetByTime": "g! t! s! f c+",
+    "resetOffsetByTime": "g! t! s! f c+ b q o",  # the last three: of 5.3.3
+    "resetOffset": "g! t f",  # Eruca's own
     "skipAccumulatedMessage": "g! t! f",
     "cloneGroupOffset": "s! d! t! o",
     "statsAll": "a+ t",
@@ -82,7 +83,7 @@ def test_commands_and_options_are_apaches() -> None:
     for each in COMMANDS.values():
         marks = []
         for option in each.options:
-            if option.letter not in "hn":
+            if option.letter and option.letter not in "hn":
                 mark = "!" if option.required else "/" if option.group else "" if option.takes_value else "+"
                 marks.append(option.letter + mark)
         declared[each.name] = set(marks)
@@ -131,13 +132,13 @@ async def test_the_synopsis_and_names_are_those_apache_prints(name: str, file: s
 )
 async def test_a_wrong_line_shows_the_usage_and_fails(line: tuple[str, ...], words: str) -> None:
     status, out, err = await mqadmin(*line)
-    assert (status, err) == (1, words)
+    assert (status, err) == (2, words)
     assert out.startswith(f"usage: mqadmin {line[0]} ")
 
 
 async def test_an_unknown_command_fails() -> None:
-    assert await mqadmin("noSuchCommand") == (1, "", "The sub command noSuchCommand not exist.\n")
-    assert await mqadmin("help", "noSuchCommand") == (1, "", "The sub command noSuchCommand not exist.\n")
+    assert await mqadmin("noSuchCommand") == (2, "", "The sub command noSuchCommand not exist.\n")
+    assert await mqadmin("help", "noSuchCommand") == (2, "", "The sub command noSuchCommand not exist.\n")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +148,6 @@ async def test_an_unknown_command_fails() -> None:
         (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
         (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
         (("topicList", "-n", "here"), 'an address looks like "host:port"'),
-        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
-        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),
         (("sendMessage", "-t", "T", "-p", "x", "-i", "1"), "Broker name must be set if the queue is chosen!"),
         (("consumeMessage", "-t", "T", "-i", "1"), "Please set the brokerName before queueId!"),
         (("consumeMessage", "-t", "T", "-b", "b", "-o", "1"), "Please set queueId before offset!"),
@@ -161,6 +160,36 @@ async def test_an_unknown_command_fails() -> None:
 async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], words: str) -> None:
     status, out, err = await mqadmin(*line)
     assert (status, out) == (1, "")
+    assert err.startswith(f"mqadmin {line[0]}: ") and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
+        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),
+        (
+            ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "yesterdays"),
+            "'yesterdays' is no time: give ms since 1970",
+        ),
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "2026-02-31#00:00:00:000"), "day is out of range for month"),
+        (
+            ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "-5"),
+            "-5 is before 1970: a time is ms since 1970, and -1 the end",
+        ),
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1795369251"), "has 10 digits, as seconds since 1970 have"),
+        (("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "-q", "1"), "-b and -q are given together"),
+        (("resetOffset", "-g", "G", "-t", "T"), "give one of --to and --from-file"),
+        (("resetOffset", "-g", "G", "--to", "first"), "give a topic with -t, or --all-topics"),
+        (
+            ("resetOffset", "-g", "G", "-t", "T", "--to", "first", "--queue", "a"),
+            "takes broker:queue, such as broker-a:3",
+        ),
+    ],
+)
+async def test_a_value_that_an_option_does_not_take_is_wrong_usage(line: tuple[str, ...], words: str) -> None:
+    status, out, err = await mqadmin(*line)
+    assert (status, out) == (2, "")
     assert err.startswith(f"mqadmin {line[0]}: ") and words in err and err.count("\n") == 1
 
 

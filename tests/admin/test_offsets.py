@@ -1,51 +1,181 @@
-"""Offsets by mqadmin: groups online, offline and without offsets, and clones of a group."""
+"""Offsets by mqadmin: groups online, offline and without offsets, the way back, and clones of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
 
 import pytest
 
+from eruca.admin.client import Admin
+from eruca.admin.resets.confirmation import Confirmation
+from eruca.admin.resets.plan import Options, decide
+from eruca.admin.resets.survey import look, look_at_members
+from eruca.client import PushConsumer, ReceivedMessage
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.queues import MessageQueue
-from tests.admin.conftest import Lab
+from tests.admin.conftest import Done, Lab
 
 START = "2020-01-01#00:00:00:000"
+ONLINE = ["#brokerName", "#queueId", "#offset"]
+OFFLINE = ["#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset"]
 
 
-async def test_an_online_group_is_moved_by_its_broker(lab: Lab) -> None:
+class Member:
+    """A consumer of Eruca's client that is online."""
+
+    def __init__(self, lab: Lab, group: str, topic: str) -> None:
+        self.bodies: list[str] = []
+        self._came = asyncio.Condition()
+        self.consumer = PushConsumer(group, self._listen, nameserver=lab.nameserver, start_from="first").subscribe(
+            topic
+        )
+
+    async def _listen(self, message: ReceivedMessage) -> None:
+        async with self._came:
+            self.bodies.append(message.body.decode())
+            self._came.notify_all()
+
+    async def has(self, count: int) -> None:
+        async with asyncio.timeout(10), self._came:
+            await self._came.wait_for(lambda: len(self.bodies) >= count)
+
+
+@pytest.fixture
+async def member(lab: Lab) -> AsyncIterator[Member]:
+    """A member of G in topic T, which has two queues with the messages a, b, c in the second one."""
     await lab.topic("T", 2)
     await lab.send("T", "a", "b", "c", queue=1)
-    member = await lab.member("G", "T")
-    await lab.commit("G", "T", 0, 3)
-    done = await lab.done("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1577836800000")
+    member = Member(lab, "G", "T")
+    async with member.consumer:
+        await member.has(3)
+        yield member
+
+
+async def reset(lab: Lab, *line: str) -> Done:
+    """A reset that must be done, whatever it tells."""
+    done = await lab.mqadmin(*line)
+    assert done.status == 0, done
+    return done
+
+
+# ------------------------------------------------------------------ online
+
+
+async def test_an_online_group_is_moved_by_its_broker_and_seen_to_move(lab: Lab, member: Member) -> None:
+    done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1577836800000")
     assert done.out == (
         "rollback consumer offset by specified group[G], topic[T], force[true], timestamp(string)[1577836800000], "
         "timestamp(long)[1577836800000]\n"
         + f"{'#brokerName':<40}  {'#queueId':<40}  {'#offset':<40}\n"
         + "".join(f"{'broker-a':<40}  {queue:<40}  {0:<40}\n" for queue in (0, 1))
     )
-    (pushed,) = await member.received(220)
+    assert "3 messages come again, 0 unconsumed ones are skipped\n" in done.err
+    assert re.search(r"^2 of 2 queues moved \(\d\.\d s\)$", done.err, re.MULTILINE)
+    await member.has(6)
+    assert member.bodies == ["a", "b", "c"] * 2
+
+
+async def test_a_member_that_moves_at_once_is_seen_however_late_mqadmin_looks(lab: Lab, member: Member) -> None:
+    """It has consumed and committed all of it again; it counts its resets."""
+    async with Admin([lab.nameserver]) as admin:
+        survey = await look_at_members(admin, await look(admin, "G", "T"))
+        await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "0")
+        await member.has(6)
+        await lab.commit("G", "T", 0, 3)
+        plan = decide(survey, {seen.queue: seen.first for seen in survey.queues}, 0, Options())
+        said: list[str] = []
+        async with Confirmation(admin, survey, plan) as confirmation:
+            await confirmation.wait([seen.queue for seen in survey.queues], 5.0, said.append)
+    assert said[0].startswith("2 of 2 queues moved ")
+
+
+async def test_the_end_is_reached_by_skipping(lab: Lab, member: Member) -> None:
+    end = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
+    assert "timestamp(string)[now], timestamp(long)[-1]" in end.out
+    assert end.rows[1:] == [ONLINE, ["broker-a", "0", "0"], ["broker-a", "1", "3"]]
+    skipped = await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T")
+    assert skipped.out == end.out.partition("\n")[2]
+
+
+async def test_a_member_that_does_not_move_is_told(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b", "c", queue=1)
+    silent = await lab.member("G", "T")
+    await lab.commit("G", "T", 0, 3)
+    done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1577836800000", "--wait", "1")
+    assert done.status == 5
+    assert [row[1:] for row in done.rows[2:]] == [["0", "0"], ["1", "0"]]
+    assert "1 of 2 queues were seen to move in 1 s, not: broker-a:1 (no member has it)" in done.err
+    assert "no answer from 10.0.0.1@c" in done.err
+    (pushed,) = await silent.received(220)
     assert ResetOffsetBody.decode(pushed.body).offset_table == {
         MessageQueue("T", "broker-a", 0): 0,
         MessageQueue("T", "broker-a", 1): 0,
     }
-    end = await lab.done("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
-    assert "timestamp(string)[now], timestamp(long)[-1]" in end.out
-    assert [row[1:] for row in end.rows[2:]] == [["0", "0"], ["1", "3"]]
-    skipped = await lab.done("skipAccumulatedMessage", "-g", "G", "-t", "T")
-    assert skipped.out == end.out.partition("\n")[2]
+
+
+async def test_queues_without_an_offset_get_one_first(lab: Lab) -> None:
+    await lab.topic("T", 3)
+    await lab.send("T", "a", "b", queue=0)
+    member = await lab.member("G", "T")
+    await lab.commit("G", "T", 1)
+    done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "--wait", "0")
+    assert [row[1:] for row in done.rows[2:]] == [["0", "2"], ["1", "0"], ["2", "0"]]
+    assert "G had no offset in broker-a:1, broker-a:2\n" in done.err
+    assert "0 messages come again, 1 unconsumed ones are skipped, queues without an offset: 2\n" in done.err
+    assert await member.received(220)
+
+
+async def test_offsets_that_nobody_consumes_are_stored(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "a", "b")
+    member = await lab.member("G", "Other")
+    await lab.commit("G", "T", 2)
+    done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
+    assert done.rows[1:] == [OFFLINE, ["broker-a", "0", "2", "2", "0", "0"]]
+    assert "no member of G subscribes T: its offsets are stored, nobody consumes it now\n" in done.err
+    assert await lab.committed("G", "T") == {0: 0}
+    assert [pushed.code for pushed in member.pushed if pushed.code == 220] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "words"),
+    [
+        (
+            "BROADCASTING",
+            "CONSUME_PASSIVELY",
+            "G broadcasts: each member keeps its own offsets, in its folder of offsets",
+        ),
+        ("CLUSTERING", "CONSUME_ACTIVELY", "the members 10.0.0.1@c of G are pull consumers of Java, which ignore"),
+    ],
+)
+async def test_members_that_would_ignore_it_are_told(lab: Lab, model: str, kind: str, words: str) -> None:
+    await lab.topic("T")
+    await lab.commit("G", "T", 0)
+    await lab.member("G", "T", message_model=model, consume_type=kind)
+    done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
+    assert (done.status, done.out) == (1, "")
+    assert words in done.err
+
+
+# ------------------------------------------------------------------ offline
 
 
 async def test_an_offline_group_is_moved_by_storing_its_offsets(lab: Lab) -> None:
     await lab.topic("T", 2)
     await lab.send("T", "a", "b", "c", queue=1)
     await lab.commit("G", "T", 0, 3)
-    done = await lab.done("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
-    titles = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
+    done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
     lines = done.out.splitlines()
     assert lines[0].startswith("rollback consumer offset by specified consumerGroup[G], topic[T], force[true], ")
-    assert lines[1] == "  ".join(f"{title:<20}" for title in titles)
+    assert lines[1] == "  ".join(f"{title:<20}" for title in OFFLINE)
     assert done.rows[2:] == [["broker-a", "0", "0", "0", "0", "0"], ["broker-a", "1", "3", "3", "0", "0"]]
     assert await lab.committed("G", "T") == {0: 0, 1: 0}
-    skipped = await lab.done("skipAccumulatedMessage", "-g", "G", "-t", "T")
-    assert skipped.rows == [list(titles), ["broker-a", "0", "0", "0", "0", "0"], ["broker-a", "1", "3", "0", "3", "3"]]
+    skipped = await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T")
+    assert skipped.rows == [OFFLINE, ["broker-a", "0", "0", "0", "0", "0"], ["broker-a", "1", "3", "0", "3", "3"]]
     assert await lab.committed("G", "T") == {0: 0, 1: 3}
 
 
@@ -53,29 +183,160 @@ async def test_without_force_an_offline_group_moves_only_back(lab: Lab) -> None:
     await lab.topic("T")
     await lab.send("T", "a", "b", "c")
     await lab.commit("G", "T", 1)
-    forward = await lab.done("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "-f", "false")
+    forward = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "-f", "false")
     assert forward.rows[2] == ["broker-a", "0", "3", "1", "3", "1"]
     assert await lab.committed("G", "T") == {0: 1}
-    back = await lab.done("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START, "-f", "false")
+    back = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", START, "-f", "false")
     assert back.rows[2] == ["broker-a", "0", "3", "1", "0", "0"]
     assert await lab.committed("G", "T") == {0: 0}
 
 
-async def test_a_young_group_is_told_which_queue_has_no_offset(lab: Lab) -> None:
-    await lab.topic("T", 3)
-    await lab.member("G", "T")
-    await lab.commit("G", "T", 0)
-    done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
-    assert (done.status, done.out) == (1, "")
-    assert done.err.startswith("mqadmin resetOffsetByTime: THe consumer group <G> not exist (code 1 from ")
-    assert "no offset yet for queues 1, 2 of topic T on broker broker-a, so nothing was moved there" in done.err
+async def test_a_group_that_nobody_knows_is_not_found(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b")
+    await lab.commit("Orders", "T", 1)
+    await lab.done("updateSubGroup", "-b", lab.broker, "-g", "Orders")
+    line = ("resetOffsetByTime", "-g", "Order", "-t", "T", "-s", "now")
+    wrong = await lab.mqadmin(*line)
+    assert (wrong.status, wrong.out) == (4, "")
+    assert "no broker of T knows the consumer group Order, so nothing was moved; there are: Orders;" in wrong.err
+    assert await lab.committed("Order", "T") == {}
+    await reset(lab, *line, "--new-group")
+    assert await lab.committed("Order", "T") == {0: 2, 1: 0}
 
 
-async def test_a_topic_that_does_not_exist_and_a_time_that_is_none(lab: Lab) -> None:
+async def test_a_topic_that_does_not_exist(lab: Lab) -> None:
     gone = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "Nope", "-s", "now")
     assert (gone.status, "No topic route info in name server for the topic: Nope" in gone.err) == (1, True)
-    wrong = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "Nope", "-s", "yesterday")
-    assert (wrong.status, "'yesterday' is no time" in wrong.err) == (1, True)
+
+
+# ------------------------------------------------------------------ before and after
+
+
+async def test_a_dry_run_changes_nothing(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b", "c", queue=1)
+    await lab.commit("G", "T", 0, 2)
+    done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START, "--dry-run")
+    assert (done.status, done.err) == (3, "")
+    assert done.out.startswith("group G, topic T, to 2020-01-01 00:00:00.000 ")
+    assert done.out.splitlines()[0].endswith(", members: none online")
+    titles = "#minOffset #maxOffset #storedOffset #targetOffset #messageThere #again #skipped #member"
+    assert done.rows[1] == ["#brokerName", "#queueId", *titles.split()]
+    assert done.rows[2] == ["broker-a", "0", "0", "0", "0", "0", "-", "0", "0", "-"]
+    assert done.rows[3][:6] + done.rows[3][-3:] == ["broker-a", "1", "0", "3", "2", "0", "2", "0", "-"]
+    assert "2 messages come again, 0 unconsumed ones are skipped\n" in done.out
+    assert await lab.committed("G", "T") == {0: 0, 1: 2}
+    await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
+    nothing = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START, "--dry-run")
+    assert nothing.status == 0
+
+
+async def test_the_way_back_gives_every_offset_back(lab: Lab) -> None:
+    await lab.topic("T", 3)
+    for queue in range(3):
+        await lab.send("T", *"abcd", queue=queue)
+    await lab.commit("G", "T", 1, 2, 3)
+    done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
+    assert await lab.committed("G", "T") == {0: 4, 1: 4, 2: 4}
+    told = re.search(r"^the way back: mqadmin (resetOffset -g G --from-file (\S+))$", done.err, re.MULTILINE)
+    assert told is not None and told[2].startswith(str(lab.home / "mqadmin" / "undo"))
+    await reset(lab, *told[1].split())
+    assert await lab.committed("G", "T") == {0: 1, 1: 2, 2: 3}
+
+
+async def test_ten_digits_are_asked_about(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "a")
+    await lab.commit("G", "T", 1)
+    line = ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1795369251")
+    refused = await lab.mqadmin(*line, answers="n\n")
+    assert refused.status == 1 and "1795369251 are seconds? As ms, they are 1970-01-2" in refused.err
+    assert await lab.committed("G", "T") == {0: 1}
+    assert (await lab.mqadmin(*line, answers="y\n")).status == 0
+    assert await lab.committed("G", "T") == {0: 0}
+    assert (await lab.mqadmin(*line, "--yes")).status == 0
+
+
+# ------------------------------------------------------------------ places
+
+
+async def test_a_group_is_put_at_any_place(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    for queue in range(2):
+        await lab.send("T", *"abcdef", queue=queue)
+    await lab.commit("G", "T", 3, 3)
+    await lab.commit("H", "T", 1, 5)
+
+    async def at(*line: str) -> dict[int, int]:
+        await reset(lab, "resetOffset", "-g", "G", "-t", "T", *line)
+        return await lab.committed("G", "T")
+
+    assert await at("--to", "first") == {0: 0, 1: 0}
+    assert await at("--to", "last") == {0: 6, 1: 6}
+    assert await at("--to", "-2") == {0: 4, 1: 4}
+    assert await at("--to", "+1") == {0: 5, 1: 5}
+    assert await at("--to", "+9") == {0: 6, 1: 6}
+    assert await at("--to", "2", "--queue", "broker-a:1") == {0: 6, 1: 2}
+    assert await at("--to", "group:H") == {0: 1, 1: 5}
+    assert await at("--to", "-1h") == {0: 0, 1: 0}
+    (lab.home / "offsets").write_text("# topic broker:queue offset\nT broker-a:0 4\n")
+    assert await at("--from-file", str(lab.home / "offsets")) == {0: 4, 1: 0}
+    beyond = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T", "--to", "7")
+    assert (beyond.status, "broker-a:0 has the offsets 0 to 6, not 7" in beyond.err) == (2, True)
+    assert await lab.committed("G", "T") == {0: 4, 1: 0}
+
+
+async def test_a_time_is_the_first_message_at_or_after_it(lab: Lab) -> None:
+    await lab.topic("T")
+    times = []
+    for body in "abcde":
+        await lab.send("T", body)
+        times.append(time.time_ns() // 1_000_000 + 1)
+        await asyncio.sleep(0.02)
+    await lab.commit("G", "T", 0)
+    for number, moment in enumerate(times):
+        await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", str(moment))
+        assert await lab.committed("G", "T") == {0: number + 1}
+
+
+async def test_one_queue_of_an_online_group_is_moved(lab: Lab, member: Member) -> None:
+    await lab.send("T", "x", queue=0)
+    await member.has(4)
+    done = await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", "1", "--queue", "broker-a:1")
+    assert done.rows == [ONLINE, ["broker-a", "1", "1"]]
+    await member.has(6)
+    assert member.bodies[4:] == ["b", "c"]
+    again = await reset(
+        lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "-b", lab.broker, "-q", "1", "-o", "2"
+    )
+    assert again.out.splitlines()[-1] == "reset consumer offset to 2"
+    await member.has(7)
+    assert member.bodies[6:] == ["c"]
+
+
+async def test_all_topics_of_a_group_are_moved(lab: Lab) -> None:
+    await lab.topic("%RETRY%G")
+    for topic in ("T", "U"):
+        await lab.topic(topic)
+        await lab.send(topic, "a", "b")
+        await lab.commit("G", topic, 2)
+    await reset(lab, "resetOffset", "-g", "G", "--all-topics", "--to", "first")
+    assert [await lab.committed("G", topic) for topic in ("T", "U")] == [{0: 0}, {0: 0}]
+
+
+async def test_messages_that_wait_for_another_try_are_told_and_moved_on_demand(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.topic("%RETRY%G")
+    await lab.send("%RETRY%G", "r", "s")
+    await lab.commit("G", "T", 0)
+    told = await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T")
+    assert "not touched: 2 messages in %RETRY%G, and delayed ones (see --with-retries)\n" in told.err
+    await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T", "--with-retries")
+    assert await lab.committed("G", "%RETRY%G") == {0: 2}
+
+
+# ------------------------------------------------------------------ clones
 
 
 @pytest.mark.parametrize("topic", ["T", "U"])
@@ -85,6 +346,19 @@ async def test_a_group_is_put_where_another_one_is(lab: Lab, topic: str) -> None
     await lab.send("T", "a", "b", "c", queue=1)
     await lab.done("updateTopic", "-b", lab.broker, "-t", "%RETRY%G", "-r", "1", "-w", "1")
     await lab.commit("G", "T", 0, 2)
-    done = await lab.done("cloneGroupOffset", "-s", "G", "-d", "H", "-t", topic)
+    line = ("cloneGroupOffset", "-s", "G", "-d", "H", "-t", topic)
+    assert (await lab.mqadmin(*line)).status == 4
+    done = await lab.done(*line, "--new-group")
     assert done.out == f"clone group offset success. srcGroup[G], destGroup=[H], topic[{topic}]\n"
     assert await lab.committed("H", "T") == {0: 0, 1: 2}
+
+
+async def test_a_group_whose_members_would_undo_it_gets_no_clone(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.topic("%RETRY%G")
+    await lab.commit("G", "T", 0)
+    await lab.member("H", "T")
+    done = await lab.mqadmin("cloneGroupOffset", "-s", "G", "-d", "H", "-t", "T")
+    assert (done.status, done.out) == (1, "")
+    assert "nothing was copied: 10.0.0.1@c of H consume T and would overwrite the offsets; stop them" in done.err
+    assert await lab.committed("H", "T") == {}

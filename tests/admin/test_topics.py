@@ -220,7 +220,7 @@ async def test_topics_groups_and_settings_are_exported(lab: Lab, tmp_path: Path)
     await lab.done("exportMetadata", "-b", lab.broker, "-g", *to)
     assert "dataVersion" in exported(folder, "subscriptionGroup.json")
     unclear = await lab.mqadmin("exportMetadata", "-b", lab.broker, *to)
-    assert (unclear.status, unclear.err) == (1, "mqadmin exportMetadata: with -b one of -t and -g is required\n")
+    assert (unclear.status, unclear.err) == (2, "mqadmin exportMetadata: with -b one of -t and -g is required\n")
     await lab.done("exportConfigs", "-c", "DefaultCluster", *to)
     settings = exported(folder, "configs.json")
     assert settings["clusterScale"] == {"masterBrokerSize": 1, "namesrvSize": 1, "slaveBrokerSize": 0}

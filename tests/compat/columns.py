@@ -64,7 +64,7 @@ def parsed(command: str, text: str) -> list[Printed]:
 def comparable(printed: Printed) -> list[str]:
     """The lines of standard output that must be the same."""
     if printed.usage:
-        return _OPTION.findall(printed.stdout)
+        return _OPTION.findall(printed.stdout.partition("Not in Apache's mqadmin")[0])
     text = printed.stdout.replace("]MessageTrack [", "]\nMessageTrack [")
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     if printed.command == "consumerProgress":

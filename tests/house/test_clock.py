@@ -33,6 +33,7 @@ STAMPS = {
     "ids and names of files that hold a time, as in RocketMQ": {
         "eruca.admin.commands.group.consumer_status",
         "eruca.admin.messages._new_key",
+        "eruca.admin.resets.ways_back.keep",
         "eruca.broker.store.index.Index._add",
         "eruca.standalone.bundle.write_bundle",
         "eruca.standalone.cli.backup",
@@ -99,6 +100,8 @@ STAMPS = {
     },
     "a moment up to which, or from which, messages are wanted": {
         "eruca.admin.commands.queue_messages.consume_message",
+        "eruca.admin.resets.engine.Reset._ages",
+        "eruca.admin.text.point_of_time",
         "eruca.client.app.trial.Trial.start",
         "eruca.spark_connector.pipelines.archives._Selection.load",
         "eruca.spark_connector.pipelines.audits.audit",

@@ -1,7 +1,6 @@
 """``mqadmin``: from a command line to a command and an exit status (MQAdminStartup in 4.9.7).
 
-Status 0: done. 1: a peer refused or did not answer, or the command line is wrong. An error is one sentence on standard
-error. Must not know what commands do.
+The exit status is one of ``errors.Status``. An error is one sentence on standard error. Must not know what commands do.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from eruca.admin import commands as _declared  # noqa: F401  (declares every com
 from eruca.admin import security
 from eruca.admin.client import Admin
 from eruca.admin.command import COMMANDS, Command, Job
-from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.errors import AdminError, Status, UsageError
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
@@ -36,8 +35,9 @@ async def run(
     environment: Mapping[str, str],
     out: TextIO = sys.stdout,
     err: TextIO = sys.stderr,
+    terminal: TextIO | None = None,
 ) -> int:
-    """Run a command line and return the exit status."""
+    """Run a command line and return the exit status. A person, if one is there, answers questions at ``terminal``."""
     try:
         properties, arguments = security.split_properties(arguments, environment)
     except AdminError as error:
@@ -54,7 +54,7 @@ async def run(
     found = COMMANDS.get(name.lower())
     if found is None:
         err.write(f"The sub command {name} not exist.\n")
-        return 1
+        return Status.USAGE
     if asks_help:
         out.write(found.usage())
         return 0
@@ -63,14 +63,17 @@ async def run(
         if given is None:
             out.write(found.usage())
             return 0
-        return await _do(found, given, environment, properties, out, err)
+        return await _do(found, given, environment, properties, out, err, terminal)
     except UsageError as error:
         out.write(found.usage())
         err.write(f"mqadmin {found.name}: {error}\n")
-        return 1
-    except (AdminError, ProtocolError) as error:
+        return error.status
+    except AdminError as error:
         err.write(f"mqadmin {found.name}: {error}\n")
-        return 1
+        return error.status
+    except ProtocolError as error:
+        err.write(f"mqadmin {found.name}: {error}\n")
+        return Status.FAILED
 
 
 async def _do(
@@ -80,26 +83,28 @@ async def _do(
     properties: Mapping[str, str],
     out: TextIO,
     err: TextIO,
+    terminal: TextIO | None,
 ) -> int:
     addresses = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS, "")
     nameservers = [address.strip() for address in addresses.split(";") if address.strip()]
     credentials = security.find_credentials(properties, environment)
     context = security.make_context(security.find_tls(properties))
     async with Admin(nameservers, credentials=credentials, tls=context) as admin:
-        job = Job(admin, given, out, err)
+        job = Job(admin, given, out, err, environment=environment, terminal=terminal)
         try:
             await found.run(job)
         finally:
             job.finish()
-    return 1 if job.failed else 0
+    return job.status
 
 
 def main() -> None:
     """The command ``mqadmin``."""
     try:
-        sys.exit(asyncio.run(run(sys.argv[1:], os.environ)))
+        terminal = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
+        sys.exit(asyncio.run(run(sys.argv[1:], os.environ, terminal=terminal)))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(Status.INTERRUPTED)
     except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

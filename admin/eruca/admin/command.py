@@ -6,13 +6,13 @@ cluster, and where output and errors go. Must not know any particular command.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 from eruca.admin import posix
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.posix import Option
 from eruca.admin.text import columns
 
@@ -31,12 +31,24 @@ TOPIC = Option("t", "topic", "name of the topic", required=True)
 class Job:
     """One run of a command."""
 
-    def __init__(self, admin: Admin, given: dict[str, str], out: TextIO, err: TextIO) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        given: dict[str, str],
+        out: TextIO,
+        err: TextIO,
+        *,
+        environment: Mapping[str, str],
+        terminal: TextIO | None = None,
+    ) -> None:
         self.admin = admin
-        self.failed = False
+        self.environment = environment
+        self.status = Status.DONE
+        """The exit status, if nothing is raised."""
         self._given = given
         self._out = out
         self._err = err
+        self._terminal = terminal
         self._open_line = False
 
     # ------------------------------------------------------------------ options
@@ -54,20 +66,20 @@ class Job:
         return self.text(letter) if letter in self._given else None
 
     def number(self, letter: str, default: int = 0) -> int:
-        """The value of an option as a whole number. Raises AdminError."""
+        """The value of an option as a whole number. Raises BadValue."""
         text = self.maybe(letter)
         try:
             return default if text is None else int(text)
         except ValueError:
-            raise AdminError(f"option -{letter} takes a whole number, not '{text}'") from None
+            raise BadValue(f"option {_dashed(letter)} takes a whole number, not '{text}'") from None
 
     def truth(self, letter: str, default: bool) -> bool:
-        """The value of an option as true or false. Raises AdminError."""
+        """The value of an option as true or false. Raises BadValue."""
         text = self.maybe(letter)
         if text is None:
             return default
         if text.lower() not in ("true", "false"):
-            raise AdminError(f"option -{letter} takes true or false, not '{text}'")
+            raise BadValue(f"option {_dashed(letter)} takes true or false, not '{text}'")
         return text.lower() == "true"
 
     # ------------------------------------------------------------------ output
@@ -86,21 +98,42 @@ class Job:
         """Print a row by a printf format."""
         self.line(columns(layout, *values))
 
-    def report(self, error: AdminError | str) -> None:
-        """Print an error that does not end the command. The exit status is then not 0."""
-        self.failed = True
-        self._err.write(f"{error}\n")
+    def report(self, error: AdminError | str, status: Status = Status.FAILED) -> None:
+        """Print an error that does not end the command. The first one reported gives the exit status."""
+        self.status = self.status or status
+        self.say(str(error))
+
+    def say(self, text: str) -> None:
+        """Print a line for the person, apart from the output."""
+        self._out.flush()
+        self._err.write(f"{text}\n")
+        self._err.flush()
+
+    def agreed(self, question: str) -> bool | None:
+        """What the person at the terminal answers to a question; None without a terminal. ``--yes`` is an answer."""
+        if self.has("yes"):
+            return True
+        if self._terminal is None:
+            return None
+        self._out.flush()
+        self._err.write(f"{question} [y/N] ")
+        self._err.flush()
+        return self._terminal.readline().strip().lower() in ("y", "yes")
 
     def note(self, address: str, remark: str | None) -> None:
         """Print what a server adds to an answer, if anything, apart from the output."""
         if remark:
-            self._err.write(f"{address}: {remark}\n")
+            self.say(f"{address}: {remark}")
 
     def finish(self) -> None:
         """End the last line if it is open."""
         if self._open_line:
             self.line()
         self._out.flush()
+
+
+def _dashed(key: str) -> str:
+    return f"-{key}" if len(key) == 1 else f"--{key}"
 
 
 Run = Callable[[Job], Awaitable[None]]

@@ -1,10 +1,31 @@
-"""Errors of commands: each is one sentence for the operator."""
+"""Errors of commands: each is one sentence for the operator, and has the exit status of mqadmin."""
 
 from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Status(IntEnum):
+    """The exit statuses of mqadmin."""
+
+    DONE = 0
+    FAILED = 1
+    """A peer refused or did not answer, or mqadmin refused to act."""
+    USAGE = 2
+    """The command line is wrong."""
+    WOULD_CHANGE = 3
+    """A dry run found something to change."""
+    NOT_FOUND = 4
+    PARTIAL = 5
+    """Only a part was reached, done or confirmed."""
+    INTERRUPTED = 130
 
 
 class AdminError(Exception):
     """A command failed; the message is one sentence that says what to do."""
+
+    status: ClassVar[Status] = Status.FAILED
 
 
 class PeerRefused(AdminError):
@@ -22,5 +43,25 @@ class NoAnswer(AdminError):
     """A broker or nameserver is not reachable or did not answer in time."""
 
 
+class NotFound(AdminError):
+    """What the command was to find is nowhere."""
+
+    status = Status.NOT_FOUND
+
+
+class Partial(AdminError):
+    """A part of the work was done, and the sentence says which part was not."""
+
+    status = Status.PARTIAL
+
+
 class UsageError(AdminError):
     """The command line lacks an option or has an unknown one; the command's usage is printed."""
+
+    status = Status.USAGE
+
+
+class BadValue(AdminError):
+    """An option has a value that it does not take."""
+
+    status = Status.USAGE

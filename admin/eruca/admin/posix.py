@@ -18,7 +18,10 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: ``-letter`` or ``--name``; ``group`` names a set of which exactly one must be given."""
+    """One option: ``-letter`` or ``--name``; ``group`` names a set of which exactly one must be given.
+
+    Options that Apache's mqadmin does not have may lack a letter.
+    """
 
     letter: str
     name: str
@@ -26,11 +29,22 @@ class Option:
     takes_value: bool = True
     required: bool = False
     group: str = ""
+    added: bool = False
+    """Whether Apache's mqadmin 4.9 lacks it; true of all without a letter."""
+
+    @property
+    def key(self) -> str:
+        """What names the option's value: the letter, else the name."""
+        return self.letter or self.name
+
+    def __str__(self) -> str:
+        return f"-{self.letter} (--{self.name.strip()})" if self.letter else f"--{self.name}"
 
 
 def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]:
-    """The values by letter; the value of an option that takes none is "". Raises UsageError."""
-    known = {f"-{option.letter}": option for option in options} | {f"--{option.name}": option for option in options}
+    """The values by key; the value of an option that takes none is "". Raises UsageError."""
+    known = {f"-{option.letter}": option for option in options if option.letter}
+    known |= {f"--{option.name}": option for option in options}
     found: dict[str, str] = {}
     tokens = _flatten(known, arguments)
     at = 0
@@ -45,22 +59,22 @@ def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]
         value = ""
         if option.takes_value:
             if at == len(tokens) or tokens[at] in known:
-                raise UsageError(f"option -{option.letter} (--{option.name.strip()}) needs a value")
+                raise UsageError(f"option {option} needs a value")
             value = _unquoted(tokens[at])
             at += 1
-        found.setdefault(option.letter, value)
+        found.setdefault(option.key, value)
     return found
 
 
 def check(options: Sequence[Option], found: dict[str, str]) -> None:
     """Raise UsageError when a required option is missing."""
     for option in options:
-        if option.required and option.letter not in found:
-            raise UsageError(f"option -{option.letter} (--{option.name.strip()}) is required")
+        if option.required and option.key not in found:
+            raise UsageError(f"option {option} is required")
     for group in dict.fromkeys(option.group for option in options if option.group):
         members = [option for option in options if option.group == group]
-        given = [option for option in members if option.letter in found]
-        names = " and ".join(f"-{option.letter}" for option in members)
+        given = [option for option in members if option.key in found]
+        names = " and ".join(_spelled(option) for option in members)
         if len(given) != 1:
             raise UsageError(f"{names} exclude each other" if given else f"one of {names} is required")
 
@@ -99,15 +113,21 @@ def _unquoted(text: str) -> str:
 
 
 def usage(program: str, options: Sequence[Option]) -> str:
-    """The help of a command: the synopsis, then a line for each option."""
-    ordered = sorted(options, key=lambda option: option.letter.lower())
-    lines = [_wrapped(f"usage: {program} {_synopsis(ordered)}", 7)]
+    """The help of a command: the synopsis, a line for each option of Apache's, then those that it lacks."""
+    ordered = sorted(options, key=lambda option: (not option.letter, option.key.lower()))
+    old = [option for option in ordered if option.letter and not option.added]
+    new = [option for option in ordered if option not in old]
+    lines = [_wrapped(f"usage: {program} {_synopsis(old)}", 7), *_explained(old)]
+    lines += ["", "Not in Apache's mqadmin 4.9:", *_explained(new)] if new else []
+    return "\n".join(lines) + "\n"
+
+
+def _explained(ordered: Sequence[Option]) -> list[str]:
     names = [_prefix(option) for option in ordered]
     width = max(map(len, names))
-    lines += [
+    return [
         _wrapped(f"{name:<{width}}   {option.help}", width + 3) for name, option in zip(names, ordered, strict=True)
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _synopsis(ordered: Sequence[Option]) -> str:
@@ -125,11 +145,16 @@ def _synopsis(ordered: Sequence[Option]) -> str:
 
 
 def _form(option: Option) -> str:
-    return f"-{option.letter} <arg>" if option.takes_value else f"-{option.letter}"
+    return _spelled(option) + (" <arg>" if option.takes_value else "")
+
+
+def _spelled(option: Option) -> str:
+    return f"-{option.letter}" if option.letter else f"--{option.name}"
 
 
 def _prefix(option: Option) -> str:
-    return f" -{option.letter},--{option.name}" + (" <arg>" if option.takes_value else "")
+    letter = f" -{option.letter}," if option.letter else "    "
+    return f"{letter}--{option.name}" + (" <arg>" if option.takes_value else "")
 
 
 def _wrapped(text: str, indent: int) -> str:

@@ -5,14 +5,13 @@ Pure, apart from the time zone of the machine: times are printed and read in it,
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
-
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})#(\d{1,2}):(\d{1,2}):(\d{1,2}):(\d{1,3})")
+from eruca.protocol.times import parse_time
 
 
 def columns(layout: str, *values: object) -> str:
@@ -42,16 +41,21 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def zoned(ms: int) -> str:
+    """``2026-11-22 17:30:00.000 +01:00 (1795365000000)``; a time that no calendar has, as its number alone."""
+    try:
+        moment = datetime.fromtimestamp(ms / 1000).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms"
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} {moment.isoformat()[-6:]} ({ms})"
+
+
 def point_of_time(text: str) -> int:
-    """A time given as ms since 1970 or as ``yyyy-MM-dd#HH:mm:ss:SSS`` in this machine's zone. Raises AdminError."""
-    if re.fullmatch(r"[+-]?\d{1,18}", text):
-        return int(text)
-    match = _DATE.fullmatch(text)
-    if match is not None:
-        year, month, day, hour, minute, second, ms = map(int, match.groups())
-        if 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
-            return int(time.mktime((year, month, day, hour, minute, second, 0, 0, -1))) * 1000 + ms
-    raise AdminError(f"'{text}' is no time: give ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+    """A time in ms, from any form of ``parse_time`` in this machine's zone. Raises BadValue."""
+    try:
+        return parse_time(text, time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise BadValue(str(error)) from None
 
 
 def map_text(table: Mapping[str, str]) -> str:

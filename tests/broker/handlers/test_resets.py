@@ -99,6 +99,19 @@ async def test_without_force_nobody_goes_forward(desk: Desk) -> None:
     assert table(answer.body) == {0: 5, 1: 0}
 
 
+async def test_without_force_members_keep_the_queues_that_do_not_move(desk: Desk) -> None:
+    await group_of_two_queues(desk)
+    desk.commit("g", "T", 10, 0)
+    member = await desk.consumer("g", "T")
+    answer = await desk.ask(RESET, request(START + 900, force=False))
+    assert table(answer.body) == {0: 9, 1: 0}
+    (pushed,) = await member.received(PUSH_RESET)
+    assert table(pushed.body) == {0: 9}
+    assert table((await desk.ask(RESET, request(-1, force=False))).body) == {0: 10, 1: 0}
+    assert (await desk.ask(RESET, request(START))).code == 0
+    assert [table(each.body) for each in await member.received(PUSH_RESET)] == [{0: 0, 1: 0}]
+
+
 async def test_minus_one_is_the_end(desk: Desk) -> None:
     await group_of_two_queues(desk)
     desk.commit("g", "T", 0, 0)

@@ -1,41 +1,46 @@
-"""Commands that move consumer groups: to a time, to the end, to the offsets of another group.
+"""Commands that move consumer groups: to a time, to the end, to an offset, to the offsets of another group.
 
-Brokers move online members (222, 220) and store nothing. When no member is online, the command stores the offsets at
-the brokers.
+Owns options and columns; `resets` is what they do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
 
-from eruca.admin.client import Admin, broker_addresses
 from eruca.admin.command import TOPIC, Job, command
-from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import END, consume_stats, consume_stats_at, offset_at, store_offset, topic_stats_at
+from eruca.admin.errors import AdminError, BadValue, NotFound, Status
+from eruca.admin.lookups import END, consume_stats, store_offset
 from eruca.admin.posix import Option
-from eruca.admin.text import point_of_time, shown
-from eruca.protocol import api
-from eruca.protocol.bodies import ConsumerOffsets, OffsetWrapper, ResetOffsetBody, TopicRouteData
-from eruca.protocol.codes import ResponseCode
-from eruca.protocol.headers import offsets
+from eruca.admin.resets import ways_back
+from eruca.admin.resets.acts import Done
+from eruca.admin.resets.engine import Reset, performed, prepare, untouched
+from eruca.admin.resets.plan import Options, check
+from eruca.admin.resets.survey import look
+from eruca.admin.resets.targets import Exact, First, Nearest, Only, Shift, Since, Table, Target
+from eruca.admin.text import millis_text, point_of_time, shown, zoned
+from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
 GROUP = Option("g", "group", "name of the consumer group", required=True)
 FORCE = Option("f", "force", "false: move only back; default true")
+NEW_GROUP = Option("", "new-group", "store offsets for a group that no broker knows yet", takes_value=False)
+SAFETY = (
+    Option("", "dry-run", "print what would be done, and end with 3 (0: nothing would change)", takes_value=False),
+    Option("", "wait", "seconds to look whether the members moved; default 15, 0: do not look"),
+    Option("", "partial", "go on without brokers that do not answer; ends with 5", takes_value=False),
+    Option("", "now", "refuse, instead of waiting for members that a broker does not know yet", takes_value=False),
+    NEW_GROUP,
+    Option("", "force-active", "also with pull consumers of Java, which ignore a reset", takes_value=False),
+    Option("", "with-retries", "reset the messages that wait for another try too", takes_value=False),
+    Option("", "yes", "ask nothing", takes_value=False),
+)
 
 _RESET = "%-40.32s  %-40s  %-40s"
 _ROLLBACK = "%-20.32s  %-20s  %-20s  %-20s  %-20s  %-20s"
-
-
-@dataclass(frozen=True, slots=True)
-class Rollback:
-    """The reset of one queue of an offline group (RollbackStats in 4.9.7)."""
-
-    queue: MessageQueue
-    broker_offset: int
-    consumer_offset: int
-    timestamp_offset: int
-    rollback_offset: int
+_PLAN = "%-20s  %-8s  %-10s  %-10s  %-13s  %-13s  %-23s  %-10s  %-10s  %s"
+_WAIT = 15.0
+_SECONDS = re.compile(r"\d{10}")
 
 
 @command(
@@ -43,132 +48,238 @@ class Rollback:
     "move a consumer group to a time",
     GROUP,
     TOPIC,
-    Option("s", "timestamp", "ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS, or now for the end", required=True),
+    Option(
+        "s",
+        "timestamp",
+        "ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time, or now for the end",
+        required=True,
+    ),
     FORCE,
     Option("c", "cplus", "for groups with members in C++", takes_value=False),
+    Option("b", "broker", "of 5.x: only queue -q at the broker with this address (host:port)", added=True),
+    Option("q", "queue", "of 5.x: the queue", added=True),
+    Option("o", "offset", "of 5.x: its new offset", added=True),
+    *SAFETY,
 )
 async def reset_by_time(job: Job) -> None:
-    """222 at each broker of the topic; when no member is online (206), stores the offsets at the brokers."""
+    """222 at each broker of the topic; where nobody consumes, 15 for each queue."""
     text = job.text("s")
-    timestamp = END if text == "now" else point_of_time(text)
+    timestamp = END if text == "now" else _timestamp(job, text)
+    group, topic = job.text("g"), job.text("t")
+    target: Target = Nearest(timestamp, "the end" if timestamp == END else zoned(timestamp))
+    if job.has("b") or job.has("q"):
+        await _reset_one_queue(job, target, f"timestamp(string)[{text}], timestamp(long)[{timestamp}]")
+        return
     what = (
-        f"[{job.text('g')}], topic[{job.text('t')}], force[{shown(job.truth('f', True))}], "
+        f"[{group}], topic[{topic}], force[{shown(job.truth('f', True))}], "
         f"timestamp(string)[{text}], timestamp(long)[{timestamp}]"
     )
-    await _reset(
-        job,
-        timestamp,
-        f"rollback consumer offset by specified group{what}",
-        f"rollback consumer offset by specified consumerGroup{what}",
-    )
+    online = f"rollback consumer offset by specified group{what}"
+    await _reset(job, topic, target, online, f"rollback consumer offset by specified consumerGroup{what}")
 
 
-@command("skipAccumulatedMessage", "move a consumer group to the end of a topic", GROUP, TOPIC, FORCE)
+@command("skipAccumulatedMessage", "move a consumer group to the end of a topic", GROUP, TOPIC, FORCE, *SAFETY)
 async def skip_accumulated(job: Job) -> None:
     """As resetOffsetByTime to the end."""
-    await _reset(job, END, None, None)
+    await _reset(job, job.text("t"), Nearest(END, "the end"), None, None)
 
 
-async def _reset(job: Job, timestamp: int, online_title: str | None, offline_title: str | None) -> None:
-    topic, group, force = job.text("t"), job.text("g"), job.truth("f", True)
-    route = await job.admin.route(topic)
-    try:
-        moved = await reset_online(job.admin, route, topic, group, timestamp, force)
-    except PeerRefused as refused:
-        if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-        rollbacks = await reset_offline(job.admin, route, topic, group, timestamp, force)
-        _print_rollbacks(job, offline_title, rollbacks)
+@command(
+    "resetOffset",
+    "move a consumer group to the first or last message, a time, an offset, another group's offsets or those of a file",
+    GROUP,
+    Option("t", "topic", "the topic; several with commas"),
+    Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
+    Option("", "to", "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER"),
+    Option(
+        "", "from-file", "the offsets of a file: of a reset before (the way back), or lines 'topic broker:queue offset'"
+    ),
+    Option("", "queue", "only these queues, as broker:queue,broker:queue"),
+    FORCE,
+    *SAFETY,
+)
+async def reset_offset(job: Job) -> None:
+    """As resetOffsetByTime; a time means the first message at or after it."""
+    if job.has("to") == job.has("from-file"):
+        raise BadValue("give one of --to and --from-file")
+    table: dict[MessageQueue, int] = {}
+    if job.has("from-file"):
+        group, table = ways_back.read(job.text("from-file"))
+        if group not in (None, job.text("g")):
+            raise BadValue(f"{job.text('from-file')} has the offsets of group {group}, not of {job.text('g')}")
+    for topic in await _topics(job, table):
+        target = Table(table, job.text("from-file")) if table else await _place(job, topic, job.text("to"))
+        if job.has("queue"):
+            target = Only(target, _queues(job.text("queue")))
+        await _reset(job, topic, target, None, None)
+
+
+async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
+    named = [each.strip() for each in job.text("t").split(",") if each.strip()]
+    if job.has("all-topics"):
+        found = {queue.topic for queue in (await consume_stats(job.admin, job.text("g"))).offset_table}
+        return sorted(found - {retry_topic(job.text("g"))})
+    topics = named or sorted({queue.topic for queue in table})
+    if not topics:
+        raise BadValue("give a topic with -t, or --all-topics")
+    return topics
+
+
+async def _place(job: Job, topic: str, text: str) -> Target:
+    """What ``--to`` says."""
+    if text in ("first", "last"):
+        return First() if text == "first" else Nearest(END, "the end")
+    if text.startswith("group:"):
+        other = await look(job.admin, text.removeprefix("group:"), topic)
+        offsets = {seen.queue: seen.stored for seen in other.queues if seen.stored is not None}
+        if not offsets:
+            raise NotFound(f"group {other.group} has no offset in {topic}")
+        return Table(offsets, f"the offsets of group {other.group}")
+    if re.fullmatch(r"[+-]\d{1,18}", text):
+        return Shift(int(text))
+    if re.fullmatch(r"\d{1,12}", text):
+        return Exact(int(text))
+    time = _timestamp(job, text)
+    return Since(time, zoned(time))
+
+
+def _timestamp(job: Job, text: str) -> int:
+    """A time, unless it is not meant so."""
+    time = point_of_time(text)
+    if time < 0 and time != END:
+        raise BadValue(f"{text} is before 1970: a time is ms since 1970, and -1 the end")
+    if _SECONDS.fullmatch(text):
+        agreed = job.agreed(f"{text} are seconds? As ms, they are {zoned(time)}, before every message. Go on with ms?")
+        if agreed is None:
+            raise BadValue(
+                f"{text} has 10 digits, as seconds since 1970 have; give ms ({text}000), or --yes to mean ms"
+            )
+        if not agreed:
+            raise AdminError("nothing was moved")
+    return time
+
+
+def _queues(text: str) -> frozenset[tuple[str, int]]:
+    found = set()
+    for each in filter(None, map(str.strip, text.split(","))):
+        broker, colon, number = each.rpartition(":")
+        if not colon or not number.isdecimal():
+            raise BadValue(f"option --queue takes broker:queue, such as broker-a:3, not '{each}'")
+        found.add((broker, int(number)))
+    return frozenset(found)
+
+
+async def _reset_one_queue(job: Job, target: Target, when: str) -> None:
+    """``-b -q [-o]`` of RocketMQ 5's mqadmin."""
+    if not (job.has("b") and job.has("q")):
+        raise BadValue("-b and -q are given together: one queue of one broker")
+    broker = await job.admin.broker_name_at(job.text("b"))
+    if job.has("o"):
+        target = Exact(job.number("o"))
+    only = Only(target, frozenset({(broker, job.number("q"))}))
+    title = (
+        f"start reset consumer offset by specified, group[{job.text('g')}], topic[{job.text('t')}], "
+        f"queueId[{job.text('q')}], broker[{job.text('b')}], {when}"
+    )
+    reset = await _prepared(job, job.text("t"), only)
+    if reset is None:
         return
-    if online_title is not None:
-        job.line(online_title)
-    job.row(_RESET, "#brokerName", "#queueId", "#offset")
-    for queue, offset in sorted(moved.items()):
-        job.row(_RESET, queue.broker_name, queue.queue_id, offset)
-
-
-def _print_rollbacks(job: Job, title: str | None, rollbacks: list[Rollback]) -> None:
-    if title is not None:
+    if not reset.plan.moves:
+        raise NotFound(f"topic {job.text('t')} has no queue {job.text('q')} on {broker}")
+    async with performed(reset, job.environment, job.say, _seconds(job)) as done:
         job.line(title)
+        for offset in done.offsets.values():
+            job.line(f"reset consumer offset to {offset}")
+
+
+async def _reset(job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None) -> None:
+    """Reset a topic, and the retry topic to the same place if that was asked for."""
+    await _reset_topic(job, topic, target, online_title, offline_title)
+    if job.has("with-retries"):
+        if target.timestamp is None:
+            raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
+        await _reset_topic(job, retry_topic(job.text("g")), target, None, None)
+
+
+async def _reset_topic(
+    job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None
+) -> None:
+    reset = await _prepared(job, topic, target)
+    if reset is None:
+        return
+    async with performed(reset, job.environment, job.say, _seconds(job)) as done:
+        _print(job, reset, done, online_title, offline_title)
+
+
+async def _prepared(job: Job, topic: str, target: Target) -> Reset | None:
+    """The reset, looked at and explained; None if that is all (``--dry-run``)."""
+    group = job.text("g")
+    options = Options(
+        force=job.truth("f", True),
+        partial=job.has("partial"),
+        now=job.has("now"),
+        new_group=job.has("new-group"),
+        force_active=job.has("force-active"),
+    )
+    reset = await prepare(job.admin, group, topic, target, options)
+    if job.has("dry-run"):
+        _print_plan(job, reset)
+        if reset.changes:
+            job.status = Status.WOULD_CHANGE
+        return None
+    for line in reset.meaning():
+        job.say(line)
+    if not job.has("with-retries") and (waiting := await untouched(job.admin, group)):
+        job.say(f"not touched: {waiting} messages in {retry_topic(group)}, and delayed ones (see --with-retries)")
+    return reset
+
+
+def _seconds(job: Job) -> float:
+    seconds = job.number("wait", int(_WAIT))
+    if seconds < 0:
+        raise BadValue("option --wait takes seconds, 0 or more")
+    return seconds
+
+
+def _print(job: Job, reset: Reset, done: Done, online_title: str | None, offline_title: str | None) -> None:
+    """The table of Apache's mqadmin: three columns if members were notified, else six."""
+    title = online_title if reset.plan.online else offline_title
+    if title is not None and done.offsets:
+        job.line(title)
+    if reset.plan.online:
+        job.row(_RESET, "#brokerName", "#queueId", "#offset")
+        for queue, offset in sorted(done.offsets.items()):
+            job.row(_RESET, queue.broker_name, queue.queue_id, offset)
+        return
     titles = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset", "#rollbackOffset")
     job.row(_ROLLBACK, *titles)
-    for each in rollbacks:
-        row = (each.broker_offset, each.consumer_offset, each.timestamp_offset, each.rollback_offset)
-        job.row(_ROLLBACK, each.queue.broker_name, each.queue.queue_id, *row)
+    for move in reset.plan.moves:
+        queue = move.seen.queue
+        if queue in done.offsets:
+            job.row(_ROLLBACK, queue.broker_name, queue.queue_id, move.seen.end, move.start, move.target, move.new)
 
 
-async def reset_online(
-    admin: Admin, route: TopicRouteData, topic: str, group: str, timestamp: int, force: bool
-) -> dict[MessageQueue, int]:
-    """Let each broker of a topic move the online members of a group; returns the offset of each queue.
-
-    Raises PeerRefused: 206 when no member is online, 1 when a queue has no offset yet (the error names it).
-    """
-    request = offsets.ResetOffset(topic=topic, group=group, timestamp=timestamp, is_force=force)
-    moved: dict[MessageQueue, int] = {}
-    for name, address in broker_addresses(route):
-        try:
-            answer = await admin.call(address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
-        except PeerRefused as refused:
-            if refused.code == ResponseCode.SYSTEM_ERROR and "not exist" in refused.remark:
-                await _name_fresh_queues(admin, route, name, refused, f"{topic}@{group}")
-            raise
-        if answer.body:
-            moved |= ResetOffsetBody.decode(answer.body).offset_table
-    return moved
-
-
-async def _name_fresh_queues(admin: Admin, route: TopicRouteData, name: str, refused: PeerRefused, key: str) -> None:
-    """Raise AdminError with the queues for which a group (``topic@group``) has no offset, if there are any."""
-    answer = await admin.call(refused.address, api.GET_ALL_CONSUMER_OFFSET)
-    known = ConsumerOffsets.decode(answer.body).offset_table.get(key, {})
-    count = next((queue.write_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
-    fresh = [str(queue) for queue in range(count) if known.get(queue, -1) < 0]
-    if fresh:
-        queues = f"queue {fresh[0]}" if len(fresh) == 1 else f"queues {', '.join(fresh)}"
-        topic, group = key.split("@", 1)
-        raise AdminError(
-            f"THe consumer group <{group}> not exist (code {refused.code} from {refused.address}): it has no offset "
-            f"yet for {queues} of topic {topic} on broker {name}, so nothing was moved there; let a consumer of the "
-            "group run until it has committed (5 s), then try again"
+def _print_plan(job: Job, reset: Reset) -> None:
+    first, counts, *others = reset.meaning()
+    job.line(first)
+    titles = ("#minOffset", "#maxOffset", "#storedOffset", "#targetOffset", "#messageThere", "#again", "#skipped")
+    job.row(_PLAN, "#brokerName", "#queueId", *titles, "#member")
+    owners = reset.owners
+    for move in reset.plan.moves:
+        seen, queue = move.seen, move.seen.queue
+        at = reset.times.get(queue)
+        row = (
+            seen.first,
+            seen.end,
+            "-" if seen.stored is None else seen.stored,
+            move.new,
+            "-" if at is None else millis_text(at),
+            move.again,
+            move.skipped,
         )
-
-
-async def reset_offline(
-    admin: Admin, route: TopicRouteData, topic: str, group: str, timestamp: int, force: bool
-) -> list[Rollback]:
-    """Store the offsets of a time at each broker of a topic, for a group without online members."""
-    rollbacks = []
-    for name, address in broker_addresses(route):
-        for queue, offset in sorted((await _offline_offsets(admin, route, name, address, topic, group)).items()):
-            rollbacks.append(await _roll_back(admin, address, group, queue, offset, timestamp, force))
-    return rollbacks
-
-
-async def _offline_offsets(
-    admin: Admin, route: TopicRouteData, name: str, address: str, topic: str, group: str
-) -> dict[MessageQueue, OffsetWrapper]:
-    """The offsets of a group; a group that never consumed the topic counts as being at the first message."""
-    stats = await consume_stats_at(admin, address, group)
-    consumed = {queue: offset for queue, offset in stats.offset_table.items() if queue.topic == topic}
-    if consumed:
-        return consumed
-    readable = next((queue.read_queue_nums for queue in route.queue_datas if queue.broker_name == name), 0)
-    return {
-        queue: OffsetWrapper(broker_offset=offset.max_offset, consumer_offset=offset.min_offset)
-        for queue, offset in (await topic_stats_at(admin, address, topic)).items()
-        if queue.queue_id < readable
-    }
-
-
-async def _roll_back(
-    admin: Admin, address: str, group: str, queue: MessageQueue, now: OffsetWrapper, timestamp: int, force: bool
-) -> Rollback:
-    target = await offset_at(admin, address, queue, timestamp)
-    wanted = target if force or target <= now.consumer_offset else now.consumer_offset
-    if wanted == target:
-        await store_offset(admin, address, group, queue, target)
-    return Rollback(queue, now.broker_offset, now.consumer_offset, target, wanted)
+        job.row(_PLAN, queue.broker_name, queue.queue_id, *row, owners.get(queue, "-"))
+    for line in (counts, *others):
+        job.line(line)
 
 
 @command(
@@ -178,12 +289,23 @@ async def _roll_back(
     Option("d", "destGroup", "the group to copy to", required=True),
     Option("t", "topic", "the topic that names the brokers; all topics of the group are copied", required=True),
     Option("o", "offline", "accepted without effect, as by Apache's"),
+    NEW_GROUP,
 )
 async def clone_group_offset(job: Job) -> None:
-    """208 of the one group, then 15 for each queue of the other."""
+    """208 of the one group, then 15 for each queue of the other, unless members of it would undo that."""
     source, target, topic = job.text("s"), job.text("d"), job.text("t")
     stats = await consume_stats(job.admin, source)
-    brokers = dict(await job.admin.brokers_of(topic))
+    survey = await look(job.admin, target, topic)
+    check(survey, Options(new_group=job.has("new-group")))
+    copied = {queue.topic for queue in stats.offset_table}
+    consumed = sorted({each for broker in survey.brokers for each in copied if broker.subscribes(each)})
+    if consumed:
+        raise AdminError(
+            f"nothing was copied: {', '.join(sorted(survey.members))} of {target} consume {', '.join(consumed)} and "
+            f"would overwrite the offsets; stop them, or move them as well: mqadmin resetOffset -g {target} "
+            f"-t {consumed[0]} --to group:{source}"
+        )
+    brokers = {broker.name: broker.address for broker in survey.brokers}
     for queue, offset in sorted(stats.offset_table.items()):
         if queue.broker_name in brokers and offset.consumer_offset >= 0:
             await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)

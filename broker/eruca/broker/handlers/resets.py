@@ -70,10 +70,18 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
         )
     members = list(group.members.values())
     _need_new_members(members)
-    body = ResetOffsetBody(offset_table=table)
-    text = b"".join(await encoded(body))
-    _push(ask, text, body, members)
+    text = b"".join(await encoded(ResetOffsetBody(offset_table=table)))
+    body = ResetOffsetBody(offset_table=table if ask.is_force or single else _changed(broker, ask, table))
+    if body.offset_table:
+        _push(ask, text if len(body.offset_table) == len(table) else b"".join(await encoded(body)), body, members)
     return Reply(body=text)
+
+
+def _changed(broker: Broker, ask: ResetOffset, table: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+    """The queues that move. The others stay out of what members get without force, since members that drop a queue
+    consume again what they have not committed (Apache's broker sends all)."""
+    known = broker.offsets.of(ask.group, ask.topic)
+    return {queue: offset for queue, offset in table.items() if known.get(queue.queue_id) != offset}
 
 
 def _shown(queue_ids: Iterable[int], offset_of: Callable[[int], int | None], count: int) -> str:

@@ -30,6 +30,7 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Decision
 from eruca.protocol.bodies import (
+    RESETS,
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
     ConsumerData,
@@ -82,6 +83,7 @@ class GroupMember(Generic[R]):
         self.reads_queues = True
         """Whether this consumer reads its queues, so that 307 reports them; else the user does."""
         self.started_at = 0
+        self._resets = 0
         """When the member joined, in ms since 1970."""
         self.stopping = False
         """The user stopped the consumer; it cannot be started again."""
@@ -223,6 +225,7 @@ class GroupMember(Generic[R]):
         """Continue at these offsets (220)."""
         if self.rebalance is not None:
             self.rebalance.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
+            self._resets += 1
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """The offset to store of each owned queue of a topic (221)."""
@@ -243,6 +246,7 @@ class GroupMember(Generic[R]):
                 "PROP_CONSUME_TYPE": self._consume_type.value,
                 "PROP_CLIENT_VERSION": version_name(VERSION),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),
+                RESETS: str(self._resets),
                 "consumerGroup": self.group,
             },
             status_table={topic: self._stats[topic].status(now) for topic in self.subscriptions}

@@ -17,6 +17,7 @@ from eruca.protocol.bodies.broker import (
 )
 from eruca.protocol.bodies.clients import (
     MOST_GROUPS,
+    RESETS,
     CheckClientRequestBody,
     Connection,
     ConsumeFromWhere,
@@ -84,6 +85,7 @@ __all__ = [
     "PERM_INHERIT",
     "PERM_READ",
     "PERM_WRITE",
+    "RESETS",
     "AclConfig",
     "BloomFilterData",
     "Body",

@@ -193,6 +193,10 @@ class ConsumeStatus(Body):
     pull_tps: float = msgspec.field(default=0.0, name="pullTPS")
 
 
+RESETS = "PROP_RESETS"
+"""A property of ConsumerRunningInfo: the number of resets (220) that a member has done; Eruca's members only."""
+
+
 class ConsumerRunningInfo(Body):
     """The state of one consumer, the answer to 307.  ``properties`` hold its settings
     and the ``PROP_`` entries; ``jstack`` is present on request."""

@@ -1,0 +1,134 @@
+"""The acts of a reset: 15 and 222, at all brokers side by side.
+
+Owns the requests, and the report of what moved. Decides nothing. Invariant: a queue counts as moved only if its broker
+said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field
+
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import members_of, store_offset
+from eruca.admin.resets.plan import Move, Plan, Step, Way
+from eruca.protocol import api
+from eruca.protocol.bodies import ResetOffsetBody
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers.offsets import ResetOffset
+from eruca.protocol.queues import MessageQueue
+
+HEARTBEAT_WITHIN = 35.0
+"""Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
+_EVERY = 0.5
+_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class Done:
+    """What moved, and at which brokers (by name) something failed."""
+
+    offsets: dict[MessageQueue, int] = field(default_factory=dict)
+    failures: dict[str, AdminError] = field(default_factory=dict)
+
+
+class Acts:
+    """The acts for one group and topic; without ``force`` a queue moves only back."""
+
+    def __init__(self, admin: Admin, group: str, topic: str, *, force: bool = True) -> None:
+        self._admin = admin
+        self._group = group
+        self._topic = topic
+        self._force = force
+        self._limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def until_members_are_known(self, plan: Plan) -> None:
+        """Wait for the heartbeats that a plan waits for. Raises AdminError if a broker gets none."""
+        await _all(self._until_members_are_known(step) for step in plan.steps if step.waits)
+
+    async def do(self, plan: Plan, timestamp: int | None) -> Done:
+        """Do all steps. ``timestamp`` is the time for Way.PUSHED. A failure at one broker does not stop the others."""
+        done = Done()
+        await asyncio.gather(*(self._step(step, timestamp, done) for step in plan.steps))
+        return done
+
+    async def _step(self, step: Step, timestamp: int | None, done: Done) -> None:
+        try:
+            if step.way is Way.STORED:
+                await _all(self._store(step, move, done) for move in step.moves)
+                return
+            if step.way is not Way.NOTHING:
+                await _all(self._begin(step, move) for move in step.moves if move.seen.stored is None)
+            if step.way is Way.PUSHED and timestamp is not None:
+                done.offsets |= await self._push(step, self._request(timestamp))
+                return
+            for move in step.moves:
+                if step.way is Way.NOTHING or not (self._force or move.changes):
+                    done.offsets[move.seen.queue] = move.new
+                else:
+                    done.offsets |= await self._push(step, self._request(0, move))
+        except AdminError as error:
+            done.failures[step.broker.name] = error
+        except ProtocolError as error:
+            done.failures[step.broker.name] = AdminError(f"{step.broker.address} answered what cannot be read: {error}")
+
+    def _request(self, timestamp: int, move: Move | None = None) -> ResetOffset:
+        return ResetOffset(
+            topic=self._topic,
+            group=self._group,
+            timestamp=timestamp,
+            is_force=self._force,
+            queue_id=None if move is None else move.seen.queue.queue_id,
+            offset=None if move is None else move.new,
+        )
+
+    async def _store(self, step: Step, move: Move, done: Done) -> None:
+        async with self._limit:
+            if move.changes:
+                await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.new)
+            done.offsets[move.seen.queue] = move.new
+
+    async def _begin(self, step: Step, move: Move) -> None:
+        """A broker moves members only if the group has an offset in each queue: give it the first one."""
+        async with self._limit:
+            await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.seen.first)
+
+    async def _push(self, step: Step, request: ResetOffset) -> dict[MessageQueue, int]:
+        """222. A broker whose members have just gone (206) is asked once more after their heartbeat."""
+        try:
+            answer = await self._admin.call(step.broker.address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
+        except PeerRefused as refused:
+            if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            await self._until_members_are_known(step)
+            answer = await self._admin.call(step.broker.address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
+        return ResetOffsetBody.decode(answer.body).offset_table if answer.body else {}
+
+    async def _until_members_are_known(self, step: Step) -> None:
+        deadline = asyncio.get_running_loop().time() + HEARTBEAT_WITHIN
+        while not await self._members_are_known(step):
+            if asyncio.get_running_loop().time() > deadline:
+                raise AdminError(
+                    f"nothing was moved at {step.broker.name}, since no member of {self._group} sent it a heartbeat in "
+                    f"{HEARTBEAT_WITHIN:.0f} s"
+                )
+            await asyncio.sleep(_EVERY)
+
+    async def _members_are_known(self, step: Step) -> bool:
+        try:
+            members = await members_of(self._admin, self._group, step.broker.address)
+        except PeerRefused as refused:
+            if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            return False
+        return self._topic in members.subscription_table
+
+
+async def _all(acts: Iterable[Awaitable[None]]) -> None:
+    """Do all, also those after a failure; raise the first failure."""
+    for result in await asyncio.gather(*acts, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

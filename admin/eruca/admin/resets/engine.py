@@ -1,0 +1,167 @@
+"""One reset from the first look to the last one.
+
+Owns the order: look, find the target of each queue, decide, say what it means, keep the way back, act, look again.
+Knows no option and no column of a command; what a person must know goes to ``say``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, Partial
+from eruca.admin.resets import ways_back
+from eruca.admin.resets.acts import Acts, Done
+from eruca.admin.resets.confirmation import Confirmation
+from eruca.admin.resets.plan import Move, Options, Plan, check, decide, not_all
+from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners
+from eruca.admin.resets.targets import Nearest, Since, Target, shown, stored_at
+from eruca.protocol.names import retry_topic
+from eruca.protocol.queues import MessageQueue
+
+_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class Reset:
+    """A reset that was looked at and decided: nothing has moved yet."""
+
+    admin: Admin
+    target: Target
+    options: Options
+    survey: Survey
+    plan: Plan
+    times: dict[MessageQueue, int | None] = field(default_factory=dict)
+    """The time in ms of the message at each target; None where there is none."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether any offset will be another, or messages in flight come again."""
+        return any(move.changes or move.again or move.skipped for move in self.plan.moves)
+
+    @property
+    def owners(self) -> dict[MessageQueue, str]:
+        """The member that has each queue."""
+        return owners(self.survey.infos)
+
+    def meaning(self) -> list[str]:
+        """What the reset does to messages and members, in lines for a person."""
+        moves = self.plan.moves
+        again, skipped = sum(move.again for move in moves), sum(move.skipped for move in moves)
+        fresh = sum(move.seen.stored is None for move in moves)
+        lines = [
+            f"group {self.survey.group}, topic {self.survey.topic}, to {self.target.text}, members: {self._members()}",
+            f"{again} messages come again, {skipped} unconsumed ones are skipped"
+            + (f", queues without an offset: {fresh}" if fresh else ""),
+            *self._ages(),
+            *self.plan.remarks,
+        ]
+        silent = sorted(member for member, info in self.survey.infos.items() if info is None)
+        if silent:
+            lines.append(f"no answer from {', '.join(silent)}")
+        return lines
+
+    def _members(self) -> str:
+        members = sorted(self.survey.members.values(), key=lambda each: each.client_id)
+        names = ", ".join(f"{each.language or 'unknown'} {each.client_id}" for each in members)
+        return f"{len(members)} online ({names})" if members else "none online"
+
+    def _ages(self) -> list[str]:
+        if not isinstance(self.target, Nearest | Since) or self.target.timestamp < 0:
+            return []
+        asked = self.target.timestamp
+        known = {queue: at for queue, at in self.times.items() if at is not None}
+        lines = []
+        if known:
+            queue = min(known, key=lambda each: (known[each], each))
+            gap = asked - known[queue]
+            if gap > 0:
+                lines.append(
+                    f"the message at {shown(queue)} is {gap} ms older than the time (as Apache's search finds it)"
+                )
+        ahead = [move for move in self.plan.moves if move.target > move.seen.first or move.seen.first == move.seen.end]
+        if known and not ahead:
+            lines.append("the time is before the first message of every queue, or at it")
+        if asked > time.time() * 1000:
+            lines.append(
+                "the time is in the future: "
+                + (
+                    "the last message of each queue comes again"
+                    if isinstance(self.target, Nearest)
+                    else "it is the end"
+                )
+            )
+        return lines
+
+
+async def prepare(admin: Admin, group: str, topic: str, target: Target, options: Options) -> Reset:
+    """Look and decide. Raises AdminError if the reset would not be true; nothing has moved then."""
+    survey = await look(admin, group, topic)
+    check(survey, options)
+    survey = await look_at_members(admin, survey)
+    limit = asyncio.Semaphore(_AT_ONCE)
+    addresses = {broker.name: broker.address for broker in survey.brokers}
+
+    async def wanted(seen: QueueSeen) -> int | None:
+        async with limit:
+            return await target.offset(admin, addresses[seen.queue.broker_name], seen)
+
+    async def there(move: Move) -> int | None:
+        queue = move.seen.queue
+        if move.target >= move.seen.end:
+            return None
+        async with limit:
+            return await stored_at(admin, addresses[queue.broker_name], queue, move.target)
+
+    seen = survey.queues
+    found = await asyncio.gather(*(wanted(each) for each in seen))
+    targets = {each.queue: offset for each, offset in zip(seen, found, strict=True) if offset is not None}
+    plan = decide(survey, targets, target.timestamp, options)
+    times = await asyncio.gather(*(there(move) for move in plan.moves))
+    by_queue = {move.seen.queue: at for move, at in zip(plan.moves, times, strict=True)}
+    return Reset(admin, target, options, survey, plan, by_queue)
+
+
+@contextlib.asynccontextmanager
+async def performed(
+    reset: Reset, environment: Mapping[str, str], say: Callable[[str], None], within: float
+) -> AsyncIterator[Done]:
+    """Keep the way back and move the group; at the end of ``async with``, look until its members were seen to move.
+
+    They have ``within`` seconds for it (0: do not look). The end raises Partial if a broker failed or was left out, or
+    if a queue was not seen to move; AdminError if nothing moved at all.
+    """
+    survey = reset.survey
+    acts = Acts(reset.admin, survey.group, survey.topic, force=reset.options.force)
+    await acts.until_members_are_known(reset.plan)
+    try:
+        path = ways_back.keep(environment, survey.group, survey.topic, reset.plan)
+        if path is not None:
+            say(f"the way back: mqadmin resetOffset -g {survey.group} --from-file {path}")
+    except AdminError as error:
+        say(str(error))
+    async with Confirmation(reset.admin, survey, reset.plan) as confirmation:
+        done = await acts.do(reset.plan, reset.target.timestamp)
+        yield done
+        if done.failures:
+            reasons = "; ".join(f"{name}: {error}" for name, error in sorted(done.failures.items()))
+            if not done.offsets:
+                raise AdminError(f"nothing is known to have moved: {reasons}")
+            raise Partial(f"only the queues above have moved: {reasons}")
+        if within > 0:
+            await confirmation.wait(done.offsets.keys(), within, say)
+    if reset.plan.missing:
+        raise not_all(reset.plan.missing)
+
+
+async def untouched(admin: Admin, group: str) -> int:
+    """The messages that wait in the group's retry topic, which a reset of another topic does not touch."""
+    try:
+        survey = await look(admin, group, retry_topic(group))
+    except AdminError:
+        return 0
+    return sum(max(0, seen.end - (seen.first if seen.stored is None else seen.stored)) for seen in survey.queues)

@@ -1,0 +1,214 @@
+"""From what was seen to what is done: for each queue, and never for the whole topic by the answer of one broker.
+
+Owns the decision and its reasons. Pure: asks nobody, changes nothing. A reset that would not be true is refused here,
+in one sentence that says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eruca.admin.errors import AdminError, NotFound, Partial
+from eruca.admin.resets.survey import BrokerSeen, Kind, QueueSeen, Survey
+from eruca.admin.resets.targets import shown
+from eruca.protocol.queues import MessageQueue
+
+
+class Way(enum.Enum):
+    """How a broker's queues are moved."""
+
+    PUSHED = enum.auto()
+    """The broker notifies its members (222 for all queues and a time)."""
+    PUSHED_EACH = enum.auto()
+    """The broker notifies its members of one queue after the other (222 with queue and offset)."""
+    STORED = enum.auto()
+    """Nobody consumes: the offsets are stored (15)."""
+    NOTHING = enum.auto()
+    """No queue of this broker moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the operator allows."""
+
+    force: bool = True
+    """False: a queue moves only back."""
+    partial: bool = False
+    """Go on without brokers that do not answer."""
+    now: bool = False
+    """Do not wait for members that a broker does not know yet."""
+    new_group: bool = False
+    """The group need not be known."""
+    force_active: bool = False
+    """Members of Java that ignore a reset are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One queue: where it leads, and whether the offset changes."""
+
+    seen: QueueSeen
+    target: int
+    """The offset that was asked for."""
+    new: int
+    """The offset that the group gets: without force, one that is not ahead."""
+
+    @property
+    def start(self) -> int:
+        """Where the group stands: at the first message if it has no offset."""
+        return self.seen.first if self.seen.position is None else self.seen.position
+
+    @property
+    def changes(self) -> bool:
+        """Whether the stored offset will be another."""
+        return self.seen.stored != self.new
+
+    @property
+    def again(self) -> int:
+        """The messages that come again."""
+        return max(0, self.start - self.new)
+
+    @property
+    def skipped(self) -> int:
+        """The messages that were not consumed and will not be."""
+        return max(0, self.new - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done at one broker."""
+
+    broker: BrokerSeen
+    way: Way
+    moves: Sequence[Move]
+    waits: bool = False
+    """The broker does not know the members yet: wait for their heartbeat first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done, and what must be said before."""
+
+    steps: Sequence[Step]
+    online: bool
+    """Whether members consume the topic: then they move, else stored offsets do."""
+    remarks: Sequence[str] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> list[Move]:
+        """The moves of all brokers, by queue."""
+        return sorted((move for step in self.steps for move in step.moves), key=lambda move: move.seen.queue)
+
+
+def check(survey: Survey, options: Options) -> None:
+    """Raise AdminError if this group cannot be reset truly, whatever the target is."""
+    group, topic = survey.group, survey.topic
+    if survey.missing and not options.partial:
+        names = "; ".join(f"{name}: {reason}" for name, reason in sorted(survey.missing.items()))
+        raise AdminError(
+            f"nothing was moved, since not every broker of {topic} can do it ({names}); --partial does without"
+        )
+    if not survey.brokers:
+        raise AdminError(f"no broker of {topic} can do it, so nothing was moved")
+    if not (_is_known(survey) or options.new_group):
+        near = difflib.get_close_matches(
+            group, sorted({name for each in survey.brokers for name in each.groups}), 3, 0.6
+        )
+        hint = f"; there are: {', '.join(near)}" if near else ""
+        raise NotFound(
+            f"no broker of {topic} knows the consumer group {group}, so nothing was moved{hint}; --new-group stores "
+            "offsets for a group that is to come"
+        )
+    models = {each.group.message_model for each in survey.brokers if each.group is not None}
+    if "BROADCASTING" in models:
+        raise AdminError(
+            f"{group} broadcasts: each member keeps its own offsets, in its folder of offsets (Java: "
+            "~/.rocketmq_offsets, Eruca: offset_folder), so no broker can move it; stop the members, delete or change "
+            "those files, and start them again"
+        )
+    active = any(each.group is not None and each.group.consume_type == "CONSUME_ACTIVELY" for each in survey.brokers)
+    deaf = sorted(each.client_id for each in survey.members.values() if active and each.language == "JAVA")
+    if deaf and not options.force_active:
+        raise AdminError(
+            f"the members {', '.join(deaf)} of {group} are pull consumers of Java, which ignore a reset; stop them and "
+            "reset then, or use --force-active"
+        )
+
+
+def decide(survey: Survey, targets: Mapping[MessageQueue, int], timestamp: int | None, options: Options) -> Plan:
+    """What is done at each broker, to bring each queue of ``targets`` there.
+
+    ``timestamp`` is the time for which a broker finds these offsets by itself. Raises AdminError where members are
+    online that cannot be brought there.
+    """
+    group, topic = survey.group, survey.topic
+    subscribed = any(each.subscribes(topic) for each in survey.brokers)
+    remarks: list[str] = []
+    if survey.members and not subscribed:
+        remarks.append(f"no member of {group} subscribes {topic}: its offsets are stored, nobody consumes it now")
+    fresh = [shown(seen.queue) for seen in survey.queues if seen.stored is None and seen.queue in targets]
+    if fresh and _is_known(survey):
+        remarks.append(f"{group} had no offset in {', '.join(fresh)}")
+    steps = []
+    for broker in survey.brokers:
+        moves = [_move(seen, targets[seen.queue], options) for seen in broker.queues if seen.queue in targets]
+        way = _way(broker, moves, timestamp, subscribed, options)
+        if way is Way.PUSHED:
+            remarks += _side_effects(broker, moves, options)
+        waits = way in (Way.PUSHED, Way.PUSHED_EACH) and not broker.subscribes(topic)
+        if waits and options.now:
+            raise AdminError(
+                f"nothing was moved, since {broker.name} does not know the members of {group} yet (it has restarted, "
+                "or they just subscribed); try again in 30 s, or without --now, which waits for them"
+            )
+        if waits:
+            remarks.append(f"{broker.name} does not know the members of {group} yet: waiting for their heartbeat")
+        steps.append(Step(broker, way, moves, waits))
+    return Plan(steps, subscribed, remarks, survey.missing)
+
+
+def _is_known(survey: Survey) -> bool:
+    return bool(survey.members) or any(each.knows_group or each.topics_of_group for each in survey.brokers)
+
+
+def _move(seen: QueueSeen, target: int, options: Options) -> Move:
+    stored = seen.first if seen.stored is None else seen.stored
+    return Move(seen, target, target if options.force or target < stored else stored)
+
+
+def _way(broker: BrokerSeen, moves: Sequence[Move], timestamp: int | None, subscribed: bool, options: Options) -> Way:
+    if not moves or not (options.force or any(move.changes for move in moves)):
+        return Way.NOTHING
+    if not subscribed:
+        return Way.STORED
+    whole = len(moves) == len(broker.queues)
+    if timestamp is not None and whole:
+        return Way.PUSHED
+    if broker.kind is not Kind.APACHE_4:
+        return Way.PUSHED_EACH
+    raise AdminError(
+        f"nothing was moved: {broker.name} runs RocketMQ 4.9, which moves members only in all queues and to a time; "
+        "stop the members and reset then, or give a time"
+    )
+
+
+def _side_effects(broker: BrokerSeen, moves: Iterable[Move], options: Options) -> list[str]:
+    remarks = []
+    still = [shown(move.seen.queue) for move in moves if not move.changes and move.seen.stored != move.seen.first]
+    if not options.force and still and broker.kind is not Kind.ERUCA:
+        remarks.append(f"{', '.join(still)} stay, but what was consumed and not committed there comes again")
+    beyond = [shown(move.seen.queue) for move in moves if move.seen.queue.queue_id >= broker.write_queues]
+    if beyond and broker.kind is Kind.APACHE_4:
+        remarks.append(
+            f"{broker.name} runs RocketMQ 4.9, which does not move queues that are only read: {', '.join(beyond)}"
+        )
+    return remarks
+
+
+def not_all(missing: Mapping[str, str]) -> Partial:
+    """The error after a reset that went on without some brokers."""
+    return Partial("not moved: " + "; ".join(f"{name} ({reason})" for name, reason in sorted(missing.items())))

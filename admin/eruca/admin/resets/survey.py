@@ -1,0 +1,231 @@
+"""What is true of a group, a topic and its brokers before a reset.
+
+Owns the questions (201, 203, 43, 202, 307 in 4.9.7), asked of all brokers side by side, and what each of them said.
+Changes nothing, decides nothing. Invariant: what was not seen is None, never 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eruca.admin.client import HEAVY, Admin
+from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import topic_stats_at
+from eruca.protocol import api
+from eruca.protocol.bodies import (
+    BrokerData,
+    Connection,
+    ConsumerConnection,
+    ConsumerOffsets,
+    ConsumerRunningInfo,
+    SubscriptionGroupWrapper,
+    TopicRouteData,
+)
+from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.headers import clients
+from eruca.protocol.queues import MessageQueue
+
+MASTER_AWAY = "its master is away, and its slave would forget new offsets"
+MEMBER_WITHIN = 3.0
+"""Seconds that a member has to tell its state."""
+
+
+class Kind(enum.Enum):
+    """What a broker can do about a reset."""
+
+    ERUCA = enum.auto()
+    """Knows 222 for one queue and an offset; notifies members only of offsets that change, unless forced."""
+    APACHE_4 = enum.auto()
+    """Knows 222 only for all queues and a time."""
+    APACHE_5 = enum.auto()
+    """Knows 222 for one queue and an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """One queue: its first and its next offset, and where the group stands (None: it has no offset here)."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+    stored: int | None
+    held: int | None = None
+    """Where the member that has it stands, who may not have committed that yet; None if no member says so."""
+
+    @property
+    def position(self) -> int | None:
+        """Where the group stands: the member knows best."""
+        return self.stored if self.held is None else max(self.held, self.stored or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """One broker of the topic as it described itself and the group."""
+
+    name: str
+    address: str
+    kind: Kind
+    knows_group: bool
+    write_queues: int
+    queues: Sequence[QueueSeen]
+    group: ConsumerConnection | None
+    """The members that this broker knows; None if it knows none (206)."""
+    groups: frozenset[str] = frozenset()
+    """The names of all its groups."""
+    topics_of_group: frozenset[str] = frozenset()
+    """The topics in which the group has an offset here."""
+
+    def subscribes(self, topic: str) -> bool:
+        """Whether its members subscribe a topic."""
+        return self.group is not None and topic in self.group.subscription_table
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All of it. ``missing`` are the brokers that did not answer or lack a master, with the reason."""
+
+    group: str
+    topic: str
+    brokers: Sequence[BrokerSeen]
+    missing: dict[str, str] = field(default_factory=dict)
+    infos: dict[str, ConsumerRunningInfo | None] = field(default_factory=dict)
+    """What each member says of itself, by client id; None for one that does not answer."""
+
+    @property
+    def members(self) -> dict[str, Connection]:
+        """The members that any broker knows, by client id."""
+        return {
+            member.client_id: member
+            for broker in self.brokers
+            if broker.group is not None
+            for member in broker.group.connection_set
+        }
+
+    @property
+    def queues(self) -> list[QueueSeen]:
+        """The queues of all brokers that answered, in order."""
+        return sorted((queue for broker in self.brokers for queue in broker.queues), key=lambda seen: seen.queue)
+
+
+async def look(admin: Admin, group: str, topic: str) -> Survey:
+    """Ask every master of a topic about a group, and no member. Raises PeerRefused(17) for a topic without a route."""
+    route = await admin.route(topic)
+    names = [broker for broker in route.broker_datas if broker.master()]
+    missing = {each.broker_name: MASTER_AWAY for each in route.broker_datas if not each.master()}
+    found = await asyncio.gather(*(_broker(admin, group, topic, route, each) for each in names), return_exceptions=True)
+    brokers = []
+    for broker, seen in zip(names, found, strict=True):
+        if isinstance(seen, BrokerSeen):
+            brokers.append(seen)
+        elif isinstance(seen, AdminError | ProtocolError):
+            missing[broker.broker_name] = str(seen)
+        else:
+            raise seen
+    return Survey(group, topic, sorted(brokers, key=lambda each: each.name), missing)
+
+
+async def look_at_members(admin: Admin, survey: Survey) -> Survey:
+    """Ask every member for its state, and add what they said."""
+    infos = await states(admin, survey)
+    held = held_offsets(infos)
+    brokers = [
+        replace(each, queues=[replace(seen, held=held.get(seen.queue)) for seen in each.queues])
+        for each in survey.brokers
+    ]
+    return replace(survey, brokers=brokers, infos=infos)
+
+
+async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, data: BrokerData) -> BrokerSeen:
+    address = data.broker_addrs[0]
+    groups, offsets, stats, members = await asyncio.gather(
+        admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+        admin.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=HEAVY),
+        topic_stats_at(admin, address, topic),
+        _members(admin, address, group),
+    )
+    counts = next(each for each in route.queue_datas if each.broker_name == data.broker_name)
+    known = SubscriptionGroupWrapper.decode(groups.body).subscription_group_table
+    table = ConsumerOffsets.decode(offsets.body).offset_table
+    stored = table.get(f"{topic}@{group}", {})
+    queues = [
+        QueueSeen(queue, seen.min_offset, seen.max_offset, _known(stored.get(queue.queue_id)))
+        for queue, seen in sorted(stats.items())
+        if queue.queue_id < max(counts.read_queue_nums, counts.write_queue_nums)
+    ]
+    return BrokerSeen(
+        name=data.broker_name,
+        address=address,
+        kind=_kind(groups.language, groups.version),
+        knows_group=group in known,
+        write_queues=counts.write_queue_nums,
+        queues=queues,
+        group=members,
+        groups=frozenset(known),
+        topics_of_group=frozenset(
+            key.rpartition("@")[0] for key, at in table.items() if at and key.rpartition("@")[2] == group
+        ),
+    )
+
+
+def _known(stored: int | None) -> int | None:
+    return stored if stored is not None and stored >= 0 else None
+
+
+def _kind(language: str | int | None, version: int) -> Kind:
+    if language == "PYTHON":
+        return Kind.ERUCA
+    return Kind.APACHE_4 if version_name(version).startswith(("V3", "V4")) else Kind.APACHE_5
+
+
+async def _members(admin: Admin, address: str, group: str) -> ConsumerConnection | None:
+    try:
+        answer = await admin.call(
+            address, api.GET_CONSUMER_CONNECTION_LIST, clients.OfConsumerGroup(consumer_group=group)
+        )
+    except PeerRefused as refused:
+        if refused.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return None
+        raise
+    found = ConsumerConnection.decode(answer.body)
+    return found if found.connection_set else None
+
+
+async def states(admin: Admin, survey: Survey) -> dict[str, ConsumerRunningInfo | None]:
+    """What each member says of itself (307), by client id; None for one that does not answer in MEMBER_WITHIN."""
+    at = {
+        member.client_id: broker.address
+        for broker in survey.brokers
+        if broker.group is not None
+        for member in broker.group.connection_set
+    }
+    infos = await asyncio.gather(*(_state(admin, address, survey.group, each) for each, address in at.items()))
+    return dict(zip(at, infos, strict=True))
+
+
+async def _state(admin: Admin, address: str, group: str, client_id: str) -> ConsumerRunningInfo | None:
+    request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=False)
+    try:
+        answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=MEMBER_WITHIN)
+        return ConsumerRunningInfo.decode(answer.body)
+    except (AdminError, ProtocolError):
+        return None
+
+
+def owners(infos: Mapping[str, ConsumerRunningInfo | None]) -> dict[MessageQueue, str]:
+    """The member that has each queue."""
+    return {queue: member for member, info in infos.items() if info is not None for queue in info.mq_table}
+
+
+def held_offsets(infos: Mapping[str, ConsumerRunningInfo | None]) -> dict[MessageQueue, int]:
+    """Where the members stand in their queues; a queue that a member is about to leave is left out."""
+    return {
+        queue: state.commit_offset
+        for info in infos.values()
+        if info is not None
+        for queue, state in info.mq_table.items()
+        if not state.droped and state.commit_offset >= 0
+    }
