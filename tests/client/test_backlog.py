@@ -42,6 +42,15 @@ async def test_a_topic_that_is_not_there(lab: Lab) -> None:
         await lab_lag(lab, "Nowhere")
 
 
+async def test_a_group_that_never_was_has_no_lag(lab: Lab) -> None:
+    """A misspelt group must not look like a backlog, though brokers answer 0 for a young queue."""
+    await lab.send("T", *[b"x"] * 12)
+    await lab.puller.update_offset(MessageQueue("T", "broker-a", 2), 0, group="g")
+    rows = await lab_lag(lab, "T")
+    assert [(row.broker_offset, row.consumer_offset) for row in rows] == [(3, None), (3, None), (3, 0), (3, None)]
+    assert rows[0].error == "the group g has no offset of this queue" and total_lag(rows) is None
+
+
 async def test_topics_of_a_namespace_are_told_without_it(lab: Lab) -> None:
     settings = ClientSettings(namespace="tenant", nameserver=lab.address)
     async with PullConsumer("g", settings=settings) as consumer:

@@ -235,8 +235,22 @@ def test_clients_can_be_told_from_one_another() -> None:
         eruca.client.App(nameserver=address),
     ]
     assert [repr(each) for each in clients] == [
-        *("<Producer g>", "<PushConsumer g>", "<sync.Producer g>", "<sync.LitePullConsumer g>", "<App>")
+        "<Producer g>",
+        "<PushConsumer g: nothing subscribed; not started>",
+        "<sync.Producer g>",
+        "<sync.LitePullConsumer g: nothing subscribed; not started>",
+        "<App>",
     ]
+
+
+def test_a_consumer_shows_its_topics_and_what_it_is_doing(address: str) -> None:
+    with sync.Producer("p", nameserver=address) as producer:
+        producer.send(eruca.client.Message("T", b"x"))
+    consumer = sync.PushConsumer("g", print, nameserver=address).subscribe("T").subscribe("Later")
+    assert repr(consumer) == "<sync.PushConsumer g: Later, T; not started>"
+    with consumer:
+        assert repr(consumer) == "<sync.PushConsumer g: Later, T; running with 4 queues>"
+    assert repr(consumer) == "<sync.PushConsumer g: Later, T; stopped>"
 
 
 def test_hooks_and_lag(address: str) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind
 from eruca.client.config import ClientSettings, check_group
 from eruca.client.errors import ClientError
+from eruca.client.network import brokers
+from eruca.client.network.session import Session
 from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumeStats
@@ -23,6 +26,7 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.topics import ConsumeStatsOf
 from eruca.protocol.names import is_dead_letter_topic
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting.shared_tasks import SharedTasks
 
 AT_ONCE = 32
 """Queues that are asked about at once."""
@@ -85,11 +89,11 @@ async def lag(
         if topics is None:
             topics = await _topics_of(puller, group)
         routes = await asyncio.gather(*(puller.fetch_queues(topic) for topic in topics))
-        turns = asyncio.Semaphore(AT_ONCE)
+        turns, offsets = asyncio.Semaphore(AT_ONCE), _Offsets(puller.session, group)
 
         async def one(queue: MessageQueue) -> QueueLag:
             async with turns:
-                return await _lag_of(puller, group, queue)
+                return await _lag_of(puller, group, queue, offsets)
 
         return await asyncio.gather(*(one(queue) for queues in routes for queue in sorted(queues)))
 
@@ -115,12 +119,32 @@ async def _topics_of(puller: PullConsumer, group: str) -> list[str]:
     return sorted(session.names.from_broker(topic) for topic in found if not is_dead_letter_topic(topic))
 
 
-async def _lag_of(puller: PullConsumer, group: str, queue: MessageQueue) -> QueueLag:
+class _Offsets:
+    """Which offsets of a group the brokers really have: the answer for a single queue is 0 where it has none."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = session.names.to_broker(group)
+        self._asking: SharedTasks[str, None] = SharedTasks()
+        self._tables: dict[str, dict[str, dict[int, int]]] = {}
+
+    async def has(self, queue: MessageQueue) -> bool:
+        """Whether the group has one; each broker is asked once."""
+        if queue.broker_name not in self._tables:
+            await self._asking.result(queue.broker_name, partial(self._ask, queue))
+        name = f"{self._session.names.to_broker(queue.topic)}@{self._group}"
+        return queue.queue_id in self._tables[queue.broker_name].get(name, {})
+
+    async def _ask(self, queue: MessageQueue) -> None:
+        self._tables[queue.broker_name] = await brokers.all_group_offsets(self._session, queue)
+
+
+async def _lag_of(puller: PullConsumer, group: str, queue: MessageQueue, offsets: _Offsets) -> QueueLag:
     end: int | None = None
     try:
         end = await puller.max_offset(queue)
         at = await puller.query_offset(queue, group=group)
-        if at is None:
+        if at is None or (at == 0 and not await offsets.has(queue)):
             return QueueLag(queue, end, None, None, f"the group {group} has no offset of this queue")
         return QueueLag(queue, end, at, *(await _behind(puller, queue, at, end)))
     except ClientError as error:

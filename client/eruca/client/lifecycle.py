@@ -19,7 +19,12 @@ class Startable(ABC):
         """Stop in order. Further calls have no effect."""
 
     def __repr__(self) -> str:
-        return f"<{named(self)}>"
+        return f"<{named(self)}{self._details}>"
+
+    @property
+    def _details(self) -> str:
+        """What follows the name in ``repr``."""
+        return ""
 
     async def __aenter__(self) -> Self:
         await self.start()

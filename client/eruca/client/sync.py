@@ -21,7 +21,6 @@ from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery
 from eruca.client.dead_letter import DeadLetter
 from eruca.client.errors import UsageError
-from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
 from eruca.client.polling.pull_schedule import PullTaskContext
@@ -101,7 +100,9 @@ class _Blocking(Generic[C]):
 
     def __repr__(self) -> str:
         lazily = self._lazily
-        return f"<sync.{named(self._client)}>" if lazily is None else f"<lazy sync.{named(lazily.unstarted)}>"
+        if lazily is not None:
+            return repr(lazily.unstarted).replace("<", "<lazy sync.", 1)
+        return repr(self._client).replace("<", "<sync.", 1)
 
     def __enter__(self) -> Self:
         self.start()

@@ -52,14 +52,18 @@ async def test_a_topic_that_is_not_there_is_told_once(lab: Lab, seen: Seen, capl
     assert caplog.text.count("no broker has the topic") == 1
 
 
+@pytest.mark.parametrize("backlog", [True, False])
 async def test_a_listener_that_keeps_the_loop_is_told_so(
-    lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture
+    backlog: bool, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def listener(message: object) -> None:
         time.sleep(0.6)  # noqa: ASYNC251
 
-    async with PushConsumer("g", listener, nameserver=lab.address, settings=HASTY).subscribe("T"):
+    if backlog:
         await lab.send("T", b"m")
+    async with PushConsumer("g", listener, nameserver=lab.address, settings=HASTY, start_from="first").subscribe("T"):
+        if not backlog:
+            await lab.send("T", b"m")
         await eventually(lambda: "the event loop stood still for" in caplog.text)
 
 

@@ -43,6 +43,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.codes import VERSION, ResponseCode, version_name
 from eruca.protocol.errors import Refused
+from eruca.protocol.names import is_retry_topic
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.sql92 import compile_sql
@@ -175,6 +176,16 @@ class GroupMember(Generic[R]):
             await last()
         self.session = self.rebalance = None
         await session.leave()
+
+    @property
+    def details(self) -> str:
+        """Topics and state, for the ``repr`` of the consumer."""
+        topics = sorted(topic for topic in self.topics() if not is_retry_topic(topic))
+        count = sum(not is_retry_topic(queue.topic) for queue in self.queues)
+        state = f"running with {count} queue{'' if count == 1 else 's'}"
+        if self.session is None or self.stopping:
+            state = "not started" if not self.stopping else "stopped" if self.session is None else "stopping"
+        return f": {', '.join(topics) or 'nothing subscribed'}; {state}"
 
     # ------------------------------------------------------------------ subscriptions
 

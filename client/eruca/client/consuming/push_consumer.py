@@ -281,6 +281,10 @@ class PushConsumer(Client):
     # ------------------------------------------------------------------ starting and stopping
 
     @property
+    def _details(self) -> str:
+        return self._engine.membership.details
+
+    @property
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self._engine.membership.running_session

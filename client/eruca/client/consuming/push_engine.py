@@ -275,23 +275,15 @@ class PushEngine:
         return [
             rebalance.run(self.membership.options.rebalance_interval, compare),
             rebalance.find_topics(self.membership.topics),
-            self._store_offsets(session, rebalance),
+            self._store_offsets(rebalance),
             _renew_locks(session, processing) if isinstance(processing, Orderly) else self._expire(processing),
         ]
 
-    async def _store_offsets(self, session: Session, rebalance: Rebalance[QueuePuller[ProcessQueue]]) -> None:
+    async def _store_offsets(self, rebalance: Rebalance[QueuePuller[ProcessQueue]]) -> None:
         """Store all offsets every ``offset_interval``, and those of idle queues soon."""
         due = monotonic() + self._offset_interval
         while True:
-            asleep, wait = monotonic(), min(STORE_IDLE_INTERVAL, self._offset_interval)
-            await asyncio.sleep(wait)
-            late = monotonic() - asleep - wait
-            if late > session.settings.waits.standstill:
-                log.warning(
-                    "the event loop stood still for %.1f s, and with it pulls, heartbeats and listeners: a coroutine "
-                    "must not block or compute for long; a listener that is a plain function runs in threads",
-                    late,
-                )
+            await asyncio.sleep(min(STORE_IDLE_INTERVAL, self._offset_interval))
             everything = monotonic() >= due
             if everything:
                 due = monotonic() + self._offset_interval

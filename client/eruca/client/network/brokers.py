@@ -76,14 +76,19 @@ async def has_group_offset(session: Session, group: str, queue: MessageQueue) ->
 
     Asks for all offsets of the broker (43): use it rarely.
     """
+    known = session.names
+    table = await all_group_offsets(session, queue)
+    return queue.queue_id in table.get(f"{known.to_broker(queue.topic)}@{known.to_broker(group)}", {})
+
+
+async def all_group_offsets(session: Session, queue: MessageQueue) -> dict[str, dict[int, int]]:
+    """All offsets of the queue's broker: by ``topic@group``, as it names them, and queue id (43)."""
     address = await session.directory.reader(queue.broker_name, queue.topic)
     answer = await session.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=OFFSET_TIMEOUT)
     try:
-        table = ConsumerOffsets.decode(answer.body).offset_table
+        return ConsumerOffsets.decode(answer.body).offset_table
     except ProtocolError as error:
         raise BadAnswer(str(error)) from error
-    known = session.names
-    return queue.queue_id in table.get(f"{known.to_broker(queue.topic)}@{known.to_broker(group)}", {})
 
 
 async def store_group_offset(session: Session, group: str, queue: MessageQueue, offset: int) -> None:

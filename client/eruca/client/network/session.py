@@ -49,6 +49,8 @@ A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
+LOOK_AT_LOOP = 0.2
+"""Seconds between two looks whether the event loop stood still."""
 MEETING = 0.5
 """Seconds that a call waits at most until all brokers have the heartbeat; slow ones get it in the background."""
 
@@ -108,6 +110,7 @@ class Session:
         """Connections to brokers that know this client."""
         self._greeting: SharedTasks[str, None] = SharedTasks()
         self._meets_all = False
+        self._watches_loop = False
         self._warnings = Warnings()
         self._users = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -144,6 +147,9 @@ class Session:
             session.spawn(session._beat())
         session._users += 1
         if consumer_group is not None and member is not None:
+            if not session._watches_loop:
+                session._watches_loop = True
+                session.spawn(session._watch_loop())
             session.consumers[consumer_group] = member
         return session
 
@@ -382,6 +388,20 @@ class Session:
         while True:
             await asyncio.sleep(self.settings.nameserver_interval)
             await self.nameservers.refresh()
+
+    async def _watch_loop(self) -> None:
+        """Warn when the event loop stood still, from before the first message on."""
+        while True:
+            asleep = self.loop.time()
+            await asyncio.sleep(LOOK_AT_LOOP)
+            late = self.loop.time() - asleep - LOOK_AT_LOOP
+            if late > self.settings.waits.standstill:
+                log.warning(
+                    "the event loop stood still for %.1f s, and with it pulls, heartbeats and listeners: a coroutine "
+                    "must not block or compute for long; a listener that is a plain function runs in threads",
+                    late,
+                    extra={"seconds": round(late, 1)},
+                )
 
     async def cluster(self) -> ClusterInfo:
         """All brokers and clusters (106). Raises ClientError."""

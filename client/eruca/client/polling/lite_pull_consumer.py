@@ -301,6 +301,10 @@ class LitePullConsumer(Client):
     # ------------------------------------------------------------------ starting and stopping
 
     @property
+    def _details(self) -> str:
+        return self._membership.details
+
+    @property
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self._membership.running_session

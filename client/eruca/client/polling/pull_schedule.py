@@ -201,6 +201,10 @@ class PullScheduleService(Client):
         return self.membership.queues
 
     @property
+    def _details(self) -> str:
+        return self.membership.details
+
+    @property
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self.membership.running_session
