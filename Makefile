@@ -66,6 +66,7 @@ bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; write
 REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \
 	eruca.client.metrics eruca.client.selectors eruca.client.serializers eruca.client.telemetry \
 	eruca.spark_connector.source eruca.spark_connector.lag eruca.spark_connector.deduplication eruca.spark_connector.errors \
+	eruca.faststream \
 	eruca.spark_connector.pipelines eruca.standalone.cluster eruca.standalone.background eruca.standalone.pytest_plugin
 
 reference: venv ## the API reference from the docstrings, as pages in out/reference

@@ -25,6 +25,7 @@ STAMPS = {
         "eruca.client.consuming.send_back.retry_header",
         "eruca.client.producing.producer.Producer._start_batch",
         "eruca.client.producing.sender.Sender._drain",
+        "eruca.faststream.memory._received",
         "eruca.spark_connector.pipelines.dead_letters._Resend.run",
     },
     "when the time of a request is over, which its message holds": {

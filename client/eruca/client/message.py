@@ -359,6 +359,11 @@ class ReceivedMessage:
         return self.record.properties
 
     @property
+    def user_properties(self) -> dict[str, str]:
+        """The properties that the sender gave, without RocketMQ's own."""
+        return {name: value for name, value in self.record.properties.items() if name not in names.OWN_PROPERTIES}
+
+    @property
     def message_id(self) -> str:
         """The producer's id, or the broker's if it has none."""
         return self.record.unique_key or self.record.offset_message_id

@@ -152,6 +152,12 @@ RESERVED_PROPERTIES: Final = frozenset(
 )
 """Names that a user property must not have (MessageConst.STRING_HASH_SET in 4.9.7)."""
 
+OWN_PROPERTIES: Final = RESERVED_PROPERTIES | {
+    *(TRAN_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES),
+    *(TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_OUT_MS, TIMER_ROLL_TIMES, TIMER_ORIGIN),
+}
+"""Names that clients and brokers write, beside those also the ones that a user may write too."""
+
 
 def is_legal(name: str) -> bool:
     """Whether every character of ``name`` is allowed in a topic or group and the name is not empty."""

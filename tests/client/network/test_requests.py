@@ -42,6 +42,21 @@ async def test_each_question_gets_its_answer(lab: Lab, repeat: int) -> None:
     assert all(answer.born_host.startswith("127.0.0.1:") for answer in answers)
 
 
+async def test_a_question_and_its_answer_have_properties_of_their_senders(lab: Lab) -> None:
+    asked = Seen()
+
+    async def listener(message: ReceivedMessage) -> None:
+        asked.add(message)
+        await lab.producer.reply(message, Message("any", b"x", properties={"currency": "EUR"}))
+
+    await lab.producer.create_topic("T", 1)
+    async with PushConsumer("g", listener, nameserver=lab.address, start_from="first").subscribe("T"):
+        question = Message("T", b"x", tags="t", keys="k", properties={"table": "3"}, delay=0.001)
+        answer = await lab.producer.request(question, timeout=10)
+    assert asked.messages[0].user_properties == {"table": "3"}
+    assert answer.user_properties == {"currency": "EUR"}
+
+
 async def first_of(lab: Lab) -> ReceivedMessage:
     seen = Seen()
     async with PushConsumer("look", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T"):
