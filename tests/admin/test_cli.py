@@ -103,6 +103,11 @@ async def test_alone_it_lists_its_commands() -> None:
     assert lines[-1] == "See 'mqadmin help <command>' for more information on a specific command."
 
 
+@pytest.mark.parametrize("word", ["help", "-h", "--help"])
+async def test_help_lists_the_commands(word: str) -> None:
+    assert await mqadmin(word) == await mqadmin()
+
+
 @pytest.mark.parametrize("line", [("help", "topicroute"), ("TopicRoute", "-h"), ("topicRoute", "-t", "T", "--help")])
 async def test_usage_by_help_or_option_in_any_case(line: tuple[str, ...]) -> None:
     status, out, err = await mqadmin(*line)

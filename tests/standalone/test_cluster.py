@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import sys
@@ -12,9 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from eruca.broker.services.ports import PortTaken
-from eruca.client import Message, Producer, PullConsumer
+from eruca.client import Message, Producer, PullConsumer, PushConsumer
+from eruca.remoting.settings import BadSetting
+from eruca.remoting.sources import assignment
 from eruca.standalone.cli import main
 from eruca.standalone.cluster import Cluster
+from eruca.standalone.settings import cluster_settings
+from tests.support.processes import Process
 from tests.support.stores import open_store, put
 
 pytestmark = pytest.mark.processes
@@ -96,3 +101,49 @@ def test_a_store_with_files_elsewhere_and_of_other_sizes_is_verified_by_its_brok
     conf.write_text("maxIndexNum=many\n")
     refused = CliRunner().invoke(main, ["store", "verify", str(root), "-c", str(conf)])
     assert refused.exit_code == 1 and "maxIndexNum: 'many' is not allowed" in refused.output
+
+
+def standalone(folder: Path, *options: str, **environment: str) -> Process:
+    command = [sys.executable, "-m", "eruca.standalone.cli", "standalone", "--store", str(folder / "files")]
+    return Process([*command, "--port", "0", "--broker-port", "0", *options], folder / "output", env=environment)
+
+
+async def test_settings_of_both_servers_and_of_the_log(tmp_path: Path) -> None:
+    options = ["--set", "brokerName=other", "--set", "orderMessageEnable=true", "--set", "logFormat=json"]
+    with standalone(tmp_path, *options, ERUCA_LOG_FILE=str(tmp_path / "logs")) as process:
+        address = process.wait_for_line("nameserver on").split()[2].rstrip(",")
+        async with Producer("writers", nameserver=address) as producer:
+            sent = await producer.send(Message("T1", b"hello", properties={"a": "6"}))
+        async with PushConsumer("g", nameserver=address, start_from="first").subscribe(
+            "T1", "a > 5", expression_type="SQL92"
+        ) as consumer:
+            async for message in consumer:
+                assert message.body == b"hello"
+                break
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0
+    assert sent.queue.broker_name == "other"
+    lines = (tmp_path / "logs" / "broker.log").read_text().splitlines()
+    assert "broker_registered" in {json.loads(line)["event"] for line in lines}
+    assert "broker_registered" not in process.output
+
+
+async def test_wrong_settings_end_it_with_a_sentence(tmp_path: Path) -> None:
+    with standalone(tmp_path, "--set", "brokerNam=x") as process:
+        assert process.wait() == 78
+        assert "--set: unknown key brokerNam (did you mean brokerName?)" in process.output
+    with pytest.raises(BadSetting) as refused:
+        cluster_settings([assignment("listenPort=1")])
+    assert str(refused.value) == "--set: listenPort follows from the ports of the cluster: leave it out"
+    with pytest.raises(BadSetting, match="--set: flushDiskType: 'x' is not allowed"):
+        cluster_settings([assignment("flushDiskType=x")])
+    with pytest.raises(BadSetting, match="--set takes KEY=VALUE, not 'brokerName'"):
+        assignment("brokerName")
+
+
+def test_variables_count_and_what_the_cluster_decides_does_not() -> None:
+    environment = {"ERUCA_LOG_LEVEL": "DEBUG", "ERUCA_LISTEN_PORT": "1", "ERUCA_LOG_LEVL": "x"}
+    broker, nameserver, warnings = cluster_settings([], environment=environment)
+    assert (broker.log.log_level, nameserver.log.log_level) == ("DEBUG", "DEBUG")
+    assert broker.enable_property_filter and broker.server.listen_port == 10911
+    assert [each.partition(":")[0] for each in warnings] == ["ERUCA_LOG_LEVL"]

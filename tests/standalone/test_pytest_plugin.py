@@ -21,9 +21,9 @@ pytestmark = pytest.mark.processes
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 
-def pytest_of_a_user(folder: Path) -> str:
-    """The output of pytest, run in a folder with tests."""
-    options = ["-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto"]
+def pytest_of_a_user(folder: Path, asyncio_mode: str = "strict") -> str:
+    """The output of pytest, run in a folder with tests; strict is the mode where nothing is configured."""
+    options = ["-q", "-p", "no:cacheprovider", "-o", f"asyncio_mode={asyncio_mode}", "--strict-markers"]
     options += ["--basetemp", str(folder / "temporary")]  # its own: pytest deletes those of earlier runs
     run = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(folder)],
@@ -86,11 +86,50 @@ def test_it_costs_nothing_until_it_is_asked_for(tmp_path: Path) -> None:
     assert "3 passed" in pytest_of_a_user(tmp_path)
 
 
-def test_the_examples_of_the_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asyncio_mode", ["strict", "auto"])
+def test_the_examples_of_the_page(tmp_path: Path, asyncio_mode: str) -> None:
     examples = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE.read_text(), flags=re.MULTILINE)
+    assert len(examples) >= 4
+    if asyncio_mode == "auto":
+        examples = [example for example in examples if "async def test" in example]
     for number, example in enumerate(examples):
         (tmp_path / f"test_example_{number}.py").write_text(example)
-    assert f"{len(examples)} passed" in pytest_of_a_user(tmp_path) and len(examples) >= 3
+    assert f"{len(examples)} passed" in pytest_of_a_user(tmp_path, asyncio_mode)
+
+
+@pytest.mark.rocketmq({"messageDelayLevel": "1s 2s", "enablePropertyFilter": "false"})
+def test_settings_of_one_test(fresh_rocketmq: BackgroundCluster) -> None:
+    config = fresh_rocketmq.cluster.broker.config
+    assert (config.store.message_delay_level, config.enable_property_filter) == ("1s 2s", False)
+
+
+def test_the_broker_of_all_tests_evaluates_sql92(rocketmq: BackgroundCluster) -> None:
+    assert rocketmq.cluster.broker.config.enable_property_filter
+
+
+def test_settings_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nrocketmq_settings =\n    messageDelayLevel = 1s 2s\n    brokerName=b\n"
+    )
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "def test_of_the_run(rocketmq):\n"
+        "    config = rocketmq.cluster.broker.config\n"
+        "    assert (config.store.message_delay_level, config.broker_name) == ('1s 2s', 'b')\n"
+        "@pytest.mark.rocketmq({'brokerNam': 'c'})\n"
+        "@pytest.mark.xfail(strict=True)\n"
+        "def test_wrong(fresh_rocketmq):\n"
+        "    pass\n"
+    )
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture(scope='session')\ndef rocketmq_config():\n    return {'brokerName': 'own'}\n"
+    )
+    (tmp_path / "own" / "test_own.py").write_text(
+        "def test_own(fresh_rocketmq):\n    assert fresh_rocketmq.cluster.broker.config.broker_name == 'own'\n"
+    )
+    output = pytest_of_a_user(tmp_path)
+    assert "2 passed, 1 xfailed" in output
 
 
 def test_wrong_use(tmp_path: Path) -> None:

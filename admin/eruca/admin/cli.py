@@ -23,7 +23,7 @@ NAMESERVERS = "NAMESRV_ADDR"
 
 
 def overview() -> str:
-    """The text that ``mqadmin`` without a command prints."""
+    """The text that ``mqadmin`` prints without a command, and for help."""
     lines = ["The most commonly used mqadmin commands are:"]
     for each in dict.fromkeys(COMMANDS.values()):
         lines.append(f"   {each.name:<20} {each.help}")
@@ -43,7 +43,7 @@ async def run(
     except AdminError as error:
         err.write(f"mqadmin: {error}\n")
         return 1
-    if not arguments:
+    if not arguments or (len(arguments) == 1 and arguments[0] in ("help", "-h", "--help")):
         out.write(overview())
         return 0
     if arguments[0] == "--version":

@@ -1,5 +1,7 @@
 """Eruca's client for RocketMQ clusters: producers and consumers, asynchronous and blocking."""
 
+from typing import TYPE_CHECKING
+
 from eruca.client.app.application import App
 from eruca.client.app.dependencies import Depends
 from eruca.client.backlog import QueueLag, lag, total_lag
@@ -21,6 +23,18 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
+from eruca.remoting.version import version
+
+if TYPE_CHECKING:
+    __version__: str
+    """The version of this installation; "unknown" where it runs without being installed."""
+else:
+
+    def __getattr__(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return version()  # asked for by few, and not free
+
 
 __all__ = [
     "RPC",

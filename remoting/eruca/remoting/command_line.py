@@ -21,7 +21,7 @@ from typing import TextIO, TypeVar
 from eruca.remoting.log_line import one_line
 from eruca.remoting.operating_system import EXIT_CONFIG
 from eruca.remoting.settings import BadSetting, Check, settings_of, values
-from eruca.remoting.sources import Given, Start, read, text_of
+from eruca.remoting.sources import Given, Start, assignment, read, text_of
 from eruca.remoting.version import version
 
 __all__ = ["command_line", "configured"]
@@ -149,7 +149,7 @@ def _parser(program: str, with_nameservers: bool) -> argparse.ArgumentParser:
 
 
 def _assignment(item: str) -> Given:
-    key, equals, text = item.partition("=")
-    if not equals or not key:
-        raise argparse.ArgumentTypeError(f"takes KEY=VALUE, not {item!r}")
-    return Given(key, text, "--set")
+    try:
+        return assignment(item)
+    except BadSetting as bad:
+        raise argparse.ArgumentTypeError(str(bad).removeprefix("--set ")) from None

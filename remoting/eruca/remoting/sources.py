@@ -27,7 +27,7 @@ from eruca.protocol import properties
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.settings import ENVIRONMENT_PREFIX, BadSetting, Check, Setting, settings_of, unknown_key
 
-__all__ = ["Given", "Start", "read", "text_of"]
+__all__ = ["Given", "Start", "assignment", "read", "text_of"]
 
 C = TypeVar("C")
 
@@ -47,6 +47,14 @@ class Given(NamedTuple):
     key: str
     text: str
     place: str
+
+
+def assignment(item: str) -> Given:
+    """What ``--set`` names, KEY=VALUE. Raises BadSetting."""
+    key, equals, text = item.partition("=")
+    if not equals or not key:
+        raise BadSetting(f"--set takes KEY=VALUE, not {item!r}")
+    return Given(key, text, "--set")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from eruca.broker.config import BrokerConfig
+from eruca.nameserver.config import NamesrvConfig
 from eruca.remoting.loop_thread import LoopThread
 from eruca.standalone.cluster import Cluster
 
@@ -34,8 +35,11 @@ class BackgroundCluster:
         port: int = 0,
         broker_port: int = 0,
         broker: BrokerConfig | None = None,
+        nameserver: NamesrvConfig | None = None,
     ) -> None:
-        self.cluster = Cluster(folder, host=host, port=port, broker_port=broker_port, broker=broker)
+        self.cluster = Cluster(
+            folder, host=host, port=port, broker_port=broker_port, broker=broker, nameserver=nameserver
+        )
         self._thread: LoopThread | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -45,22 +46,39 @@ def main() -> None:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on, which clients get too.")
 @click.option("--port", default=9876, show_default=True, help="The nameserver's port; 0 takes a free one.")
 @click.option("--broker-port", default=10911, show_default=True, help="The broker's port; 0 takes a free one.")
-def standalone(store: Path | None, host: str, port: int, broker_port: int) -> None:
-    """Run a nameserver and a broker in one process, for development."""
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set any key of broker.conf or namesrv.conf; may be repeated. Variables ERUCA_... count, too.",
+)
+def standalone(store: Path | None, host: str, port: int, broker_port: int, assignments: tuple[str, ...]) -> None:
+    """Run a nameserver and a broker in one process, for development.
+
+    The broker evaluates SQL92 filters (enablePropertyFilter=true).
+    """
     from eruca.broker.services.ports import PortTaken
     from eruca.broker.state.state_file import StateUnreadable
     from eruca.broker.store import StoreDamaged, StoreLocked, StoreTooNew
     from eruca.remoting import run
     from eruca.remoting.descriptors import raise_limit
     from eruca.remoting.files import NoAccess
+    from eruca.remoting.life_lines import log as start_log
     from eruca.remoting.logs import log_to_stderr
+    from eruca.remoting.sources import assignment
     from eruca.standalone.cluster import serve
+    from eruca.standalone.settings import cluster_settings
 
     advice = "stop what holds the port, or choose another with --port or --broker-port"
     with log_to_stderr() as say:
         raise_limit()
+        settings = cluster_settings([assignment(each) for each in assignments], environment=os.environ)
+        say.settle(settings.broker.log, "broker")
+        for warning in settings.warnings:
+            start_log.warning("configuration", warning=warning)
         try:
-            run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, say))
+            run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, settings, say))
         except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked, StoreTooNew) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:

@@ -23,11 +23,12 @@ from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
-from eruca.remoting.logs import Say, log_to_logging
+from eruca.remoting.logs import DaemonLog, log_to_logging
 from eruca.remoting.loop import settled
 from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import unless
+from eruca.standalone.settings import ClusterSettings, cluster_settings
 
 
 class Cluster:
@@ -38,7 +39,9 @@ class Cluster:
         host: the address to listen on, which clients get too.
         port: the nameserver's; 0 takes a free one.
         broker_port: the broker's; 0 takes free ports for it and for its VIP and HA ports.
-        broker: further configuration of the broker; its addresses, ports and folder are overwritten.
+        broker: further configuration of the broker; its addresses, ports and folder are overwritten. Default: one that
+            evaluates SQL92.
+        nameserver: further configuration of the nameserver; its address, port and file are overwritten.
     """
 
     def __init__(
@@ -49,13 +52,14 @@ class Cluster:
         port: int = 0,
         broker_port: int = 0,
         broker: BrokerConfig | None = None,
+        nameserver: NamesrvConfig | None = None,
     ) -> None:
         folder = Path(folder)
         self._host = host
-        self._names = NamesrvConfig(
-            listen_port=port, bind_address=host, kv_config_path=str(folder / "namesrv" / "kvConfig.json")
-        )
-        self._config = broker if broker is not None else BrokerConfig(broker_name="broker-a")
+        self._names = nameserver if nameserver is not None else NamesrvConfig()
+        self._names.listen_port, self._names.bind_address = port, host
+        self._names.kv_config_path = str(folder / "namesrv" / "kvConfig.json")
+        self._config = broker if broker is not None else cluster_settings([]).broker
         self._config.broker_ip1 = self._config.broker_ip2 = "" if host in EVERYWHERE else host
         self._config.server.bind_address = host
         self._config.server.listen_port = broker_port
@@ -157,10 +161,18 @@ class Cluster:
         await self.stop()
 
 
-async def serve(folder: Path, host: str, port: int, broker_port: int, say: Say) -> None:
+async def serve(
+    folder: Path, host: str, port: int, broker_port: int, settings: ClusterSettings, say: DaemonLog
+) -> None:
     """Run a cluster until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
-    cluster = Cluster(folder, host=host, port=port, broker_port=broker_port)
-    over, failed = stop_event(cluster.reload), asyncio.Event()
+    broker, nameserver, _ = settings
+    cluster = Cluster(folder, host=host, port=port, broker_port=broker_port, broker=broker, nameserver=nameserver)
+
+    def reload() -> None:
+        say.reload(broker.log)
+        cluster.reload()
+
+    over, failed = stop_event(reload), asyncio.Event()
 
     def fail() -> None:
         failed.set()

@@ -9,19 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from eruca.broker.config import BrokerConfig
+from eruca.remoting.sources import Given
 from eruca.standalone.cluster import Cluster
+from eruca.standalone.settings import DEFAULTS, cluster_settings
+
+SMALL: Final = {
+    **DEFAULTS,
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
 
 
-def small_broker() -> BrokerConfig:
-    """A broker that takes little disk."""
-    config = BrokerConfig(broker_name="broker-a")
-    config.store.mapped_file_size_commit_log = 16 << 20
-    config.store.max_hash_slot_num = 1_000
-    config.store.max_index_num = 4_000
-    return config
+def small_broker(settings: Mapping[str, str] | None = None) -> BrokerConfig:
+    """A broker that takes little disk, with further ``settings`` by their keys. Raises BadSetting."""
+    given = [Given(key, text, "the settings") for key, text in (settings or {}).items()]
+    return cluster_settings(given, defaults=SMALL).broker
 
 
 @contextlib.asynccontextmanager

@@ -227,4 +227,7 @@ async def test_a_subscription_is_checked_before_a_consumer_starts(desk: Desk, ki
     answer = await desk.ask(CHECK, {}, body)
     assert answer.code == code
     if code:
-        assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+        assert answer.remark == (
+            "The broker does not support consumer to filter message by SQL92; "
+            "set enablePropertyFilter=true in its configuration"
+        )

@@ -14,6 +14,7 @@ from tests.support.pulls import PULL, SUBSCRIPTION, SUSPEND, Prepared, bodies, p
 
 HEARTBEAT, LEAVE, CHECK, SLOTS, CONFIGURE = 34, 35, 46, 321, 25
 UNSUPPORTED = "The broker does not support consumer to filter message by"
+ADVICE = "set enablePropertyFilter=true in its configuration"
 NO_CLASSES = f"{UNSUPPORTED} a Java class; subscribe by tags or by SQL92"
 
 
@@ -78,7 +79,7 @@ async def test_a_subscription_is_checked_by_compiling_it(filtering: Desk) -> Non
 
 
 async def test_nothing_is_compiled_where_filters_are_off(desk: Desk) -> None:
-    assert await check(desk, "a > ") == (1, f"{UNSUPPORTED} SQL92")
+    assert await check(desk, "a > ") == (1, f"{UNSUPPORTED} SQL92; {ADVICE}")
     assert (await desk.ask(CONFIGURE, {}, b"enablePropertyFilter=true")).code == 0
     assert await check(desk, "a > 5") == (0, None)
 

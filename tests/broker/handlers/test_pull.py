@@ -156,7 +156,11 @@ async def test_a_consumer_that_knows_more_than_the_broker_waits(desk: Desk) -> N
 async def test_expressions_that_cannot_be_used(desk: Desk) -> None:
     desk.topic("T")
     answer = await desk.ask(PULL, pull(subscription="a > 5", expressionType="SQL92"))
-    assert (answer.code, answer.remark) == (1, "The broker does not support consumer to filter message by SQL92")
+    assert (answer.code, answer.remark) == (
+        1,
+        "The broker does not support consumer to filter message by SQL92; "
+        "set enablePropertyFilter=true in its configuration",
+    )
     answer = await desk.ask(PULL, pull(subscription="||"))
     assert (answer.code, answer.remark) == (23, "parse the consumer's subscription failed")
     assert (await desk.ask(PULL, pull(subscription="", expressionType="SQL92"))).code == 23

@@ -236,9 +236,10 @@ def check_subscription(broker: Broker, call: Call[Empty]) -> Reply:
 
 def filter_refused(expression_type: str) -> Refused:
     """The refusal of an expression type that this broker does not evaluate."""
+    advice = "; set enablePropertyFilter=true in its configuration" if expression_type == SQL92 else ""
     return Refused(
         ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {expression_type}",
+        f"The broker does not support consumer to filter message by {expression_type}{advice}",
     )
 
 
