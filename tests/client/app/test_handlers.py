@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 
-from eruca.client import App, Depends, Later, Message, ReceivedMessage
+from eruca.client import App, Depends, Later, Message, ReceivedMessage, Reject
 from eruca.client.errors import BadBody, UsageError
 from eruca.client.serializers import JSON, MSGPACK
 from tests.client.conftest import Lab
@@ -132,8 +132,21 @@ async def test_a_body_that_cannot_be_read_is_a_dead_letter_at_once(lab: Lab, cap
         assert not (await test.handled(take_order)).success
         letter = await test.published("%DLQ%g")
     assert letter.body == b'{"plates":1}' and not saw
-    [line] = [each for each in caplog.messages if "cannot read" in each]
-    assert "take_order cannot read" in line and "which is a dead letter now" in line and "dish" in line
+    assert "dish" in letter.properties["DEAD_LETTER_TEXT"]
+    [line] = [each for each in caplog.messages if "dead letter" in each]
+    assert "The body cannot be read as this handler wants it" in line and "dish" in line
+
+
+async def test_so_is_it_in_the_order_of_a_queue(lab: Lab) -> None:
+    app = App()
+    app.consumer("T", "g", orderly=True)(take_order)
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", "no order")
+        await test.handled(take_order)
+        assert (await test.published("%DLQ%g")).body == b"no order"
+        await test.publish("T", Order(dish="soup"))
+        assert (await test.handled(take_order)).success
+    assert list(saw) == [Order(dish="soup")]
 
 
 async def test_it_may_be_skipped_or_retried(lab: Lab) -> None:
@@ -317,12 +330,14 @@ async def test_what_a_handler_returns_is_published(lab: Lab) -> None:
     app = App()
 
     @app.consumer("Orders", "kitchen", publish_to="Bills")
-    async def bill(order: Order) -> Bill | Later | None:
+    async def bill(order: Order) -> Bill | Later | Reject | None:
         match order.dish:
             case "nothing":
                 return None
             case "later":
                 return Later()
+            case "never":
+                return Reject("not here")
         return Bill(order.dish, 450)
 
     @app.consumer("Orders", "bar", publish_to="Drinks")
@@ -330,7 +345,7 @@ async def test_what_a_handler_returns_is_published(lab: Lab) -> None:
         return Message("Drinks", order.dish.encode(), tags="cold")
 
     async with app.test(nameserver=lab.address) as test:
-        for dish, success in (("nothing", True), ("later", False), ("soup", True)):
+        for dish, success in (("nothing", True), ("later", False), ("never", False), ("soup", True)):
             await test.publish("Orders", Order(dish=dish))
             assert (await test.handled(bill)).success is success
         assert (await test.published("Bills")).value == {"dish": "soup", "cents": 450}
@@ -372,7 +387,6 @@ async def bodies_for_a_provider(order: Order, what: Annotated[int, Depends(take_
         (bodies_for_a_provider, {}, "A dependency of bodies_for_a_provider takes bill: annotate it"),
         (take_order, {"consume_message_batch_max_size": 5}, "order of take_order is one value: .* takes lists"),
         (take_order, {"on_bad_body": "burn"}, "on_bad_body='burn'"),
-        (take_order, {"on_bad_body": "dead", "orderly": True}, "not for orderly consumers"),
     ],
 )
 def test_wrong_handlers_are_refused_where_they_are_declared(

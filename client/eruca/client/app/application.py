@@ -101,7 +101,7 @@ class App(Startable):
         *,
         expression: str = "*",
         expression_type: str = "TAG",
-        on_bad_body: OnBadBody | None = None,
+        on_bad_body: OnBadBody = "dead",
         publish_to: str | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Callable[[F], F]:
@@ -116,7 +116,7 @@ class App(Startable):
             group: its consumer group. A group may take several topics, each by a decorator.
             expression: the tags, or the condition, as of ``PushConsumer.subscribe``.
             on_bad_body: what becomes of a message whose body cannot be read: "dead", a dead letter at once; "retry";
-                "skip", which counts as consumed. All are logged. Default: "dead"; "retry" for orderly consumers.
+                "skip", which counts as consumed. All are logged.
             publish_to: a topic to which the values go that the handler returns, as JSON unless they are bytes, text or
                 a Message.
             options: as of ``PushConsumer``, at one of the decorators of a group.

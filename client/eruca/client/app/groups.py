@@ -29,7 +29,7 @@ class Subscription:
     expression: str
     expression_type: str
     function: Any
-    on_bad_body: OnBadBody | None = None
+    on_bad_body: OnBadBody = "dead"
     publish_to: str | None = None
 
 
@@ -111,7 +111,6 @@ class Group:
     def _handling(self, subscription: Subscription) -> HandlerOptions:
         return HandlerOptions(
             batch=self.options.get("consume_message_batch_max_size") is not None,
-            orderly=bool(self.options.get("orderly")),
             on_bad_body=subscription.on_bad_body,
             publish_to=subscription.publish_to,
         )

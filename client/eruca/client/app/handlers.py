@@ -8,7 +8,7 @@ Invariant: a function that takes the message and nothing else is the listener it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin
 
 from eruca.client import callbacks
@@ -17,7 +17,7 @@ from eruca.client.app.dependencies import Node, Overrides, call, call_plain, nod
 from eruca.client.errors import BadBody, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.outcomes import Decision, Later, Listener, Suspend
+from eruca.client.outcomes import Decision, Later, Listener, Reject, Suspend
 from eruca.client.producing.producer import Producer
 
 OnBadBody = Literal["dead", "retry", "skip"]
@@ -30,26 +30,17 @@ class HandlerOptions:
 
     Args:
         batch: whether it gets lists.
-        orderly: whether its group consumes in order.
-        on_bad_body: what becomes of bodies that cannot be read; None: "dead", or "retry" if orderly.
+        on_bad_body: what becomes of bodies that cannot be read.
         publish_to: the topic of what it returns.
     """
 
     batch: bool = False
-    orderly: bool = False
-    on_bad_body: OnBadBody | None = None
+    on_bad_body: OnBadBody = "dead"
     publish_to: str | None = None
 
     def __post_init__(self) -> None:
-        if self.on_bad_body not in (None, *get_args(OnBadBody)):
+        if self.on_bad_body not in get_args(OnBadBody):
             raise UsageError(f'on_bad_body={self.on_bad_body!r}: "dead", "retry" or "skip" is expected.')
-        if self.orderly and self.on_bad_body == "dead":
-            raise UsageError('on_bad_body="dead" is not for orderly consumers: take "retry" or "skip".')
-
-    @property
-    def bad_body(self) -> OnBadBody:
-        """The choice or its default."""
-        return self.on_bad_body or ("retry" if self.orderly else "dead")
 
 
 class Handler:
@@ -118,46 +109,44 @@ class Handler:
         return self._coroutine if self.is_coroutine else self._plain
 
     async def _coroutine(self, argument: Any) -> Any:
-        good, bad = self._read(argument)
-        if bad and not good:
-            return self._outcome_of_bad()
-        result = await call(self._node, lambda node: self._values(node, good))
-        outcome = await self._publish(result)
-        return self._outcome(outcome, argument, good, bad)
+        read = self._read(argument)
+        if read.messages:
+            read.outcome = await self._publish(await call(self._node, lambda node: self._values(node, read)))
+        return self._outcome(argument, read)
 
     def _plain(self, argument: Any) -> Any:
-        good, bad = self._read(argument)
-        if bad and not good:
-            return self._outcome_of_bad()
-        result = call_plain(self._node, lambda node: self._values(node, good))
-        if self._options.publish_to is None or result is None or isinstance(result, _OUTCOMES):
-            return self._outcome(result, argument, good, bad)
+        read = self._read(argument)
+        if read.messages:
+            result = call_plain(self._node, lambda node: self._values(node, read))
+            if self._options.publish_to is not None:
+                return self._published(result, argument, read)  # the runner awaits it in the event loop
+            read.outcome = result
+        return self._outcome(argument, read)
 
-        async def published() -> Any:  # the runner awaits it in the event loop
-            return self._outcome(await self._publish(result), argument, good, bad)
-
-        return published()
+    async def _published(self, result: Any, argument: Any, read: _Read) -> Any:
+        read.outcome = await self._publish(result)
+        return self._outcome(argument, read)
 
     # ------------------------------------------------------------------ bodies
 
-    def _read(self, argument: Any) -> tuple[_Read, list[ReceivedMessage]]:
-        """The messages with their values, and those whose bodies cannot be read. Raises BadBody to retry."""
-        messages = argument if isinstance(argument, list) else [argument]
-        good, bad = _Read([], {name: [] for name in self._readers}), []
-        for message in messages:
+    def _read(self, argument: Any) -> _Read:
+        """The messages with their values. Raises BadBody to retry."""
+        read = _Read(values={name: [] for name in self._readers})
+        for message in argument if isinstance(argument, list) else [argument]:
             try:
-                values = {name: read(message) for name, read in self._readers.items()}
+                values = {name: reader(message) for name, reader in self._readers.items()}
             except BadBody as error:
-                if self._options.bad_body == "retry":
+                if self._options.on_bad_body == "retry":
                     raise
-                end = "a dead letter" if self._options.bad_body == "dead" else "skipped"
-                log.error("%s cannot read %r, which is %s now: %s", self._name, message, end, error)
-                bad.append(message)
+                if self._options.on_bad_body == "skip":
+                    log.error("%s cannot read %r, which is skipped: %s", self._name, message, error)
+                read.bad.append(message)
+                read.reason = read.reason or str(error)
                 continue
-            good.messages.append(message)
+            read.messages.append(message)
             for name, value in values.items():
-                good.values[name].append(value)
-        return good, bad
+                read.values[name].append(value)
+        return read
 
     def _values(self, node: Node, read: _Read) -> dict[str, Any]:
         of_handler = node is self._node
@@ -168,21 +157,24 @@ class Handler:
             found[name] = values if batch else values[0]
         return found
 
-    def _outcome_of_bad(self) -> Later | None:
-        return Later(delay_level=-1) if self._options.bad_body == "dead" else None
-
-    def _outcome(self, outcome: Any, argument: Any, good: _Read, bad: list[ReceivedMessage]) -> Any:
+    def _outcome(self, argument: Any, read: _Read) -> Any:
         """The outcome of the handler, and of the messages of the same list that it did not get.
 
         Outcomes count from the beginning of the list, so what is consumed is put there.
         """
-        if not bad or not isinstance(outcome, Later | None):
+        outcome = read.outcome
+        if not read.bad:
             return outcome
-        if self._options.bad_body == "skip":
-            argument[:] = [*bad, *good.messages]
-            return outcome and Later(delay_level=outcome.delay_level, consumed=outcome.consumed + len(bad))
-        argument[:] = [*good.messages, *bad]
-        return outcome or Later(delay_level=-1, consumed=len(good.messages))
+        if self._options.on_bad_body == "dead":
+            if self._options.batch:
+                argument[:] = [*read.messages, *read.bad]
+            fits = isinstance(outcome, Later | Reject | Suspend)  # what is retried is read again then
+            return outcome if fits else Reject(read.reason, consumed=len(read.messages))
+        if self._options.batch:
+            argument[:] = [*read.bad, *read.messages]
+        if isinstance(outcome, Later | Reject):
+            return replace(outcome, consumed=outcome.consumed + len(read.bad))
+        return outcome
 
     async def _publish(self, result: Any) -> Any:
         """Send what a handler returned, and what remains is its outcome."""
@@ -194,16 +186,18 @@ class Handler:
         return None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Read:
-    messages: list[ReceivedMessage]
+    """What was read of the messages of a call, and the outcome of the handler."""
+
     values: dict[str, list[Any]]
+    messages: list[ReceivedMessage] = field(default_factory=list)
+    bad: list[ReceivedMessage] = field(default_factory=list)
+    reason: str | None = None
+    outcome: Any = None
 
-    def __bool__(self) -> bool:
-        return bool(self.messages)
 
-
-_OUTCOMES = (Later, Suspend, Decision)
+_OUTCOMES = (Later, Reject, Suspend, Decision)
 
 
 def _is_message(hint: Any) -> bool:
