@@ -25,7 +25,7 @@ async def test_every_client_may_ask(lab: Lab) -> None:
             assert len(await client.fetch_send_queues(f"new-{number}")) == 2
             assert (await client.min_offset(queue), await client.max_offset(queue)) == (0, 0)
             assert await client.earliest_store_time(queue) == -1
-            assert await client.offset_by_time(queue, 0) == 0
+            assert await client.offset_for_timestamp(queue, 0) == 0
     with pytest.raises(StateError, match="The consumer not running, please start it first"):
         await push.create_topic("new")
 

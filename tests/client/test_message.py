@@ -12,6 +12,7 @@ import pytest
 
 from eruca.client import Message, ReceivedMessage
 from eruca.client.errors import BadAnswer, BadMessage, BadName, UsageError
+from eruca.client.message import check_message, text_of
 from eruca.client.message import received as pulled
 from eruca.client.producing.batch import check_batch, encode_messages, split_batch
 from eruca.protocol.message import decode_properties
@@ -44,13 +45,13 @@ LIMIT = 4 * 1024 * 1024
 )
 def test_what_cannot_be_sent_is_told_at_the_call(message: Message, sentence: str) -> None:
     with pytest.raises((BadMessage, BadName)) as raised:
-        message.check(LIMIT)
+        check_message(message, LIMIT)
     assert str(raised.value) == sentence
     assert isinstance(raised.value, UsageError) and not raised.value.retriable
 
 
 def test_the_greatest_body_passes() -> None:
-    Message("T", b"x" * LIMIT).check(LIMIT)
+    check_message(Message("T", b"x" * LIMIT), LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_the_greatest_body_passes() -> None:
 )
 def test_properties_that_cannot_be_sent(properties: dict[str, str], sentence: str) -> None:
     with pytest.raises(BadMessage) as raised:
-        Message("T", b"x", properties=properties).properties_text("ID")
+        text_of(Message("T", b"x", properties=properties), "ID")
     assert str(raised.value) == sentence
 
 
@@ -74,7 +75,7 @@ def test_properties_as_they_travel() -> None:
     message = Message(
         "T", b"x", tags="A", keys=["k1", "k2"], properties={"farbe": "grün"}, delay_level=3, wait_store=False
     )
-    assert decode_properties(message.properties_text("ID").encode()) == {
+    assert decode_properties(text_of(message, "ID").encode()) == {
         "UNIQ_KEY": "ID",
         "WAIT": "false",
         "TAGS": "A",
@@ -121,9 +122,9 @@ def test_messages_can_be_copied_pickled_and_made_special() -> None:
 
     message = Message("T", b"x", tags="A", keys=["k1", "k2"], delay=timedelta(seconds=3))
     for other in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
-        assert other is not message and other.properties_text("ID") == message.properties_text("ID")
+        assert other is not message and text_of(other, "ID") == text_of(message, "ID")
     order = Order("T", b"x", priority=7, tags="A")
-    assert order.priority == 7 and order.properties_text("ID") == "UNIQ_KEY\x01ID\x02WAIT\x01true\x02TAGS\x01A"
+    assert order.priority == 7 and text_of(order, "ID") == "UNIQ_KEY\x01ID\x02WAIT\x01true\x02TAGS\x01A"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_messages_can_be_copied_pickled_and_made_special() -> None:
     ],
 )
 def test_a_delay_of_its_own(message: Message, name: str, value: str) -> None:
-    assert decode_properties(message.properties_text("ID").encode())[name] == value
+    assert decode_properties(text_of(message, "ID").encode())[name] == value
 
 
 @pytest.mark.parametrize(

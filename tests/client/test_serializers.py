@@ -9,6 +9,7 @@ import pytest
 
 from eruca.client import Message, ReceivedMessage, serializers
 from eruca.client.errors import BadBody, BadMessage, ClientError, UsageError
+from eruca.client.message import text_of
 from eruca.client.serializers import BYTES, JSON, MSGPACK, TEXT, Json, MsgPack, Serializer
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import decode_record, encode_record
@@ -29,7 +30,7 @@ def received(message: Message) -> ReceivedMessage:
         queue_offset=0,
         physical_offset=0,
         body=message.body,
-        properties=message.properties_text("ID").encode(),
+        properties=text_of(message, "ID").encode(),
         flag=0,
         sys_flag=0,
         born_timestamp=1,

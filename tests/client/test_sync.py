@@ -268,3 +268,12 @@ def test_hooks_and_lag(address: str) -> None:
     labels = {"group": "g", "topic": "T"}
     assert registry.get_sample_value("rocketmq_client_consume_seconds_count", labels) == 1
     assert registry.get_sample_value("rocketmq_client_sent_bytes_total", {"group": "p", "topic": "T"}) == 1
+
+
+def test_a_program_that_does_nothing_else_waits_for_the_stop(address: str) -> None:
+    with sync.PushConsumer("g", lambda message: None, nameserver=address).subscribe("T") as consumer:
+        ended = threading.Thread(target=consumer.wait)
+        ended.start()
+        consumer.stop()
+        ended.join(10)
+        assert not ended.is_alive()

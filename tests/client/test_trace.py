@@ -20,6 +20,7 @@ from eruca.client import (
 )
 from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadName, ClientError
+from eruca.client.message import check_message, text_of
 from eruca.client.trace import Collector, Trace
 from eruca.protocol.record import Record
 from tests.client.conftest import Lab, Seen, eventually
@@ -148,8 +149,8 @@ async def test_keys_never_exceed_what_a_broker_takes() -> None:
         collector.append(Trace("x\x02", (f"{number:032X}",)))
     await eventually(lambda: len(sink.messages) == 2)
     for message in sink.messages:
-        message.check(trace.MAX_MESSAGE_SIZE)
-        assert len(message.properties_text("0" * 32)) < 32767
+        check_message(message, trace.MAX_MESSAGE_SIZE)
+        assert len(text_of(message, "0" * 32)) < 32767
 
 
 async def test_long_keys_share_no_message_that_they_do_not_fit_in() -> None:
@@ -159,7 +160,7 @@ async def test_long_keys_share_no_message_that_they_do_not_fit_in() -> None:
         collector.append(Trace("x\x02", (f"{number:032X}", f"{number}" * 20_000)))
     await eventually(lambda: len(sink.messages) == 4)
     for message in sink.messages:
-        message.check(trace.MAX_MESSAGE_SIZE)
+        check_message(message, trace.MAX_MESSAGE_SIZE)
 
 
 async def test_a_thread_may_tell_more_while_the_rest_leaves() -> None:

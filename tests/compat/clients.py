@@ -487,7 +487,7 @@ class PythonPuller:
         asks: dict[str, Callable[[], Coroutine[Any, Any, int | None]]] = {
             "min": lambda: self.consumer.min_offset(where),
             "max": lambda: self.consumer.max_offset(where),
-            "time": lambda: self.consumer.offset_by_time(where, timestamp),
+            "time": lambda: self.consumer.offset_for_timestamp(where, timestamp),
             "committed": lambda: self.consumer.query_offset(where),
         }
         answer = self._clients.run(asks[which]())

@@ -151,7 +151,7 @@ class Client(Startable):
         return await brokers.max_offset(self.session, queue)
 
     @bounded
-    async def offset_by_time(
+    async def offset_for_timestamp(
         self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
     ) -> int:
         """The offset at a time (a datetime, or ms since 1970); of two neighbours the broker chooses the nearer."""

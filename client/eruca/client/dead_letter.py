@@ -244,7 +244,7 @@ async def _first(puller: PullConsumer, queue: MessageQueue, begin: int) -> int:
     first = await puller.min_offset(queue)
     if begin <= 0:
         return first
-    return max(first, await puller.offset_by_time(queue, begin) - 1)
+    return max(first, await puller.offset_for_timestamp(queue, begin) - 1)
 
 
 async def _pages(puller: PullConsumer, group: str, queue: MessageQueue, offset: int) -> AsyncIterator[_Page]:

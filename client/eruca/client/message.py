@@ -104,13 +104,6 @@ class Message(_Addressed, gc=False, kw_only=True):
         if self.delay is not None or self.deliver_at is not None:
             _timer(self.delay_level, self.delay, self.deliver_at)  # raises
 
-    @property
-    def timer(self) -> tuple[str, str] | None:
-        """The property of an individual delay."""
-        if self.delay is None and self.deliver_at is None:
-            return None
-        return _timer(self.delay_level, self.delay, self.deliver_at)
-
     @classmethod
     def of(cls, topic: str, value: object, serializer: Serializer, **options: Unpack[MessageKeywords]) -> Self:
         """A message whose body is ``value`` as the serializer writes it; ``options`` as of the class.
@@ -127,70 +120,6 @@ class Message(_Addressed, gc=False, kw_only=True):
         body = f"{len(self.body)} bytes" if fits else f"a body of type {type(self.body).__name__}"
         return f"<Message to {self.topic}, tags={self.tags!r}, keys={self.keys!r}, {body}>"
 
-    def check(self, max_size: int) -> None:
-        """Raise BadMessage or BadName unless RocketMQ takes this message; ``max_size`` bounds the body in bytes."""
-        if self.topic not in _checked:
-            check_topic(self.topic)
-            if self.topic in names.NOT_ALLOWED_SEND_TOPICS:
-                raise BadMessage(f"Sending message to topic[{self.topic}] is forbidden.")
-            if len(_checked) < 10_000:
-                _checked.add(self.topic)
-        body = self.body
-        if type(body) is not bytes:
-            if body is None:
-                raise BadMessage("the message body is null")
-            if not isinstance(body, bytes | bytearray | memoryview):
-                raise BadMessage(
-                    f"the message body is of type {type(body).__name__}: bytes are expected, such as text.encode()"
-                )
-            self.body = body = bytes(body)
-        if not body:
-            raise BadMessage("the message body length is zero")
-        if len(body) > max_size:
-            raise BadMessage(f"the message body size over max value, MAX: {max_size}")
-        self.check_numbers()
-
-    def check_numbers(self) -> None:
-        """Raise BadMessage unless ``delay_level`` and ``flag`` are numbers that RocketMQ takes."""
-        level, flag = self.delay_level, self.flag
-        if level and not (isinstance(level, int) and 0 < level <= MAX_DELAY_LEVEL):
-            raise BadMessage(f"delay_level={level!r}: 0 to {MAX_DELAY_LEVEL} is expected")
-        if flag and not (isinstance(flag, int) and -(1 << 31) <= flag < 1 << 31):
-            raise BadMessage(f"flag={flag!r}: a number of 32 bits, -2147483648 to 2147483647, is expected")
-
-    def properties_text(self, unique_key: str) -> str:
-        """The property text as it is sent. Raises BadMessage."""
-        return BEFORE_ID + unique_key + self.text_after_id()
-
-    def text_after_id(self) -> str:
-        """The property text that follows the unique id. Raises BadMessage."""
-        text = AFTER_ID if self.wait_store else "\x02WAIT\x01false"
-        timer = None if self.delay is None and self.deliver_at is None else self.timer
-        if not (self.tags or self.keys or self.properties or self.delay_level or timer):
-            return text
-        pairs = 1
-        if self.tags:
-            text += _tags_text(self.tags)
-            pairs += 1
-        if self.keys:
-            text += f"\x02KEYS\x01{self.keys}"
-            pairs += 1
-        if self.delay_level:
-            self.check_numbers()
-            text += f"\x02DELAY\x01{self.delay_level}"
-            pairs += 1
-        if timer:
-            text += f"\x02{timer[0]}\x01{timer[1]}"
-            pairs += 1
-        if self.properties:
-            text += _properties_text(self.properties)
-            pairs += len(self.properties)
-        if text.count("\x01") != pairs or text.count("\x02") != pairs:
-            raise BadMessage("tags, keys and properties must not contain the characters 0x01 and 0x02")
-        if not text.isascii() or len(text) > _AFTER_ID_AT_MOST:
-            _check_length(text)
-        return text
-
     def with_properties(self, properties: Mapping[str, str]) -> Self:
         """The same message with more properties; those of the same name are replaced."""
         other = copy.copy(self)
@@ -198,9 +127,80 @@ class Message(_Addressed, gc=False, kw_only=True):
         return other
 
 
-def check_message(message: object, max_size: int) -> None:
-    """``Message.check``, for any object. Raises BadMessage and BadName."""
-    check_type(message).check(max_size)
+def timer_of(message: Message) -> tuple[str, str] | None:
+    """The property of an individual delay."""
+    if message.delay is None and message.deliver_at is None:
+        return None
+    return _timer(message.delay_level, message.delay, message.deliver_at)
+
+
+def check_message(given: object, max_size: int) -> None:
+    """Raise BadMessage or BadName unless RocketMQ takes this message; ``max_size`` bounds the body in bytes."""
+    message = check_type(given)
+    if message.topic not in _checked:
+        check_topic(message.topic)
+        if message.topic in names.NOT_ALLOWED_SEND_TOPICS:
+            raise BadMessage(f"Sending message to topic[{message.topic}] is forbidden.")
+        if len(_checked) < 10_000:
+            _checked.add(message.topic)
+    body = message.body
+    if type(body) is not bytes:
+        if body is None:
+            raise BadMessage("the message body is null")
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise BadMessage(
+                f"the message body is of type {type(body).__name__}: bytes are expected, such as text.encode()"
+            )
+        message.body = body = bytes(body)
+    if not body:
+        raise BadMessage("the message body length is zero")
+    if len(body) > max_size:
+        raise BadMessage(f"the message body size over max value, MAX: {max_size}")
+    check_numbers(message)
+
+
+def check_numbers(message: Message) -> None:
+    """Raise BadMessage unless ``delay_level`` and ``flag`` are numbers that RocketMQ takes."""
+    level, flag = message.delay_level, message.flag
+    if level and not (isinstance(level, int) and 0 < level <= MAX_DELAY_LEVEL):
+        raise BadMessage(f"delay_level={level!r}: 0 to {MAX_DELAY_LEVEL} is expected")
+    if flag and not (isinstance(flag, int) and -(1 << 31) <= flag < 1 << 31):
+        raise BadMessage(f"flag={flag!r}: a number of 32 bits, -2147483648 to 2147483647, is expected")
+
+
+def text_of(message: Message, unique_key: str) -> str:
+    """The property text as it is sent. Raises BadMessage."""
+    return BEFORE_ID + unique_key + text_after_id(message)
+
+
+def text_after_id(message: Message) -> str:
+    """The property text that follows the unique id. Raises BadMessage."""
+    text = AFTER_ID if message.wait_store else "\x02WAIT\x01false"
+    timer = None if message.delay is None and message.deliver_at is None else timer_of(message)
+    if not (message.tags or message.keys or message.properties or message.delay_level or timer):
+        return text
+    pairs = 1
+    if message.tags:
+        text += _tags_text(message.tags)
+        pairs += 1
+    if message.keys:
+        text += f"\x02KEYS\x01{message.keys}"
+        pairs += 1
+    if message.delay_level:
+        check_numbers(message)
+        text += f"\x02DELAY\x01{message.delay_level}"
+        pairs += 1
+    if timer:
+        text += f"\x02{timer[0]}\x01{timer[1]}"
+        pairs += 1
+    if message.properties:
+        text += _properties_text(message.properties)
+        pairs += len(message.properties)
+    if text.count("\x01") != pairs or text.count("\x02") != pairs:
+        raise BadMessage("tags, keys and properties must not contain the characters 0x01 and 0x02")
+    if not text.isascii() or len(text) > _AFTER_ID_AT_MOST:
+        _check_length(text)
+    return text
 
 
 def check_type(message: object) -> Message:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 from eruca.client import admin_calls, backlog, callbacks, dead_letter, rpc
 from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
-from eruca.client.consuming.message_stream import Delivery
+from eruca.client.consuming.message_stream import Delivery, settle_by
 from eruca.client.dead_letter import DeadLetter
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
@@ -237,7 +237,7 @@ class _AdminCalls(_Blocking[C]):
     fetch_send_queues = _waiting(admin_calls.Client.fetch_send_queues)
     min_offset = _waiting(admin_calls.Client.min_offset)
     max_offset = _waiting(admin_calls.Client.max_offset)
-    offset_by_time = _waiting(admin_calls.Client.offset_by_time)
+    offset_for_timestamp = _waiting(admin_calls.Client.offset_for_timestamp)
     earliest_store_time = _waiting(admin_calls.Client.earliest_store_time)
     view_message = _waiting(admin_calls.Client.view_message)
     query_messages = _waiting(admin_calls.Client.query_messages)
@@ -353,7 +353,6 @@ class LitePullConsumer(_AdminCalls[lite_pull_consumer.LitePullConsumer]):
     seek = _waiting(lite_pull_consumer.LitePullConsumer.seek)
     seek_to_begin = _waiting(lite_pull_consumer.LitePullConsumer.seek_to_begin)
     seek_to_end = _waiting(lite_pull_consumer.LitePullConsumer.seek_to_end)
-    offset_for_timestamp = _waiting(lite_pull_consumer.LitePullConsumer.offset_for_timestamp)
     commit_sync = _waiting(lite_pull_consumer.LitePullConsumer.commit_sync)
     commit = _waiting(lite_pull_consumer.LitePullConsumer.commit)
     committed = _waiting(lite_pull_consumer.LitePullConsumer.committed)
@@ -446,6 +445,7 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     suspend = _calling(push_consumer.PushConsumer.suspend)
     resume = _calling(push_consumer.PushConsumer.resume)
     unsubscribe = _calling(push_consumer.PushConsumer.unsubscribe)
+    wait = _waiting(push_consumer.PushConsumer.wait)
     positions = _calling(push_consumer.PushConsumer.positions)
     _subscribe = _calling(push_consumer.PushConsumer.subscribe)
 
@@ -467,7 +467,7 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     def messages(self, *, auto_ack: bool = True) -> Iterator[Delivery]:
         """As the asynchronous ``messages``, for ``for``; settling is thread-safe."""
         for message in self._each(functools.partial(self._client.messages, auto_ack=auto_ack)):
-            message.settle_by(self._thread.loop.call_soon_threadsafe)
+            settle_by(message, self._thread.loop.call_soon_threadsafe)
             yield message
 
     def __iter__(self) -> Iterator[Delivery]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, MessageType, SendContext
-from eruca.client.message import Message, ReceivedMessage
+from eruca.client.message import Message, ReceivedMessage, timer_of
 from eruca.protocol import names
 from eruca.protocol.record import host_text
 from eruca.remoting.addresses import split_address
@@ -235,8 +235,8 @@ def _about(message: Message | ReceivedMessage, topic: str, count: int) -> Mappin
         attributes["messaging.rocketmq.message.keys"] = list(keys)
     if isinstance(message, Message) and message.delay_level:
         attributes["messaging.rocketmq.message.delay_time_level"] = message.delay_level
-    if isinstance(message, Message) and message.timer is not None:
-        name, value = message.timer
+    if isinstance(message, Message) and (timer := timer_of(message)) is not None:
+        name, value = timer
         since = 0 if name == names.TIMER_DELIVER_MS else time.time_ns() // 1_000_000
         attributes["messaging.rocketmq.message.delivery_timestamp"] = since + int(value)
     return attributes

@@ -19,6 +19,7 @@ from faststream._internal.testing.broker import EnterType, TestBroker, change_pr
 from faststream.exceptions import FeatureNotSupportedException, SubscriberNotFound
 
 from eruca.client import ClientSettings, LitePullConsumer, Message, MessageQueue, ReceivedMessage, Record, SendResult
+from eruca.client.message import check_message, text_of
 from eruca.client.outcomes import SendStatus
 from eruca.faststream.broker import RocketMQBroker
 from eruca.faststream.config import Clients, Running, Subscription
@@ -173,9 +174,9 @@ def _matches(subscriber: RocketMQSubscriber, message: ReceivedMessage) -> bool:
 
 def _received(message: Message) -> ReceivedMessage:
     """The message as a consumer would get it. Raises BadMessage and BadName, as a send does."""
-    message.check(max_size=1 << 30)
+    check_message(message, max_size=1 << 30)
     number, now = next(_numbers), round(time() * 1000)
-    properties = message.properties_text(f"{number:032X}").encode()
+    properties = text_of(message, f"{number:032X}").encode()
     record = Record(
         size=0,
         magic=_MAGIC,

@@ -10,6 +10,7 @@ import pytest
 from eruca.client import MessageQueue, PushConsumer, ReceivedMessage, sync
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.push_consumer import engine_of
+from eruca.client.errors import StateError
 from tests.client.conftest import HASTY, Lab, Seen, eventually
 from tests.support.scripted import Scripted
 
@@ -188,3 +189,14 @@ async def test_a_queue_whose_listener_was_cut_short_is_free_at_once(lab: Lab, se
     async with PushConsumer("g", seen.coroutine, nameserver=lab.address, orderly=True).subscribe("T"):
         await seen.reaches(2)
     assert seen.bodies == [b"m", b"m"]
+
+
+async def test_waiting_ends_with_the_consumer(lab: Lab) -> None:
+    consumer = PushConsumer("g", lambda message: None, nameserver=lab.address, settings=HASTY).subscribe("T")
+    with pytest.raises(StateError, match="please start it first"):
+        await consumer.wait()
+    await consumer.start()
+    assert not await consumer.wait(0.01)
+    waiting = asyncio.create_task(consumer.wait())
+    await consumer.stop()
+    assert await waiting and await consumer.wait()

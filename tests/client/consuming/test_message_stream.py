@@ -6,7 +6,7 @@ import pytest
 
 from eruca.client import Later, Message, PushConsumer
 from eruca.client.consuming.consume_request import ConsumeRequest
-from eruca.client.consuming.message_stream import Delivery
+from eruca.client.consuming.message_stream import Delivery, hand_out
 from eruca.client.consuming.process_queue import ProcessQueue
 from tests.client.conftest import Lab
 from tests.support.received import received
@@ -21,7 +21,7 @@ def delivery() -> tuple[Delivery, list[object]]:
     def finished(work: ConsumeRequest) -> None:
         outcomes.append(work.outcome)
 
-    message.hand_out(ConsumeRequest(ProcessQueue(message.queue, 7)), finished)
+    hand_out(message, ConsumeRequest(ProcessQueue(message.queue, 7)), finished)
     return message, outcomes
 
 

@@ -38,6 +38,30 @@ async def test_one_poll_gives_one_pull_of_one_queue(lab: Lab) -> None:
     assert sizes == [10, 10, 5]
 
 
+async def test_one_poll_gathers_what_has_arrived_of_all_queues(lab: Lab) -> None:
+    for queue in QUEUES:
+        await fill(lab, 9, queue)
+    async with lite(lab, pull_batch_size=1).subscribe("T") as consumer:
+        await eventually(lambda: waiting(consumer) == 36)
+        first = await consumer.poll(max_messages=30)
+        second = await consumer.poll(0, max_messages=30)
+        assert (len(first), len(second)) == (30, 6)
+        assert await consumer.poll(0, max_messages=30) == []
+        await consumer.commit_sync()
+    for queue in QUEUES:
+        assert bodies([each for each in first + second if each.queue == queue]) == list(range(9))
+    assert await lab.offsets("g", "T") == [9] * 4
+
+
+async def test_gathered_messages_come_again_until_they_are_committed(lab: Lab) -> None:
+    await fill(lab, 9)
+    async with lite(lab, pull_batch_size=2).subscribe("T") as consumer:
+        await eventually(lambda: waiting(consumer) == 9)
+        assert len(await consumer.poll(max_messages=4)) == 4
+        assert len(await consumer.poll(max_messages=100)) == 5
+    assert (await lab.offsets("g", "T"))[0] == 4
+
+
 async def test_a_poll_waits_and_then_gives_nothing(lab: Lab) -> None:
     await fill(lab, 1)
     async with lite(lab, poll_timeout=0.1).subscribe("T") as consumer:

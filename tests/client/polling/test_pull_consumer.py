@@ -93,10 +93,10 @@ async def test_offsets_by_time(lab: Lab) -> None:
     before = time.time_ns() // 1_000_000
     await fill(lab, 5)
     later = time.time_ns() // 1_000_000 + 60_000
-    assert await lab.puller.offset_by_time(QUEUE, before - 60_000) == 0
-    assert await lab.puller.offset_by_time(QUEUE, later) in (4, 5)
-    assert await lab.puller.offset_by_time(QUEUE, datetime.fromtimestamp(before / 1000 - 60, UTC)) == 0
-    assert await lab.puller.offset_by_time(QUEUE, datetime.fromtimestamp(later / 1000)) in (4, 5)  # local time
+    assert await lab.puller.offset_for_timestamp(QUEUE, before - 60_000) == 0
+    assert await lab.puller.offset_for_timestamp(QUEUE, later) in (4, 5)
+    assert await lab.puller.offset_for_timestamp(QUEUE, datetime.fromtimestamp(before / 1000 - 60, UTC)) == 0
+    assert await lab.puller.offset_for_timestamp(QUEUE, datetime.fromtimestamp(later / 1000)) in (4, 5)  # local time
     assert before <= await lab.puller.earliest_store_time(QUEUE) <= later
     assert await lab.puller.earliest_store_time(MessageQueue("T", "broker-a", 3)) == -1
 

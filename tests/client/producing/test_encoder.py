@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eruca.client import ClientSettings, Credentials, Hook, Message, MessageQueue, Producer
-from eruca.client.message import AFTER_ID
+from eruca.client.message import AFTER_ID, text_of
 from eruca.client.namespaces import Names
 from eruca.client.producing.encoder import encoder_of
 from eruca.protocol import api, frame
@@ -125,7 +125,7 @@ async def check_line(
         if hooked:
             message = message.with_properties({"stamp": "过"})
         assert sent.flag == message.flag and (body == message.body or sent.sys_flag)
-        text = message.properties_text(key)
+        text = text_of(message, key)
     else:
         assert sent.batch and (not hooked or "过".encode() in body)
         text = "WAIT\x01true"

@@ -34,11 +34,6 @@ class Delivery(ReceivedMessage):
     _finished: Settle
     _request: ConsumeRequest | None
 
-    def hand_out(self, request: ConsumeRequest, finished: Settle) -> None:
-        """Make it possible to settle the message, which calls ``finished`` with ``request``."""
-        self._request = request
-        self._finished = finished
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles cannot be settled."""
         return ReceivedMessage, (self.record, self.queue)
@@ -72,15 +67,6 @@ class Delivery(ReceivedMessage):
         else:
             self._settle(Later(), error)
 
-    def settle_by(self, call: Callable[[Settle, ConsumeRequest], object]) -> None:
-        """Settle by ``call(function, request)``: for threads other than that of the event loop."""
-        finished = self._finished
-
-        def settle(request: ConsumeRequest) -> None:
-            call(finished, request)
-
-        self._finished = settle
-
     def _settle(self, outcome: Later | Reject | None, cause: BaseException | None = None) -> float | None:
         """Settle the message unless it is settled; the monotonic time if known."""
         request, self._request = self._request, None
@@ -88,6 +74,22 @@ class Delivery(ReceivedMessage):
             return None
         request.outcome, request.cause = outcome, cause
         return self._finished(request)
+
+
+def hand_out(delivery: Delivery, request: ConsumeRequest, finished: Settle) -> None:
+    """Make it possible to settle the message, which calls ``finished`` with ``request``."""
+    delivery._request = request
+    delivery._finished = finished
+
+
+def settle_by(delivery: Delivery, call: Callable[[Settle, ConsumeRequest], object]) -> None:
+    """Settle by ``call(function, request)``: for threads other than that of the event loop."""
+    finished = delivery._finished
+
+    def settle(request: ConsumeRequest) -> None:
+        call(finished, request)
+
+    delivery._finished = settle
 
 
 class MessageStream:
@@ -149,7 +151,7 @@ class MessageStream:
                 if not batch.process_queue.dropped and (not request.claims or request.claim()):
                     self._taken[request] = None
                     request.began = monotonic() if now is None else now
-                    delivery.hand_out(request, self._settle)
+                    hand_out(delivery, request, self._settle)
                     if self._hooks is not None:
                         self._contexts[request] = self._hooks.begin([delivery], in_listener=False)
                     return delivery

@@ -305,6 +305,13 @@ class PushConsumer(Client):
         """
         await self._engine.stop()
 
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Return True when the consumer has stopped, False after ``timeout`` seconds: for programs that do no more.
+
+        Raises StateError before start, and UsageError.
+        """
+        return await self._engine.wait(timeout)
+
     # ------------------------------------------------------------------ while it runs
 
     def suspend(self) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
 from eruca.client.consuming.consistency import Comparison
@@ -94,6 +95,7 @@ class PushEngine:
         self._executor, self._listener = _in_executor(listener, executor)
         self._thresholds = thresholds
         self._offset_interval = offset_interval
+        self._stopped = asyncio.Event()
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
         self._middleware = check_middleware(middleware)
@@ -151,6 +153,7 @@ class PushEngine:
             retry = names.retry_topic(self.group)
             self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
         session = member.join("PushConsumer")
+        self._stopped.clear()
         processing = member.processing = self._make_processing(session)
         rebalance = member.rebalance = self._make_rebalance(session, processing)
         try:
@@ -303,6 +306,17 @@ class PushEngine:
         if self.membership.stopping:
             await self._leave()
 
+    async def wait(self, timeout: float | None) -> bool:
+        """As of PushConsumer."""
+        member = self.membership
+        if member.session is None and not member.stopping:
+            raise StateError("The consumer not running, please start it first.")
+        try:
+            async with asyncio.timeout(None if timeout is None else check_wait("timeout", timeout)):
+                return await self._stopped.wait()
+        except TimeoutError:
+            return False
+
     async def _leave(self) -> None:
         leaving, processing = self.membership.leave(first=self._shut_down, last=self._close), self.membership.processing
         assert processing is not None
@@ -325,6 +339,7 @@ class PushEngine:
             self._executor.close()
         if self._trace is not None:
             await self._trace.stop()
+        self._stopped.set()
 
     # ------------------------------------------------------------------ while it runs
 

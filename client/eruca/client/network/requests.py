@@ -15,7 +15,7 @@ from typing import Final
 
 from eruca.client.errors import BadMessage, RemoteError
 from eruca.client.log import log
-from eruca.client.message import Message, ReceivedMessage
+from eruca.client.message import Message, ReceivedMessage, timer_of
 from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.errors import ProtocolError
@@ -141,7 +141,7 @@ def reply_to(request: ReceivedMessage, answer: bytes | Message) -> tuple[Message
     topic, more = names.reply_topic(found[names.CLUSTER]), f"\x02{names.MSG_TYPE}\x01reply{more}"
     if not isinstance(answer, Message):
         return Message(topic, answer), more
-    if answer.delay_level or answer.timer:
+    if answer.delay_level or timer_of(answer):
         raise BadMessage("a reply is passed on at once: it takes no delay")
     reply = copy.copy(answer)
     reply.topic = topic

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self
@@ -24,6 +23,7 @@ from eruca.client.checks import (
     check_flags,
     check_kind,
     check_least,
+    check_number,
     check_offset,
     check_offsets,
     check_queue,
@@ -420,15 +420,18 @@ class LitePullConsumer(Client):
 
     # ------------------------------------------------------------------ messages
 
-    async def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:
+    async def poll(self, timeout: float | None = None, *, max_messages: int | None = None) -> list[ReceivedMessage]:
         """The messages of one pull of one queue; empty if none arrived in ``timeout`` seconds (default poll_timeout).
 
-        With auto-commit this commits what was polled before.
+        With ``max_messages``, up to that number of those that have arrived, of all queues, each queue in its order; it
+        waits for the first only. With auto-commit a poll commits what was polled before. Raises UsageError.
         """
         self._running()
         timeout = check_wait("timeout", self._poll_timeout if timeout is None else timeout)
+        if max_messages is not None:
+            check_number("max_messages", max_messages, 1)
         self._cache.settle()
-        return await self._cache.batch(timeout)
+        return await self._cache.batch(timeout, max_messages)
 
     def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
         """The messages for ``async for``, in batches as of ``poll``; ends when the consumer stops."""
@@ -479,14 +482,6 @@ class LitePullConsumer(Client):
         """Continue with the next message that is sent."""
         self._running()
         await self.seek(queue, await self.max_offset(queue))
-
-    @bounded
-    async def offset_for_timestamp(
-        self, queue: MessageQueue, timestamp: int | datetime, *, timeout: float | None = None
-    ) -> int:
-        """The offset at a time (a datetime, or ms since 1970), for ``seek``."""
-        self._running()
-        return await self.offset_by_time(queue, timestamp)
 
     # ------------------------------------------------------------------ committing
 

@@ -134,34 +134,47 @@ class MessageCache:
         self._batches.clear()
         self._arrived.set()
 
-    async def batch(self, timeout: float | None) -> list[ReceivedMessage]:
-        """The next batch; empty after ``timeout`` seconds (None: never), or when the consumer stopped."""
-        return await self._take(timeout, lambda waiting: [waiting.popleft() for _ in range(len(waiting))])
+    async def batch(self, timeout: float | None, most: int | None = None) -> list[ReceivedMessage]:
+        """The next batch; empty after ``timeout`` seconds (None: never), or when the consumer stopped.
+
+        With ``most``, up to that number of messages, of all batches that have arrived.
+        """
+        messages = await self._take(timeout, most)
+        if most is not None:
+            while len(messages) < most and (more := self._take_now(most - len(messages))):
+                messages += more
+        return messages
 
     async def one(self) -> ReceivedMessage | None:
         """The next message; None when the consumer stopped."""
-        messages = await self._take(None, lambda waiting: [waiting.popleft()])
+        messages = await self._take(None, 1)
         return messages[0] if messages else None
 
-    async def _take(
-        self, timeout: float | None, take: Callable[[deque[ReceivedMessage]], list[ReceivedMessage]]
-    ) -> list[ReceivedMessage]:
+    async def _take(self, timeout: float | None, most: int | None) -> list[ReceivedMessage]:
         try:
             async with asyncio.timeout(timeout):
                 while not self._ended:
-                    while self._batches:
-                        process_queue, waiting = self._batches[0]
-                        if not process_queue.dropped:
-                            messages = take(waiting)
-                            if not waiting:
-                                self._batches.popleft()
-                            self._hand_out(process_queue, messages)
-                            return messages
-                        self._batches.popleft()
+                    if messages := self._take_now(most):
+                        return messages
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
             pass
+        return []
+
+    def _take_now(self, most: int | None) -> list[ReceivedMessage]:
+        """The first messages, ``most`` at most, of the first batch; None takes the whole batch."""
+        while self._batches:
+            process_queue, waiting = self._batches[0]
+            if process_queue.dropped:
+                self._batches.popleft()
+                continue
+            count = len(waiting) if most is None else min(most, len(waiting))
+            messages = [waiting.popleft() for _ in range(count)]
+            if not waiting:
+                self._batches.popleft()
+            self._hand_out(process_queue, messages)
+            return messages
         return []
 
     def _hand_out(self, process_queue: PolledQueue, messages: list[ReceivedMessage]) -> None:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eruca.client.errors import BadMessage
-from eruca.client.message import BEFORE_ID, Message, check_message, check_type
+from eruca.client.message import (
+    BEFORE_ID,
+    Message,
+    check_message,
+    check_numbers,
+    check_type,
+    text_after_id,
+    text_of,
+    timer_of,
+)
 from eruca.client.network.identity import Stretches
 from eruca.protocol import names
 from eruca.protocol.record import ENTRY_SIZE, encode_batch, entry_frame
@@ -36,7 +45,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     topic, wait_store = first.topic, first.wait_store
     for message in messages:
         check_message(message, max_size)
-        if message.delay_level or message.timer:
+        if message.delay_level or timer_of(message):
             raise BadMessage("TimeDelayLevel in not supported for batching")
         if message.topic != topic:
             raise BadMessage("The topic of the messages in one batch should be the same")
@@ -91,7 +100,7 @@ def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) 
         bodies = [message.body for message in messages]
         for message in messages:
             if message.flag:
-                message.check_numbers()
+                check_numbers(message)
         if any(
             message.topic != topic
             or message.wait_store != wait_store
@@ -107,7 +116,7 @@ def encode_ordinary(messages: Sequence[Message], ids: Stretches, max_size: int) 
     if not 0 < min(sizes) <= max(sizes) <= max_size:
         return None
     if alike:
-        whole = _put_together(bodies, sizes, ids, messages[0].text_after_id().encode())
+        whole = _put_together(bodies, sizes, ids, text_after_id(messages[0]).encode())
     else:
         whole = _encode(messages, ids.ids())
     return whole if len(whole) <= max_size else None
@@ -142,7 +151,7 @@ def _put_together(bodies: list[bytes], sizes: set[int], ids: Stretches, after: b
 
 def _encode(messages: Sequence[Message], keys: Sequence[str]) -> bytes:
     return encode_batch(
-        (message.flag, message.body, message.properties_text(key).encode())
+        (message.flag, message.body, text_of(message, key).encode())
         for message, key in zip(messages, keys, strict=True)
     )
 
@@ -158,7 +167,7 @@ def split_batch(messages: Iterable[Message], max_size: int = 4 * 1024 * 1024) ->
     size = 0
     for message in messages:
         check_type(message)
-        entry = ENTRY_SIZE + _OWN_PROPERTIES + len(message.body) + len(message.properties_text("").encode())
+        entry = ENTRY_SIZE + _OWN_PROPERTIES + len(message.body) + len(text_of(message, "").encode())
         together = not part or (message.topic == part[0].topic and message.wait_store == part[0].wait_store)
         if part and (size + entry > max_size or not together):
             yield part

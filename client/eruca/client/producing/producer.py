@@ -21,7 +21,7 @@ from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.log import log
-from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message
+from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message, check_numbers, text_after_id
 from eruca.client.network.identity import unique_keys
 from eruca.client.network.requests import check_reply, error_reply, is_expired, reply_to
 from eruca.client.network.session import Session
@@ -370,11 +370,11 @@ class Producer(Client):
             or message.deliver_at is not None
             or not message.wait_store
         ):
-            text = message.text_after_id()
+            text = text_after_id(message)
         if more:
             text += more
         if message.flag or len(body) >= self.compress_from:
-            message.check_numbers()
+            check_numbers(message)
             body, bits = self._compress(body)
             kind = with_flags(kind, message.flag, bits)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextvars import Context, copy_context
 
 from eruca.client.hooks import Hooks, MessageType, SendContext, run_calls
-from eruca.client.message import Message
+from eruca.client.message import Message, text_after_id
 from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import encode_messages
@@ -63,7 +63,7 @@ class ObservedFuture(Future[SendResult]):
         if send.kind.batch:
             send.body = encode_messages(messages, send.key.split(","), self.observer.max_message_size)
         else:
-            send.text = messages[0].text_after_id() + self.more
+            send.text = text_after_id(messages[0]) + self.more
 
     def set_result(self, result: SendResult, /) -> None:
         """The send has ended well."""
