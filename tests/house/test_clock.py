@@ -121,6 +121,7 @@ STAMPS = {
         "eruca.broker.app.BrokerApp.__init__",
         "eruca.broker.broker.Broker.__init__",
         "eruca.broker.store.store.Store.__init__",
+        "eruca.remoting.clock.ClockShift.__init__",
         "eruca.remoting.clock.now_ms",
         "eruca.remoting.tls_daemon.DaemonTls.__init__",
     },

@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 
+from eruca.remoting.clock import ClockShift
 from eruca.remoting.exposition import Exposition, Unavailable
 from eruca.remoting.histogram import Histogram
 from eruca.remoting.metrics import ExporterType, Family, Kind, Metrics, MetricsSettings
@@ -218,3 +219,12 @@ def test_other_exporters_of_rocketmq_are_named() -> None:
     assert MetricsSettings(metrics_exporter_type=ExporterType.OTLP_GRPC).off == (
         "metricsExporterType is OTLP_GRPC; with PROM the metrics are here"
     )
+
+
+def test_the_shift_of_the_wall_clock_is_what_it_has_moved_against_the_other() -> None:
+    wall, passed = 1_700_000_000_000, 5_000
+    shift = ClockShift(lambda: wall, lambda: passed)
+    wall, passed = wall + 60_000, passed + 60_000
+    assert shift.seconds == 0
+    wall -= 90_500
+    assert shift.seconds == -90.5

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from eruca.client import Message
 from eruca.client.sync import Producer, PushConsumer
 from tests.house.tree import ROOT
 from tests.support.certificates import Certificates
-from tests.support.disks import SmallDisk
+from tests.support.disks import LossyDisk, SmallDisk, needs_lossy_disk
 from tests.support.eruca import ErucaNameServer
 from tests.support.ports import free_broker_port, free_port
 from tests.support.processes import Process
@@ -40,8 +40,17 @@ _SECTIONS = dict(re.findall(r"(?ms)^## (\S+)\n(.*?)(?=^## |\Z)", (ROOT / "docs" 
 class Site:
     """A nameserver and a broker with its pages, and what an operator sees of them."""
 
-    def __init__(self, folder: Path, settings: str = "", *, nameserver: str = "", store: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: str = "",
+        *,
+        nameserver: str = "",
+        store: Path | None = None,
+        program: Sequence[str] = (str(BIN / "mqbroker"),),
+    ) -> None:
         self.folder = folder
+        self._program = program
         self.store = store if store is not None else folder / "store"
         folder.mkdir(exist_ok=True)
         self._own = None if nameserver else ErucaNameServer(folder / "namesrv")
@@ -64,11 +73,11 @@ class Site:
             f"mappedFileSizeCommitLog=4194304\nregisterNameServerPeriod=10000\n{settings}\n"
         )
 
-    def start(self) -> None:
-        """Start the broker."""
+    def start(self, errors: int | None = None) -> None:
+        """Start the broker; its log goes to ``errors``, if that is given."""
         environment = {"ERUCA_METRICS_PORT": str(self.pages)}
         self.broker = Process(
-            [str(BIN / "mqbroker"), "-c", str(self.conf)], self.folder / "broker.log", env=environment
+            [*self._program, "-c", str(self.conf)], self.folder / "broker.log", env=environment, errors=errors
         )
         self.broker.wait_for_line("boot success")
 
@@ -117,6 +126,7 @@ class Site:
             "BROKER": f"127.0.0.1:{self.port}",
             "PAGES": f"http://127.0.0.1:{self.pages}",
             "STORE": str(self.store),
+            "CONF": str(self.conf),
             "TOPIC": TOPIC,
             "GROUP": GROUP,
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -210,11 +220,29 @@ def test_lag_growing(tmp_path: Path) -> None:
         with PushConsumer(GROUP, nameserver=site.nameserver, start_from="first").subscribe(TOPIC) as consumer:
             for _, _ in zip(range(10), consumer, strict=False):
                 pass
-        before = site.scrape()
-        site.send(10_000)
-        site.until("ErucaLagGrows", before=before)
-        assert TOPIC in site.commands_of("lag-growing")
-        site.until_silent("ErucaLagGrows")
+            before = site.scrape()
+            site.send(10_000)  # which nobody takes from the consumer
+            site.until("ErucaLagGrows", before=before)
+            assert TOPIC in site.commands_of("lag-growing")
+            site.until_silent("ErucaLagGrows")
+
+
+def test_slave_behind(tmp_path: Path) -> None:
+    with Site(tmp_path / "master", "haHousekeepingInterval=120000") as master:
+        master.send(1)
+        slave = Site(tmp_path / "slave", "brokerId=1\nbrokerRole=SLAVE", nameserver=master.nameserver)
+        with slave:
+            slave.until_silent("ErucaSlaveAlone", "ErucaNotReady")
+            slave.broker.signal(signal.SIGSTOP)
+            try:
+                with Producer("orders", nameserver=master.nameserver) as producer:
+                    for _ in range(90):
+                        producer.send(Message(TOPIC, os.urandom(1 << 20)))
+                master.until("ErucaSlaveBehind")
+                assert "eruca_slaves_connected" in master.commands_of("slave-behind")
+            finally:
+                slave.broker.signal(signal.SIGCONT)
+            master.until_silent("ErucaSlaveBehind")
 
 
 def test_slave_turned_away(tmp_path: Path) -> None:
@@ -248,15 +276,20 @@ def test_damaged_records(tmp_path: Path) -> None:
         commands = _SECTIONS["damaged-records"].split("```sh\n")[2].split("```")[0]
         environment = os.environ | {"STORE": str(tmp_path / "store"), "PATH": f"{BIN}:{os.environ['PATH']}"}
         ran = subprocess.run(["bash", "-c", commands], env=environment, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
         assert "the message of Orders queue" in ran.stdout
 
 
 def test_will_not_start(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("listenPort=ten thousand\n")
-    ended = subprocess.run([str(BIN / "mqbroker"), "-c", str(conf)], capture_output=True, text=True)
-    assert ended.returncode == 78
-    assert "listenPort" in ended.stderr
+    (command,) = re.findall(r"(?ms)^```sh\n(.*?)^```", _SECTIONS["will-not-start"])
+    environment = os.environ | {"CONF": str(conf), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    for text, code in (("listenPort=ten thousand", 78), (f"storePathRootDir={tmp_path}/store", 0)):
+        conf.write_text(f"{text}\n")
+        ended = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+        assert ended.returncode == code, ended.stderr
+        assert ("listenPort" in ended.stderr) == (code == 78)
 
 
 def test_memory_high(tmp_path: Path) -> None:
@@ -338,3 +371,60 @@ async def test_slave_stuck(tmp_path: Path) -> None:
             writer.close()
         await asyncio.to_thread(site.until_silent, "ErucaSlaveStuck")
         assert reader is not None
+
+
+@needs_lossy_disk
+def test_disk_slow(tmp_path: Path) -> None:
+    with (
+        LossyDisk(tmp_path / "disk", journal=True) as disk,
+        Site(tmp_path / "site", "flushDiskType=SYNC_FLUSH", store=disk.folder / "store") as site,
+    ):
+        site.send(1)
+        before = site.scrape()
+        disk.tell("slow", 1.3)
+        for _ in range(2):
+            site.send(1)
+        site.until("ErucaDiskSlow", before=before)
+        assert "eruca_fsync_seconds_sum" in site.commands_of("disk-slow")
+        disk.tell("slow", 0)
+        before = site.scrape()
+        site.send(1)
+        assert "ErucaDiskSlow" not in site.firing(before)
+
+
+def test_log_lost(tmp_path: Path) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with Site(tmp_path) as site:
+            before = site.scrape()
+            site.broker.stop()
+            site.start(errors=full)
+            site.until("ErucaLogLost", before=before)
+            assert "eruca_log_lines_lost_total" in site.commands_of("log-lost")
+            site.broker.stop()
+            site.start()
+            assert site.firing() == set()
+    finally:
+        os.close(full)
+
+
+_OTHER_CLOCK = """
+import os, sys, time
+real, moved = time.time_ns, sys.argv.pop(1)
+time.time_ns = lambda: real() + os.stat(moved).st_size * 10**9
+from eruca.broker.app import main
+sys.exit(main())
+"""
+"""A broker whose wall clock is as many seconds ahead as a file has bytes."""
+
+
+def test_clock_jumped(tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    moved.touch()
+    with Site(tmp_path, program=(sys.executable, "-c", _OTHER_CLOCK, str(moved))) as site:
+        before = site.scrape()
+        assert site.firing(before) == set()
+        moved.write_bytes(bytes(300))
+        site.until("ErucaClockJumped", before=before)
+        assert "eruca_clock_shift_seconds" in site.commands_of("clock-jumped")
+        assert site.firing() == set(), "it stays as it is"

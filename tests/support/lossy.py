@@ -11,6 +11,7 @@ come line by line on standard input, each is answered by one line:
                           and a random first part of the changes to directories
     fail OP N PART        the N-th OP (write, fsync, read) from now on of a file whose path has PART fails with EIO; the
                           unsynced data of a failed fsync is gone, as on Linux
+    slow SECONDS          each fsync of a file takes so long from now on
     syncs PART            when the last two fsyncs of such files began (seconds, monotonic)
     end                   the last folder that is taken away does not come back
 """
@@ -121,6 +122,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         self._off: tuple[str, str] | None = None
         self._failing: dict[tuple[str, str], int] = {}
         self._syncs: dict[str, deque[float]] = {}
+        self._slow = 0.0
         self._handles = itertools.count(1)
         self._lock = threading.RLock()
 
@@ -130,6 +132,10 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         with self._lock:
             self._off = (seed, how)
         return "off"
+
+    def slow(self, seconds: str) -> str:
+        self._slow = float(seconds)
+        return "slow"
 
     def fail(self, operation: str, number: str, part: str) -> str:
         with self._lock:
@@ -267,6 +273,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return 0
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
+        time.sleep(self._slow)
         with self._lock:
             node = self._node(path)
             if self._off is not None:

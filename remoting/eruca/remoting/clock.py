@@ -9,6 +9,7 @@ clock mean nothing to another process, nor to this one after a restart: they are
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 
 def now_ms() -> int:
@@ -19,3 +20,19 @@ def now_ms() -> int:
 def monotonic_ms() -> int:
     """Milliseconds since some moment, for durations; never goes back, and stands still while the machine sleeps."""
     return time.monotonic_ns() // 1_000_000
+
+
+class ClockShift:
+    """How far the wall clock has moved against the monotonic clock since this was made.
+
+    A clock that is corrected slowly moves it by less than 2 s an hour; a step, or a machine that slept, at once.
+    """
+
+    def __init__(self, wall: Callable[[], int] = now_ms, monotonic: Callable[[], int] = monotonic_ms) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._begun = wall() - monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds; negative for a clock that was set back."""
+        return (self._wall() - self._monotonic() - self._begun) / 1000

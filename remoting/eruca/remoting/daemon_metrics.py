@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from eruca.remoting import descriptors
 from eruca.remoting.access.tally import Tally
+from eruca.remoting.clock import ClockShift
 from eruca.remoting.connection import WRITE_HIGH_WATER
 from eruca.remoting.connection_limits import Rejection, ServerLoad
 from eruca.remoting.log_writer import lines_lost
@@ -38,6 +39,12 @@ def add_process(metrics: Metrics) -> None:
     gauge = metrics.gauge
     metrics.counter("process_cpu_seconds_total", "CPU time of the process, in seconds.", time.process_time)
     gauge("process_start_time_seconds", "When the process started, in seconds since 1970.", lambda: started)
+    shift = ClockShift()
+    gauge(
+        "eruca_clock_shift_seconds",
+        "Seconds that the wall clock has moved against the monotonic clock since the start.",
+        lambda: shift.seconds,
+    )
     gauge("process_resident_memory_bytes", "Memory of the process, without what is swapped out.", _memory)
     gauge("process_open_fds", "File descriptors that are open.", descriptors.in_use)
     gauge("process_max_fds", "File descriptors that may be open.", descriptors.limit)
