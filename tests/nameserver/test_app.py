@@ -56,6 +56,7 @@ def test_it_says_in_one_sentence_why_it_does_not_start(tmp_path: Path) -> None:
         ("--set", "listenPort=x"): (78, "--set: listenPort: 'x' is not allowed"),
         ("-c", str(tmp_path / "none.conf")): (78, "cannot read"),
         ("--set", f"kvConfigPath={damaged}"): (1, "cannot be read"),
+        ("--set", "kvConfigPath=/proc/kvConfig.json"): (78, "cannot be written"),
         ("--set", f"rocketmqHome={tmp_path}", "--set", "bindAddress=192.0.2.1"): (1, "cannot listen on 192.0.2.1:9876"),
         ("--set", f"rocketmqHome={tmp_path}", "--set", "aclEnable=true"): (78, "there is none at"),
     }

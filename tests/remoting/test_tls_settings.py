@@ -114,11 +114,20 @@ def test_servers_need_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     own = Certificates(tmp_path)
+    Path(own.server.key).chmod(0o600)
     good = f"tls.server.certPath={own.server.certificate}\ntls.server.keyPath={own.server.key}\ntls.enable=true\n"
     assert list(settings(good).unusable()) == []
     assert list(settings("tls.server.certPath=/none\ntls.server.mode=disabled").unusable()) == []
     (server,) = settings(good + "tls.server.keyPath=/none").unusable()
     assert server.key == "tls.server.certPath" and 'tls.server.keyPath="/none" cannot be used' in server.sentence
+    Path(own.server.key).chmod(0o644)
+    (open_key,) = settings(good).unusable()
+    assert (open_key.key, open_key.sentence, open_key.is_fault) == (
+        "tls.server.keyPath",
+        f"names {own.server.key}, which others may read: chmod 600",
+        False,
+    )
+    Path(own.server.key).chmod(0o600)
     (client,) = settings(good + "tls.client.trustCertPath=/none").unusable()
     assert client.key == "tls.client.certPath" and 'ca_file="/none" cannot be read' in client.sentence
 

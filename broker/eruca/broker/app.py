@@ -85,14 +85,13 @@ STOP_GRACE = 3.0
 
 CANNOT_START = (
     MetricsPortTaken,
-    NoAccess,
     PortTaken,
     StateUnreadable,
     StoreDamaged,
     StoreLocked,
     StoreTooNew,
 )
-"""What ends a start with one sentence."""
+"""What ends a start with one sentence, and may pass by itself or by an operator's hand."""
 
 log = structlog.get_logger("eruca.broker")
 start_log = structlog.get_logger("eruca.broker.start")
@@ -421,7 +420,7 @@ async def _serve(app: BrokerApp, over: StopEvent, supervisor: Supervisor, say: D
     settled()
     app.pages.announce()
     for warning in app.config.access.warnings(app.config.server.bind_address):
-        start_log.warning("access", warning=warning)
+        start_log.warning("access", warning=warning, port=app.config.server.listen_port)
     nameservers = f" and name server is {app.config.namesrv_addr}" if app.config.namesrv_addr else ""
     say(f"The broker[{app.broker.name}, {app.address}] boot success. serializeType=JSON{nameservers}")
     say.life.started(address=app.address, ha_address=app.broker.ha_address, **app.ports)
@@ -484,6 +483,8 @@ def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
         raise BadSetting(f"mqbroker: {fault}") from None
     try:
         run(serve(app, say))
+    except NoAccess as fault:  # it does not pass by itself
+        raise BadSetting(f"mqbroker: {fault}") from None
     except CANNOT_START as fault:
         sys.exit(f"mqbroker: {fault}")
     except OSError as fault:

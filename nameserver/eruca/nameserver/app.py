@@ -236,7 +236,7 @@ async def _serve(server: Nameserver, over: StopEvent, systemd: Supervisor, say: 
     settled()
     server.pages.announce()
     for warning in server.config.access.warnings(server.config.bind_address):
-        start_log.warning("access", warning=warning)
+        start_log.warning("access", warning=warning, port=server.config.listen_port)
     say("The Name Server boot success. serializeType=JSON")
     say(f"listening on {server.config.bind_address}:{server.port}")
     say.life.started(address=server.config.bind_address, port=server.port)
@@ -278,13 +278,15 @@ def _run(start: Start[NamesrvConfig], settings: FileSettings[NamesrvConfig], say
     config = start.config
     try:
         server = Nameserver(config, file=Path(start.file) if start.file else None, settings=settings)
-    except ValueError as fault:
+    except (ValueError, NoAccess) as fault:
         raise BadSetting(f"mqnamesrv: {fault}") from None
-    except (BadKVFile, NoAccess) as fault:
+    except BadKVFile as fault:
         sys.exit(f"mqnamesrv: {fault}")
     try:
         run(serve(server, say))
-    except (MetricsPortTaken, NoAccess) as fault:
+    except NoAccess as fault:  # it does not pass by itself
+        raise BadSetting(f"mqnamesrv: {fault}") from None
+    except MetricsPortTaken as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as error:
         sys.exit(f"mqnamesrv: {port_fault(error, config.bind_address, config.listen_port).sentence}")

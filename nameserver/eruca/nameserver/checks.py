@@ -15,6 +15,7 @@ from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.remoting.access.settings import access_faults
 from eruca.remoting.files import NoAccess, no_folder, not_writable
 from eruca.remoting.listener import try_port
+from eruca.remoting.log_settings import unwritable
 from eruca.remoting.settings import Finding
 
 
@@ -42,6 +43,7 @@ def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Findin
     if "kvConfigPath" in files:
         yield from _values(full)
     yield from config.tls.unusable()
+    yield from unwritable(config.log)
     yield from _ports(config)
     yield from access_faults(config.access, full.rocketmq_home)
 

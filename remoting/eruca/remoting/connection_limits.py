@@ -116,7 +116,7 @@ class ServerLoad:
     """What the connections of all servers of a daemon take, by the same ``limits``."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self.count = ConnectionCount(limits.connections)
+        self.count = ConnectionCount(limits.connections, chosen=limits.connections != DEFAULTS.connections)
         self.connects = Rate(limits.connects)
         self.budgets = budgets(limits.unfinished, limits.unsent)
         self.by_address: Counter[str] = Counter()

@@ -86,6 +86,8 @@ class ConnectionCount:
 
     most: int
     taken: int = 0
+    chosen: bool = True
+    """Whether somebody has set ``most``: it is no fault of a machine that it has not what a default would like."""
 
     @property
     def full(self) -> bool:
@@ -95,14 +97,17 @@ class ConnectionCount:
     def fit(self) -> None:
         """Lower ``most`` to what the descriptors of this process allow. Call it when the daemon has opened its files.
 
-        Logs a warning if that is less than was wanted.
+        Logs a line if that is less than was wanted, a warning if somebody wanted it.
         """
         wanted, self.most = self.most, most_connections(self.most)
         if self.most < wanted:
-            log.warning(
-                "connections_limited",
-                connections=self.most,
-                wanted=wanted,
-                descriptors=limit(),
-                advice=f"raise LimitNOFILE (ulimit -n) to {wanted + max(RESERVED, 2 * in_use())}",
-            )
+            about = {
+                "connections": self.most,
+                "wanted": wanted,
+                "descriptors": limit(),
+                "advice": f"raise LimitNOFILE (ulimit -n) to {wanted + max(RESERVED, 2 * in_use())}",
+            }
+            if self.chosen:
+                log.warning("connections_limited", **about)
+            else:
+                log.info("connections_limited", **about)

@@ -6,10 +6,13 @@ Owns the keys, and what a text of ``logLevel`` means. Knows no logger and no fil
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from eruca.remoting.settings import setting
+from eruca.remoting.files import no_folder, not_writable
+from eruca.remoting.settings import Finding, setting
 
 LEVELS = {"DEBUG": 10, "INFO": 20, "WARN": 30, "WARNING": 30, "ERROR": 40}
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -47,6 +50,16 @@ class LogSettings:
     """Bytes from which on a file is put aside and a new one begun; 0: never."""
     log_file_count: int = setting(10, at_least=0, at_most=1000)
     """How many files that were put aside are kept of each."""
+
+
+def unwritable(settings: LogSettings) -> Iterator[Finding]:
+    """Why the files of a log cannot be written on this machine."""
+    if settings.log_file is not None:
+        path = Path(settings.log_file)
+        folder = path.parent if path.suffix == ".log" else path
+        fault = no_folder(folder) or not_writable(folder)
+        if fault is not None:
+            yield Finding("logFile", fault)
 
 
 def level_rules(text: str) -> list[LevelRule]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from eruca.remoting.settings import Finding, setting
 from eruca.remoting.tls import BadTls, Tls, TlsSource
-from eruca.remoting.tls_server import ClientAuth, ServerCertificate, TlsMode
+from eruca.remoting.tls_server import ClientAuth, ServerCertificate, TlsMode, open_keys
 
 TLS_FILE = "/etc/rocketmq/tls.properties"
 
@@ -145,9 +145,13 @@ class TlsSettings(TlsClientSettings):
             raise BadTls("\n".join(found))
 
     def unusable(self) -> Iterator[Finding]:
-        """Which files cannot be used on this machine."""
+        """Which files cannot be used on this machine, and which keys others may read."""
         if any(self.findings()):
             return
+        keys = {"tls.server.keyPath": self.tls_server_key_path, "tls.client.keyPath": self.tls_client_key_path}
+        for key, path in keys.items():
+            if open_keys([path or None]):
+                yield Finding(key, f"names {path}, which others may read: chmod 600", False)
         sources: list[tuple[str, TlsSource]] = []
         if self.serves and not self.tls_test_mode_enable:
             sources.append(("tls.server.certPath", self.certificate()))
@@ -157,7 +161,7 @@ class TlsSettings(TlsClientSettings):
             try:
                 source.context()
             except BadTls as fault:
-                yield Finding(key, f"and what belongs to it cannot be used: {fault}")
+                yield Finding(key, f"does not work: {fault}")
 
     def certificate(self) -> ServerCertificate:
         """The certificate of the servers, where one is named."""

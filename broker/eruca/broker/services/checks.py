@@ -24,6 +24,7 @@ from eruca.remoting.access.settings import access_faults
 from eruca.remoting.addresses import is_numeric, split_address
 from eruca.remoting.credentials import read_credentials
 from eruca.remoting.files import no_folder, not_writable
+from eruca.remoting.log_settings import unwritable
 from eruca.remoting.settings import Finding
 
 INDEX_HEADER = 40
@@ -154,6 +155,7 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
     faults = {key: not_writable(path) for key, path in folders.items()}
     yield from (Finding(key, fault) for key, fault in faults.items() if fault is not None)
     yield from config.tls.unusable()
+    yield from unwritable(config.log)
     root = folders.get("storePathRootDir")
     if root is not None and _is_in_use(root):
         sentence = f"{root} is in use by a broker that runs, so the ports, which it may hold, were not tried"

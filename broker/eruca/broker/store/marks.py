@@ -184,7 +184,7 @@ class Lock:
         except OSError:
             os.close(self._fd)
             raise StoreLocked(
-                f"the store {root} is in use by another broker: stop it, or set storePathRootDir to another folder"
+                f"the store {root} is in use by a broker that runs: stop it, or set storePathRootDir to another folder"
             ) from None
         _open_roots.add(self._key)
         write_at(self._fd, b"lock", 0)

@@ -42,7 +42,7 @@ class Account:
         """All but the secret, in the words of a file."""
         roles = [role for role in ("admin", "monitor", "broker") if getattr(self, role)]
         defaults = f"topics by default {word(self.default_topic)}, groups {word(self.default_group)}"
-        listed = [f"{name}={word(each)}" for name, each in self.permissions.items()]
+        listed = [f"{_resource(name)}={word(each)}" for name, each in self.permissions.items()]
         white = [f"white {self.white_address.text}"] if self.white_address.text else []
         return f"account {self.access_key} ({', '.join([*roles, *white, defaults, *listed])})"
 
@@ -58,3 +58,8 @@ class Account:
     def group(self, name: str) -> int:
         """The permission for a group."""
         return self.topic(names.retry_topic(name))
+
+
+def _resource(name: str) -> str:
+    """What a permission is for, in words: that of a group is kept under its retry topic."""
+    return f"group {name[len(names.RETRY_PREFIX) :]}" if names.is_retry_topic(name) else name

@@ -57,7 +57,8 @@ def access_faults(settings: AccessSettings, home: str | None) -> Iterator[Findin
     try:
         accounts = settings.accounts(home)
     except BadAccessFile as fault:
-        yield Finding(key, f"does not work: {fault}")
+        lack = str(fault).removeprefix("aclEnable=true ") if key == "aclEnable" else f"does not work: {fault}"
+        yield Finding(key, lack)
     else:
         for doubt in accounts.doubts if accounts is not None else ():
             yield Finding(key, f"is in doubt: {doubt}", False)
