@@ -19,7 +19,7 @@ from eruca.nameserver.routes import NameTaken, RouteTable
 from eruca.protocol import api
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, UnregisterBroker
-from eruca.remoting import Channels
+from eruca.remoting import Channels, Connection
 from tests.nameserver.conftest import Clock
 from tests.nameserver.test_routes import broker, leaves, topics
 
@@ -235,6 +235,29 @@ async def test_who_asks_for_a_name_that_is_taken_is_refused_with_both_addresses(
     lines = [line for line in said if line["event"] == "registration_refused"]
     assert len(lines) == 2 and all(A in line["reason"] and line["broker"] == B for line in lines)
     await rival.close()
+
+
+class Watched(Connection):
+    """The connection of a broker whose machine may be gone."""
+
+    def __init__(self) -> None:
+        self.probed = 0
+
+    def probe(self) -> None:
+        self.probed += 1
+
+
+async def test_who_asks_for_a_name_has_the_holders_connection_probed(
+    nameserver: Nameserver, peer: Channels, clock: Clock
+) -> None:
+    holder = Watched()
+    nameserver.table.register(broker("a", A), topics("T"), holder, nameserver.monotonic())
+    for probed in (1, 1, 2):
+        with pytest.raises(Refused):
+            await peer.call(nameserver.address, api.REGISTER_BROKER, broker("a", B))
+        assert holder.probed == probed
+        clock.now += REPORT_RIVAL_EVERY // 2
+    nameserver.table.lost(holder)
 
 
 async def test_the_next_one_gets_the_name_as_soon_as_its_holder_is_gone(nameserver: Nameserver, peer: Channels) -> None:

@@ -37,7 +37,7 @@ from eruca.protocol.headers import routes as headers
 from eruca.protocol.headers import topics as topic_headers
 from eruca.protocol.headers.routes import NAME_TAKEN
 from eruca.protocol.queues import faults_of_queues
-from eruca.remoting import Call, Reply, Routes, audit
+from eruca.remoting import Call, Connection, Reply, Routes, audit
 from eruca.remoting.addresses import split_address
 from eruca.remoting.audit import NOTHING, note_settings
 from eruca.remoting.descriptors import reason
@@ -190,6 +190,8 @@ def _name_taken(server: NameserverTables, ask: headers.RegisterBroker, holder: L
     if holder.rival != ask.broker_addr or now - holder.rival_reported >= REPORT_RIVAL_EVERY:
         holder.rival, holder.rival_reported = ask.broker_addr, now
         log.warning("registration_refused", broker=ask.broker_addr, reason=remark)
+        if isinstance(holder.connection, Connection):
+            holder.connection.probe()  # its machine may be gone: then the name is free in seconds
     return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 

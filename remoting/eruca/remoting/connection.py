@@ -22,7 +22,7 @@ from eruca.protocol.header import Header
 from eruca.remoting.addresses import peer_of
 from eruca.remoting.byte_budget import Budgets
 from eruca.remoting.calls import Answer, Calls, PendingCall, Receiver
-from eruca.remoting.keepalive import keep_alive
+from eruca.remoting.keepalive import keep_alive, probe
 from eruca.remoting.log import log
 from eruca.remoting.pieces import Pieces
 from eruca.remoting.request import OURS, Call, Reply
@@ -159,6 +159,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self.closed:
             with suppress(OSError):  # it has ended meanwhile
                 keep_alive(self._transport.get_extra_info("socket"))
+
+    def probe(self) -> None:
+        """Let the connection end within seconds if its peer has vanished without a word."""
+        if self._transport is not None and not self.closed:
+            with suppress(OSError):
+                probe(self._transport.get_extra_info("socket"))
 
     @property
     def ending(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
@@ -25,6 +25,14 @@ from eruca.remoting.costly import Work
 from eruca.remoting.request import Call
 
 S = TypeVar("S")
+
+
+class _Asked(NamedTuple):
+    """What is reported of a request."""
+
+    remote: str
+    account: str
+    code: int
 
 
 class Guard(Generic[S]):
@@ -86,15 +94,15 @@ class Guard(Generic[S]):
             return
         call.account = account.access_key
         if rule is None:
-            self._note(call, "unknown_code", "")
+            self._note(_asked(call), "unknown_code", "")
             raise Refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {call.code} not supported")
         if isinstance(call.header, Refused) or (self._as_49 and not rule.always):
             return
-        call.may_read = partial(self._may_read, call, account)
+        call.may_read = partial(self._may_read, _asked(call), account)  # not the call, which would hold itself
         call.may_send = partial(self._may_send, account)
         lack = rule.lack(self._service, call, account)
         if lack is not None:
-            self._note(call, lack.reason, lack.resource)
+            self._note(_asked(call), lack.reason, lack.resource)
             raise AccessRefused(lack.text, lack.reason)
 
     def for_white_addresses(self, fast_path: FastPath) -> FastPath:
@@ -106,10 +114,10 @@ class Guard(Generic[S]):
 
         return take
 
-    def _may_read(self, call: Call[Any], account: Account, topic: str) -> bool:
+    def _may_read(self, asked: _Asked, account: Account, topic: str) -> bool:
         if may_read(account, topic):
             return True
-        self._note(call, "permission", f"topic:{shown(topic)}")
+        self._note(asked, "permission", f"topic:{shown(topic)}")
         return False
 
     def _let_in(self, call: Call[Any]) -> None:
@@ -126,14 +134,22 @@ class Guard(Generic[S]):
         return self._accounts.white(ip) or (account is not None and account.white_address.matches(ip))
 
     def _note_stranger(self, call: Call[Any], refused: AccessRefused) -> None:
-        self._note(call, refused.reason, "", "" if refused.reason == UNREADABLE else _claimed(call))
+        claimed = "" if refused.reason == UNREADABLE else _claimed(call)
+        self._note(_asked(call)._replace(account=claimed), refused.reason, "")
 
-    def _note(self, call: Call[Any], reason: str, resource: str, claimed: str = "") -> None:
-        remote = call.connection.remote
-        account = shown(call.account or claimed)
+    def _note(self, asked: _Asked, reason: str, resource: str) -> None:
         self._tally.add(
-            reason, host_of(remote), remote=remote, account=account, request_code=call.code, resource=resource
+            reason,
+            host_of(asked.remote),
+            remote=asked.remote,
+            account=shown(asked.account),
+            request_code=asked.code,
+            resource=resource,
         )
+
+
+def _asked(call: Call[Any]) -> _Asked:
+    return _Asked(call.connection.remote, call.account, call.code)
 
 
 def _claimed(call: Call[Any]) -> str:
