@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +132,55 @@ def test_java_clients_hear_what_they_may_not(guarded: Guarded, judge: Judge) -> 
             pytest.raises((AssertionError, JudgeError), match=said),
         ):
             producer.send([Letter("Java", b"body")], "sync", queue)
+
+
+def test_java_clients_of_5_3_3_with_an_account_of_eruca(guarded: Guarded, judge5: Judge) -> None:
+    """They sign by the same hook."""
+    if guarded.kind != "eruca":
+        pytest.skip("Apache's own clients and broker")
+    clients, address, account = JavaClients(judge5), guarded.names.address, guarded.java(BOTH)
+    letters = [Letter("Java5", b"%d" % number, tags="a") for number in range(4)]
+    with (
+        clients.producer("java5-producers", address, **account) as producer,
+        clients.member("java5-group", address, {"Java5": "a"}, **account) as member,
+    ):
+        producer.send(letters[:1])
+        producer.send(letters[1:2], "async")
+        producer.send(letters[2:], "batch")
+        assert sorted(each.body for each in member.received(4)) == [b"0", b"1", b"2", b"3"]
+    with (
+        clients.producer("java5-producers", address, **guarded.java(READER)) as producer,
+        pytest.raises((AssertionError, JudgeError), match="No default permission for topic:Java5"),
+    ):
+        producer.send([Letter("Java5", b"body")], "sync", Queue("Java5", "broker-a", 0))
+
+
+@pytest.fixture(scope="module")
+def go_judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program with RocketMQ's client for Go."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed")
+    program = tmp_path_factory.mktemp("go") / "judge"
+    built = subprocess.run(
+        [go, "build", "-o", str(program), "."], cwd=Path(__file__).parent / "go", capture_output=True, text=True
+    )
+    if built.returncode and "dial tcp" in built.stderr + built.stdout:
+        pytest.skip("the client for Go cannot be fetched")
+    assert built.returncode == 0, built.stderr
+    return program
+
+
+def test_clients_for_go_with_an_account(guarded: Guarded, go_judge: Path) -> None:
+    def told(account: Account, secret: str = "") -> list[str]:
+        key = account.credentials
+        asked = [guarded.names.address, "Go", "go-group", key.access_key, secret or key.secret_key, "5"]
+        done = subprocess.run([str(go_judge), *asked], capture_output=True, text=True, timeout=120)
+        return [line for line in done.stdout.splitlines() if line.partition(" ")[0] in ("sent", "refused", "got")]
+
+    assert sorted(told(BOTH)) == sorted(["sent"] * 5 + [f"got from Go {number}" for number in range(5)])
+    for refused in (told(READER), told(BOTH, "not-its-secret")):
+        assert len(refused) == 5 and all(line.startswith("refused") for line in refused)
 
 
 async def test_python_clients_with_an_account(guarded: Guarded) -> None:

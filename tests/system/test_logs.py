@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.house.tree import ROOT
 from tests.support.load import pull, send
 from tests.support.lone import LoneBroker
 from tests.support.pairs import eventually
@@ -51,6 +56,45 @@ async def complain(broker: LoneBroker) -> None:
     await send(peer, 0, b"one")
     assert (await pull(peer, 0, 10**6)).code == 21
     await peer.close()
+
+
+def said_plainly(file: Path) -> list[str]:
+    """The changes in a log that is not written as JSON."""
+    return [line for line in file.read_text().splitlines() if " change " in line] if file.exists() else []
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not installed")
+async def test_logrotate_itself_with_the_configuration_of_the_page(tmp_path: Path) -> None:
+    """All but the folder, who rotates (root owns it elsewhere), and whom the signal is for."""
+    logs = tmp_path / "logs"
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"logFile": str(logs), "logFileSize": "0"})
+    try:
+        await eventually(lambda: (logs / "broker.log").exists() and "store_opened" in (logs / "broker.log").read_text())
+        assert await ask(broker, 17) == 1
+        await eventually(lambda: len(said_plainly(logs / "audit.log")) == 1)
+        (block,) = re.findall(r"(?ms)^    (/var/log/eruca/.*?\n    \})\n", (ROOT / "docs" / "log.md").read_text())
+        text = block.replace("/var/log/eruca", str(logs)).replace("daily", "" if os.getuid() else "su root root")
+        conf = tmp_path / "logrotate.conf"
+        conf.write_text(text.replace("systemctl kill -s HUP eruca-broker.service", f"kill -HUP {broker.pid}") + "\n")
+        conf.chmod(0o644)
+        for turn in (1, 2):
+            done = await asyncio.to_thread(
+                subprocess.run,
+                ["logrotate", "--force", "--state", str(tmp_path / "state"), str(conf)],
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            assert (logs / "audit.log.1").exists() and (logs / "audit.log.2.gz").exists() == (turn == 2)
+            await eventually(lambda: (logs / "audit.log").exists() and "reloaded" in (logs / "audit.log").read_text())
+            assert await ask(broker, 17) == 1
+            await eventually(lambda: len(said_plainly(logs / "audit.log")) == 1)
+        with gzip.open(logs / "audit.log.2.gz", "rt") as first:
+            assert first.read().count(" change ") == 1
+        assert "store_opened" in (logs / "broker.log.1").read_text()
+        assert await asyncio.to_thread(broker.stop) == 0
+    finally:
+        broker.kill()
 
 
 async def test_each_part_has_its_file_and_logrotate_may_move_them(tmp_path: Path) -> None:
