@@ -358,6 +358,13 @@ async def test_what_a_handler_returns_is_published(lab: Lab) -> None:
 async def two_bodies(first: Order, second: Bill) -> None: ...
 
 
+async def nothing() -> None: ...
+
+
+async def by_name(*, message: ReceivedMessage) -> None:
+    saw.append(message.body)
+
+
 async def unreadable(what: threading.Thread) -> None: ...
 
 
@@ -380,6 +387,7 @@ async def bodies_for_a_provider(order: Order, what: Annotated[int, Depends(take_
     ("function", "options", "sentence"),
     [
         (two_bodies, {}, r"two_bodies takes several bodies \(first, second\)"),
+        (nothing, {}, "nothing takes nothing: a handler takes the message, or its body"),
         (unreadable, {}, "Bodies cannot be read as .*Thread"),
         (unknown, {}, "The annotations of unknown cannot be resolved .*define or import the types at the top"),
         (by_default, {}, r"what=Depends\(...\) of by_default is a default: write what: Annotated"),
@@ -394,6 +402,15 @@ def test_wrong_handlers_are_refused_where_they_are_declared(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         App().consumer("T", "g", **options)(function)
+
+
+async def test_a_message_by_name_only(lab: Lab) -> None:
+    app = App()
+    app.consumer("T", "g")(by_name)
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        await test.handled(by_name)
+    assert list(saw) == [b"x"]
 
 
 def test_a_circle_of_dependencies() -> None:

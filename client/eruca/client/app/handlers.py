@@ -7,6 +7,7 @@ Invariant: a function that takes the message and nothing else is the listener it
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin
@@ -103,10 +104,21 @@ class Handler:
     @property
     def listener(self) -> Listener:
         """What a consumer calls."""
-        direct = not self._readers and not self._node.needs and len(self._node.takes) <= 1
-        if direct and self._options.publish_to is None:
+        if not self._readers and not self._node.needs and self._options.publish_to is None and self._takes_one():
             return self.function  # type: ignore[no-any-return]
         return self._coroutine if self.is_coroutine else self._plain
+
+    def _takes_one(self) -> bool:
+        """Whether the function can be called with the message alone. Raises UsageError where it takes nothing."""
+        try:
+            inspect.signature(self.function).bind(None)
+        except TypeError:
+            if not self._node.takes:
+                raise UsageError(f"{self._name} takes nothing: a handler takes the message, or its body.") from None
+            return False
+        except ValueError:  # some built-in ones have no signature
+            return True
+        return len(self._node.takes) <= 1
 
     async def _coroutine(self, argument: Any) -> Any:
         read = self._read(argument)
