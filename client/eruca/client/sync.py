@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from eruca.client import admin_calls, backlog, callbacks, dead_letter, rpc
+from eruca.client import admin_calls, backlog, callbacks, dead_letter, outbox, rpc
 from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery, settle_by
@@ -33,6 +33,7 @@ from eruca.remoting.loop_thread import LoopThread, PerProcess
 __all__ = [
     "RPC",
     "LitePullConsumer",
+    "OutboxRelay",
     "Producer",
     "PullConsumer",
     "PullScheduleService",
@@ -472,6 +473,14 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
 
     def __iter__(self) -> Iterator[Delivery]:
         return self.messages()
+
+
+class OutboxRelay(_Blocking[outbox.OutboxRelay]):
+    """Sends what is in an outbox; see ``eruca.client.outbox.OutboxRelay``."""
+
+    @_made_as(outbox.OutboxRelay)
+    def __init__(self, client: outbox.OutboxRelay) -> None:
+        self._client = client
 
 
 _UNSTARTED: dict[Any, Callable[..., Any]] = {
