@@ -10,19 +10,32 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eruca.client import sync
 from eruca.client.backlog import QueueLag
+from eruca.client.consuming.consumer_stats import ConsumerStats
+from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.push_consumer import PushConsumer, engine_of
-from eruca.client.errors import BadConfig
+from eruca.client.errors import BadConfig, UsageError
 from eruca.client.hooks import ConsumeContext, EndTransactionContext, Hook, SendContext
+from eruca.client.network.session import reconnects
+from eruca.client.polling.lite_pull_consumer import LitePullConsumer, assignment_of
+from eruca.client.polling.pull_consumer import PullConsumer
+from eruca.client.polling.pull_schedule import PullScheduleService
+from eruca.protocol.queues import MessageQueue
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
+Consumer = PushConsumer | LitePullConsumer | PullScheduleService | PullConsumer
+Watched = Consumer | sync.PushConsumer | sync.LitePullConsumer | sync.PullScheduleService | sync.PullConsumer
+_KINDS = (PushConsumer, LitePullConsumer, PullScheduleService, PullConsumer)
+_BLOCKING = (sync.PushConsumer, sync.LitePullConsumer, sync.PullScheduleService, sync.PullConsumer)
+_OUTCOMES = ("consumed", "failed", "retried", "dead")
 _known: weakref.WeakKeyDictionary[Any, _Figures] = weakref.WeakKeyDictionary()
 
 
@@ -48,9 +61,16 @@ class Prometheus(Hook):
             figures = _known[chosen] = _Figures(prometheus_client, chosen)
         self._figures = figures
 
-    def watch(self, consumer: PushConsumer | sync.PushConsumer) -> None:
-        """Show how many messages, and bytes, of each topic wait in this consumer for its listener."""
-        self._figures.consumers.add(consumer if isinstance(consumer, PushConsumer) else consumer._client)
+    def watch(self, consumer: Watched) -> None:
+        """Show the queues of this consumer, what it pulled, what waits in it, and what became of its messages.
+
+        A consumer of any kind, blocking or not. Read at each scrape, so it costs nothing for a message. Raises
+        UsageError for anything else.
+        """
+        found = consumer._client if isinstance(consumer, _BLOCKING) else consumer
+        if not isinstance(found, _KINDS):
+            raise UsageError(f"A {type(consumer).__name__} cannot be watched: a consumer is expected.")
+        self._figures.consumers.add(found)
 
     def show_lag(self, group: str, rows: Iterable[QueueLag]) -> None:
         """Show the lag of a group, as ``lag`` found it; call it periodically."""
@@ -113,27 +133,77 @@ class _Figures:
         self.consume_seconds = make(histogram, "consume_seconds", "Time of listeners", who)
         self.lag = make(gauge, "lag_messages", "Messages that a group has not consumed; NaN: unknown", where)
         self.behind = make(gauge, "lag_seconds", "How long the first of them has waited; NaN: unknown", where)
-        self.consumers: weakref.WeakSet[PushConsumer] = weakref.WeakSet()
+        self.consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """What waits in consumers at this moment (called by the registry, from any thread)."""
-        from prometheus_client.core import GaugeMetricFamily
+        """What consumers have at this moment (called by the registry, from any thread)."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        messages = GaugeMetricFamily(
-            "rocketmq_client_waiting_messages",
-            "Messages that were pulled and are not yet consumed",
-            labels=("group", "topic"),
-        )
-        size = GaugeMetricFamily("rocketmq_client_waiting_bytes", "Their bytes", labels=("group", "topic"))
-        sums: dict[tuple[str, str], list[int]] = {}
+        def gauge(name: str, text: str) -> Any:
+            return GaugeMetricFamily(f"rocketmq_client_{name}", text, labels=("group", "topic"))
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return CounterMetricFamily(f"rocketmq_client_{name}", text, labels=labels)
+
+        assigned = gauge("assigned_queues", "Queues that a consumer has")
+        messages = gauge("waiting_messages", "Messages that were pulled and are not yet consumed")
+        size = gauge("waiting_bytes", "Their bytes")
+        pulled = counter("pulled_messages", "Messages that were pulled", "group", "topic")
+        handled = counter("handled_messages", "Messages by what became of them", "group", "topic", "outcome")
+        sums = _Sums()
         for consumer in tuple(self.consumers):
-            for queue, run in engine_of(consumer).under_way.items():
-                sum_of = sums.setdefault((consumer.group, queue.topic), [0, 0])
-                sum_of[0] += len(run)
-                sum_of[1] += run.size
-        for labels, (count, total) in sums.items():
+            sums.add(consumer)
+        for labels, count in sums.assigned.items():
+            assigned.add_metric(labels, count)
+        for labels, (count, total) in sums.waiting.items():
             messages.add_metric(labels, count)
             size.add_metric(labels, total)
-        yield messages
-        yield size
+        for labels, count in sums.pulled.items():
+            pulled.add_metric(labels, count)
+        for (group, topic, outcome), count in sums.handled.items():
+            handled.add_metric((group, topic, outcome), count)
+        again = counter("reconnects", "Connections that were opened once more", "broker")
+        for address, count in tuple(reconnects.items()):
+            again.add_metric((address,), count)
+        yield from (assigned, messages, size, pulled, handled, again)
+
+
+class _Sums:
+    """The figures of consumers by group and topic; of retried messages the topic is that of the group's retries."""
+
+    def __init__(self) -> None:
+        self.assigned: Counter[tuple[str, str]] = Counter()
+        self.waiting: dict[tuple[str, str], list[int]] = {}
+        self.pulled: Counter[tuple[str, str]] = Counter()
+        self.handled: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, consumer: Consumer) -> None:
+        """Those of one more consumer."""
+        group = consumer.group
+        queues: Iterable[MessageQueue]
+        stats: ConsumerStats | None = None
+        under_way: Mapping[MessageQueue, ProcessQueue] = {}
+        if isinstance(consumer, LitePullConsumer):
+            assignment = assignment_of(consumer)
+            queues = consumer.assignment()
+            if assignment is not None:
+                stats = assignment.stats
+                readers = dict(assignment.rebalance.readers)
+                under_way = {queue: puller.process_queue for queue, puller in readers.items()}
+        elif isinstance(consumer, PushConsumer):
+            engine = engine_of(consumer)
+            queues, stats, under_way = consumer.queues, engine.stats, engine.under_way
+            for topic, each in tuple(stats.items()):
+                for outcome in _OUTCOMES:
+                    self.handled[group, topic, outcome] += getattr(each, outcome)
+        else:
+            queues = consumer.queues
+        for queue in queues:
+            self.assigned[group, queue.topic] += 1
+        for queue, run in under_way.items():
+            sum_of = self.waiting.setdefault((group, queue.topic), [0, 0])
+            sum_of[0] += len(run)
+            sum_of[1] += run.size
+        for topic, each in tuple(stats.items()) if stats is not None else ():
+            self.pulled[group, topic] += each.pulled

@@ -72,7 +72,9 @@ class Delivery(ReceivedMessage):
         request, self._request = self._request, None
         if request is None:
             return None
-        request.outcome, request.cause = outcome, cause
+        request.outcome = outcome
+        if cause is not None:
+            request.cause = cause
         return self._finished(request)
 
 

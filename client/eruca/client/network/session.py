@@ -12,6 +12,7 @@ import contextlib
 import ssl
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -68,6 +69,8 @@ class ConsumerMember(pushed.Reachable, Protocol):
         """A route it needs is another one now."""
 
 
+reconnects: Counter[str] = Counter()
+"""How often the clients of this process connected to a broker, by its address, once more."""
 _open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
 
 
@@ -108,6 +111,8 @@ class Session:
         self._producers: dict[str, int] = {}
         self.greeted: set[Connection] = set()
         """Connections to brokers that know this client."""
+        self._met: set[str] = set()
+        """Addresses of brokers that it was connected to."""
         self._greeting: SharedTasks[str, None] = SharedTasks()
         self._meets_all = False
         self._watches_loop = False
@@ -270,6 +275,9 @@ class Session:
         connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
         if connection not in self.greeted:
             self.greeted.add(connection)
+            if address in self._met:
+                reconnects[address] += 1
+            self._met.add(address)
             connection.on_close(self.greeted.discard)
         asked = self.loop.time()
         refused: Refused | None = None

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 
+from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.process_queue import QueueLimits
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance import MemberOptions, Rebalance
@@ -61,6 +63,8 @@ class Assignment:
         self._message_filter = message_filter
         self._offset_store = member.offset_store(session, group)
         self._paused: set[MessageQueue] = set()
+        self.stats = ConsumerStats(monotonic())
+        """What was pulled."""
         self.rebalance: Rebalance[QueuePuller[PolledQueue]] = Rebalance(
             session, group, subscriptions, member, self._offset_store, open=self._open, notify=self._shared_out
         )
@@ -87,6 +91,7 @@ class Assignment:
             moved=self.rebalance.moved,
             may_pull=self._may_pull,
             filter_messages=self._message_filter,
+            stats=self.stats[queue.topic],
         )
 
     def _may_pull(self, queue: MessageQueue) -> bool:

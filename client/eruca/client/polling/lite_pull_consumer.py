@@ -554,3 +554,8 @@ class LitePullConsumer(Client):
 def membership_of(consumer: LitePullConsumer) -> GroupMember[QueuePuller[PolledQueue]]:
     """The membership of a consumer, which answers the brokers: for other modules of the client, not for users."""
     return consumer._membership
+
+
+def assignment_of(consumer: LitePullConsumer) -> Assignment | None:
+    """The queues of a consumer and what waits in them, while it runs: for other modules of the client only."""
+    return consumer._assignment
