@@ -28,7 +28,9 @@ from eruca.client import (
     ReceivedMessage,
     TransactionProducer,
     TransactionState,
+    deduplication,
     errors,
+    outbox,
     selectors,
     serializers,
     sync,
@@ -76,6 +78,7 @@ async def names() -> AsyncIterator[dict[str, Any]]:
         yield {
             **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
             **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
+            **{"deduplication": deduplication, "outbox": outbox},
             **{"asyncio": asyncio, "datetime": datetime, "UTC": UTC},
             **{"producer": producer, "stopped": stopped, "app": app, "queue": QUEUE, "hook": Hook()},
             "dealer": await stack.enter_async_context(

@@ -39,6 +39,7 @@ STAMPS = {
         "eruca.standalone.bundle.write_bundle",
         "eruca.standalone.cli.backup",
         "eruca.client.network.identity.UniqueKeys.restart",
+        "eruca.client.outbox.Outbox._row_id",
         "eruca.spark_connector.write.row_ids.UniqueKeys.__init__",
         "eruca.spark_connector.write.row_ids.UniqueKeys.make",
     },
@@ -66,6 +67,7 @@ STAMPS = {
         "eruca.broker.store.housekeeping.Housekeeping._note_deleted",
         "eruca.broker.store.housekeeping.Housekeeping.due",
         "eruca.client.backlog._behind",
+        "eruca.client.deduplication.SqliteMarks._end",
     },
     "versions of tables and subscriptions, which peers compare": {
         "eruca.broker.services.configuration.Configuration.__init__",
