@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from eruca.client.assign import Strategy
+from eruca.client.config import StartFrom
 from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.outcomes import Backoff
 from eruca.client.selectors import Selector
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class PullOptions(TypedDict, total=False):
     """How messages are fetched, by handlers and by ``get_one``; meanings and defaults as of PushConsumer."""
 
-    start_from: Literal["first", "last", "end"] | int | datetime
+    start_from: StartFrom
     strategy: Strategy
     broadcast: bool
     offset_folder: str | Path | None

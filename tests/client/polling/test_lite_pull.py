@@ -38,11 +38,17 @@ async def test_one_poll_gives_one_pull_of_one_queue(lab: Lab) -> None:
     assert sizes == [10, 10, 5]
 
 
+async def arrived(consumer: LitePullConsumer, count: int) -> None:
+    """Wait until these can be polled at once: a pull is handed over in the next turn of the loop."""
+    await eventually(lambda: waiting(consumer) == count)
+    await asyncio.sleep(0)
+
+
 async def test_one_poll_gathers_what_has_arrived_of_all_queues(lab: Lab) -> None:
     for queue in QUEUES:
         await fill(lab, 9, queue)
     async with lite(lab, pull_batch_size=1).subscribe("T") as consumer:
-        await eventually(lambda: waiting(consumer) == 36)
+        await arrived(consumer, 36)
         first = await consumer.poll(max_messages=30)
         second = await consumer.poll(0, max_messages=30)
         assert (len(first), len(second)) == (30, 6)
@@ -56,7 +62,7 @@ async def test_one_poll_gathers_what_has_arrived_of_all_queues(lab: Lab) -> None
 async def test_gathered_messages_come_again_until_they_are_committed(lab: Lab) -> None:
     await fill(lab, 9)
     async with lite(lab, pull_batch_size=2).subscribe("T") as consumer:
-        await eventually(lambda: waiting(consumer) == 9)
+        await arrived(consumer, 9)
         assert len(await consumer.poll(max_messages=4)) == 4
         assert len(await consumer.poll(max_messages=100)) == 5
     assert (await lab.offsets("g", "T"))[0] == 4

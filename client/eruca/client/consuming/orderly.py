@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 
 from eruca.client.consuming.concurrent import ConsumeOptions, RunnerFactory
-from eruca.client.consuming.consume_request import ConsumeRequest
+from eruca.client.consuming.consume_request import Argument, ConsumeRequest
 from eruca.client.consuming.last_error import LastError, last_error
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.ordered_queue import KeyOf, Lane, OrderedQueue, OrderlyBatch, OrderlyRequest
@@ -53,6 +53,7 @@ class Orderly:
         self._session = session
         self._waits = session.settings.waits
         self._options = options
+        self._batch_max_size = options.batch_max_size
         self._locks = locks
         self._suspend_time = suspend_time
         self._policy = policy
@@ -106,7 +107,11 @@ class Orderly:
             return
         if not self.may_pull(process_queue.queue):
             return
-        argument = lane.take(self._options.batch_max_size)
+        argument: Argument | None
+        if self._batch_max_size is None and not ordered.closed:
+            argument = lane.waiting.popleft()
+        else:
+            argument = lane.take(self._batch_max_size)
         if argument is None:
             return
         request = lane.running = OrderlyRequest(
