@@ -51,7 +51,7 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def assert_refused(daemon: Process, path: Path, how: str) -> None:
-    assert daemon.wait() == 1, daemon.output
+    assert daemon.wait() == 78, daemon.output
     last = daemon.output.splitlines()[-1]
     assert f"{path} cannot be {how} (Permission denied)" in last, daemon.output
     assert "Traceback" not in daemon.output
