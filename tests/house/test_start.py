@@ -24,3 +24,10 @@ def test_it_imports_nothing_of_servers(module: str) -> None:
     assert module in loaded
     assert loaded & {f"eruca.remoting.{name}" for name in SERVERS_ONLY} == set()
     assert loaded & RARE == set()
+
+
+def test_the_client_brings_no_log_and_no_terminal() -> None:
+    look = "import eruca.client, sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert set(run.stdout.split()) & {"structlog", "rich", "click"} == set()

@@ -14,10 +14,12 @@ import sys
 import time
 import traceback
 from datetime import UTC, datetime
-
-from structlog.typing import EventDict
+from typing import TYPE_CHECKING
 
 from eruca.remoting.log_limit import LeftOut
+
+if TYPE_CHECKING:  # clients come here, too, and have no use for structlog
+    from structlog.typing import EventDict
 
 LONGEST_VALUE = 4096
 """Characters of one value."""
