@@ -11,6 +11,7 @@ import pytest
 from tests.compat.clients import JavaClients, Puller, PythonClients, Queue
 from tests.compat.conftest import Cluster, Pair
 from tests.compat.series import numbered, numbers, split
+from tests.support.eruca import ErucaCluster
 from tests.support.java import Judge
 
 MakeTopic = Callable[[Any, Judge, int], str]
@@ -215,3 +216,31 @@ def wait_for_end(puller: Puller, queue: Queue, end: int) -> None:
     deadline = time.monotonic() + 10
     while puller.offset(queue, "max") < end:
         assert time.monotonic() < deadline, f"{queue} did not grow to {end}"
+
+
+@pytest.mark.parametrize("release", ["judge", "judge5"])
+def test_a_java_member_misses_nothing_of_a_topic_that_is_deleted_and_made_again(
+    eruca: ErucaCluster, release: str, request: pytest.FixtureRequest, topic: MakeTopic, fresh: Fresh
+) -> None:
+    judge: Judge = request.getfixturevalue(release)
+    clients, name = JavaClients(judge), topic(eruca, judge, 4)
+
+    def run(*line: str) -> None:
+        done = judge.call("admin", line=[*line, "-n", eruca.address, "-t", name])
+        assert "success" in done["stdout"], done
+
+    with (
+        clients.producer(fresh("producers"), eruca.address) as producer,
+        clients.member(fresh("group"), eruca.address, {name: "*"}) as member,
+    ):
+        assert len(member.assigned(4)) == 4
+        for n in range(12):
+            producer.send(numbered(name, n, n + 1), "sync", Queue(name, "broker-a", n % 4))
+        assert numbers(member.received(12)) == list(range(12))
+        assert member.consumed(12) == 12  # its next pulls are held by now
+
+        run("deleteTopic", "-c", "JudgeCluster")
+        run("updateTopic", "-b", eruca.broker.address, "-r", "4", "-w", "4")
+        for n in range(12, 16):
+            producer.send(numbered(name, n, n + 1), "sync", Queue(name, "broker-a", n % 4))
+        assert numbers(member.received(4)) == list(range(12, 16))

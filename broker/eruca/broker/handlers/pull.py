@@ -133,6 +133,8 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
     while True:
         await hold
         await call.connection.room()
+        if hold.dropped and ask.queue_offset and not broker.config.is_slave:
+            return _begin_anew(call)
         call.look_again(call)
         admitted = _admit(broker, call)
         try:
@@ -144,6 +146,15 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
             return _answer(broker, call, admitted, got)
         ask.queue_offset = got.next_begin_offset
         hold = again
+
+
+def _begin_anew(call: Call[PullMessage]) -> Reply:
+    """The answer to a pull whose topic was deleted meanwhile: the queue of a new one begins at 0.
+
+    4.9.7 holds it on, and a member that asks for its old offset then misses the first messages of the new topic.
+    """
+    reply = PullReply(suggest_which_broker_id=0, next_begin_offset=0, min_offset=0, max_offset=0)
+    return Reply(ResponseCode.PULL_OFFSET_MOVED, reply, b"", GetStatus.NO_MATCHED_LOGIC_QUEUE.name)
 
 
 def _too_many_held(broker: Broker) -> Refused:

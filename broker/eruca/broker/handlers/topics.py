@@ -90,6 +90,7 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     broker.statistics.forget_topic(topic)
     with persisting(f"the deletion of the topic {topic}"):
         await _drop_queues(broker, topic)
+        broker.holds.drop(topic)
         await broker.topics.saved()
         await broker.offsets.saved()
     return Reply()

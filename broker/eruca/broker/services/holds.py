@@ -24,7 +24,7 @@ WOKEN_AT_ONCE = 64
 class Hold:
     """One waiting pull; ``await`` returns when the hold ends."""
 
-    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "key", "owner")
+    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "dropped", "key", "owner")
 
     def __init__(
         self, holds: Holds, key: tuple[str, int], owner: Hashable, seconds: float, codes: frozenset[int] | None
@@ -33,6 +33,8 @@ class Hold:
         self.key = key
         self.owner = owner
         self.codes = codes
+        self.dropped = False
+        """Whether it has ended because its topic was deleted."""
         self._holds = holds
         self._future: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(seconds, self.end)
@@ -120,13 +122,22 @@ class Holds:
         """Wake the pulls that wait for messages with these tag hashes. The store calls this on each arrival."""
         holds = self._waiting.get((topic, queue_id))
         if holds:
-            woken = [hold for hold in holds if hold.codes is None or not hold.codes.isdisjoint(codes)]
-            for hold in woken[:WOKEN_AT_ONCE]:
-                hold.end()
-            if len(woken) > WOKEN_AT_ONCE:
-                if not self._arrived:
-                    asyncio.get_running_loop().call_soon(self._wake_more)
-                self._arrived.extend(woken[WOKEN_AT_ONCE:])
+            self._wake([hold for hold in holds if hold.codes is None or not hold.codes.isdisjoint(codes)])
+
+    def drop(self, topic: str) -> None:
+        """Wake the pulls that wait for messages of a topic, which was deleted."""
+        woken = [hold for (name, _), holds in self._waiting.items() if name == topic for hold in holds]
+        for hold in woken:
+            hold.dropped = True
+        self._wake(woken)
+
+    def _wake(self, woken: list[Hold]) -> None:
+        for hold in woken[:WOKEN_AT_ONCE]:
+            hold.end()
+        if len(woken) > WOKEN_AT_ONCE:
+            if not self._arrived:
+                asyncio.get_running_loop().call_soon(self._wake_more)
+            self._arrived.extend(woken[WOKEN_AT_ONCE:])
 
     def _wake_more(self) -> None:
         for _ in range(min(WOKEN_AT_ONCE, len(self._arrived))):
