@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from datetime import datetime
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_least, check_queue, check_time
@@ -20,6 +20,7 @@ from eruca.client.errors import (
     BrokerRefused,
     ClientError,
     MessageNotFound,
+    StateError,
     TopicExists,
     TopicNotFound,
     translate,
@@ -51,6 +52,15 @@ IfExists = Literal["keep", "change", "error"]
 """What ``create_topic`` does with a topic that is there."""
 
 
+class Health(NamedTuple):
+    """Whether a client is healthy: it is true if there are no ``reasons`` why not."""
+
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+
 class Client(Startable):
     """What producers and consumers have in common: the administrative calls.
 
@@ -62,6 +72,30 @@ class Client(Startable):
     @abstractmethod
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
+
+    # ------------------------------------------------------------------ health
+
+    @property
+    def healthy(self) -> Health:
+        """Whether the client runs and reaches the brokers that it uses, and else why not; asks nobody.
+
+        It is true or false, as in ``if not consumer.healthy``; its ``reasons`` are sentences.
+        """
+        try:
+            session = self.session
+        except StateError as error:
+            return Health((str(error),))
+        return Health(session.presence.reasons)
+
+    @bounded
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Ask a nameserver for all brokers, and each master whether it answers.
+
+        Raises NameserverUnreachable, BrokerUnreachable and CallTimeout, and StateError as every call.
+        """
+        session = self.session
+        session.directory.learn(await session.cluster())
+        await session.meet_now()
 
     # ------------------------------------------------------------------ topics and queues
 

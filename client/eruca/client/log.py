@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from eruca.protocol.queues import MessageQueue
 
 REPEAT_AFTER = 60.0
 """Seconds until a repeated warning is logged again; meanwhile it is logged as DEBUG."""
@@ -27,14 +29,14 @@ class Trouble:
         self._logged = ""
         self._logged_at = 0.0
 
-    def warn(self, text: str) -> None:
-        """Log a warning, unless the same was logged recently."""
+    def warn(self, text: str, **fields: object) -> None:
+        """Log a warning, unless the same was logged recently; ``fields`` go beside it (``extra`` of logging)."""
         now = self._clock()
         if text == self._logged and now - self._logged_at < REPEAT_AFTER:
-            log.debug("%s", text)
+            log.debug("%s", text, extra=fields)
             return
         self._logged, self._logged_at = text, now
-        log.warning("%s", text)
+        log.warning("%s", text, extra=fields)
 
     def over(self) -> None:
         """The problem is over: log the next warning at once."""
@@ -47,10 +49,28 @@ class Warnings:
     def __init__(self) -> None:
         self._troubles: defaultdict[object, Trouble] = defaultdict(Trouble)
 
-    def warn(self, about: object, text: str) -> None:
+    def warn(self, about: object, text: str, **fields: object) -> None:
         """Log a warning about a subject."""
-        self._troubles[about].warn(text)
+        self._troubles[about].warn(text, **fields)
 
     def forget(self, about: object) -> None:
         """The problem of a subject is over."""
         self._troubles.pop(about, None)
+
+
+def ranges(queues: Iterable[MessageQueue]) -> str:
+    """Queues of one topic in few words: ``broker-a 0-7, broker-b 0, 2-3``; ``nothing`` for none."""
+    by_broker: defaultdict[str, list[int]] = defaultdict(list)
+    for queue in sorted(queues):
+        by_broker[queue.broker_name].append(queue.queue_id)
+    return ", ".join(f"{broker} {_runs(numbers)}" for broker, numbers in by_broker.items()) or "nothing"
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in runs)

@@ -233,6 +233,16 @@ def _submitting(
 class _AdminCalls(_Blocking[C]):
     """The administrative calls that every client has."""
 
+    @property
+    def healthy(self) -> admin_calls.Health:
+        """As the asynchronous ``healthy``."""
+
+        async def asked() -> admin_calls.Health:
+            return cast("admin_calls.Client", self._client).healthy
+
+        return self._thread.run(asked())
+
+    ping = _waiting(admin_calls.Client.ping)
     create_topic = _waiting(admin_calls.Client.create_topic)
     fetch_queues = _waiting(admin_calls.Client.fetch_queues)
     fetch_send_queues = _waiting(admin_calls.Client.fetch_send_queues)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from dataclasses import replace
 
 import pytest
 
-from eruca.client import PushConsumer
+from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming.push_consumer import engine_of
-from eruca.client.log import Trouble
+from eruca.client.log import Trouble, ranges
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -27,7 +28,9 @@ def test_the_same_is_told_again_only_after_a_while(caplog: pytest.LogCaptureFixt
     assert told == ["away", "refused", "refused", "refused"]
 
 
-async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broker_that_goes_and_comes_back_is_two_lines(
+    lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, "eruca.client")
     await lab.send("T", b"m")
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
@@ -36,12 +39,42 @@ async def test_a_broker_away_is_told_once_for_a_queue(lab: Lab, seen: Seen, capl
         await seen.reaches(1)
         await lab.cluster.broker.stop()
         await eventually(lambda: caplog.text.count("queueId=0] failed, retrying") >= 10)
+        assert warnings(caplog) == ["broker-a is away: 5 queues of g wait (Connection refused)"]
+        (away,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+        assert vars(away)["queues"] == {"g": 5} and vars(away)["broker"] == "broker-a"  # for JSON logs
         await lab.restart_broker()
         await lab.send("T", b"again")
         await seen.reaches(2)
-    warned = [each.message for each in caplog.records if each.levelno == logging.WARNING]
-    warned = [each for each in warned if "topic=T, brokerName=broker-a, queueId=0] failed" in each]
-    assert 1 <= len(warned) == len(set(warned))
+    _, back = warnings(caplog)
+    assert re.fullmatch(r"broker-a is back after \d+\.\d s", back)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        each.message for each in caplog.records if each.levelno == logging.WARNING and "broker-a is" in each.message
+    ]
+
+
+async def test_a_message_that_fails_is_told_with_what_one_looks_for(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    async def listener(message: ReceivedMessage) -> None:
+        raise ValueError("no oven")
+
+    async with PushConsumer("g", listener, nameserver=lab.address, start_from="first").subscribe("T"):
+        sent = await lab.producer.send(Message("T", b"m", keys="order-7"))
+        await eventually(lambda: "no oven" in caplog.text)
+    told = f"the listener of g failed with message {sent.message_id} of T (keys order-7, try 1)"
+    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert record.message == told
+    assert (vars(record)["topic"], vars(record)["keys"], vars(record)["attempt"]) == ("T", "order-7", 1)
+
+
+async def test_many_queues_are_few_words(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "eruca.client")
+    await lab.producer.create_topic("T", 64)
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T"):
+        assert "g of T: gave up nothing; took broker-a 0-63" in caplog.messages
+    queues = [MessageQueue("T", "a", each) for each in (0, 1, 3)] + [MessageQueue("T", "b", 2)]
+    assert ranges(queues) == "a 0-1, 3, b 2"
 
 
 async def test_a_topic_that_is_not_there_is_told_once(lab: Lab, seen: Seen, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch
+from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch, listener_failed
 from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
 from eruca.client.consuming.process_queue import ProcessQueue, QueueLimits
 from eruca.client.consuming.runners import Runner
@@ -115,7 +115,7 @@ class Concurrent:
         """Send back what was not consumed; returns what was."""
         messages = request.messages
         if request.error is not None:
-            log.error("the listener of %s failed with %s", self._options.group, messages, exc_info=request.error)
+            listener_failed(self._options.group, messages, request.error)
         self._last_stats.failed += max(len(messages) - outcome.consumed, 0)
         if self._options.send_back is None:
             log.warning("%s messages were not consumed and are not retried: %s", len(messages), messages)

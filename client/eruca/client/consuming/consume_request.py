@@ -13,8 +13,10 @@ from typing import Any
 
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.errors import UsageError
+from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Decision, Later, Outcome, Reject
+from eruca.protocol.names import RETRY_TOPIC
 
 Argument = ReceivedMessage | list[ReceivedMessage]
 """What a listener is called with: one message, or a list with ``consume_message_batch_max_size``."""
@@ -104,3 +106,21 @@ class PulledBatch:
             return ConsumeRequest(self.process_queue)
         spare.process_queue = self.process_queue
         return spare
+
+
+def listener_failed(group: str, messages: Sequence[ReceivedMessage], error: BaseException) -> None:
+    """Log a failed call of a listener, with what one looks for: original topic, keys and number of the try."""
+    first = messages[0]
+    topic = first.properties.get(RETRY_TOPIC) or first.topic
+    keys, tries = " ".join(first.keys), first.reconsume_times + 1
+    log.error(
+        "the listener of %s failed with message %s of %s (%stry %s)%s",
+        group,
+        first.message_id,
+        topic,
+        f"keys {keys}, " if keys else "",
+        tries,
+        f" and {len(messages) - 1} more" if len(messages) > 1 else "",
+        exc_info=error,
+        extra={"group": group, "topic": topic, "message_id": first.message_id, "keys": keys, "attempt": tries},
+    )

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 
 from eruca.client.consuming.concurrent import ConsumeOptions, RunnerFactory
-from eruca.client.consuming.consume_request import Argument, ConsumeRequest
+from eruca.client.consuming.consume_request import Argument, ConsumeRequest, listener_failed
 from eruca.client.consuming.last_error import LastError, last_error
 from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.ordered_queue import KeyOf, Lane, OrderedQueue, OrderlyBatch, OrderlyRequest
@@ -193,7 +193,7 @@ class Orderly:
     def _failed(self, lane: Lane, request: ConsumeRequest) -> None:
         messages = request.messages
         if request.error is not None:
-            log.error("the listener of %s failed with %s", self._options.group, messages, exc_info=request.error)
+            listener_failed(self._options.group, messages, request.error)
         self._options.stats[request.process_queue.queue.topic].failed += len(messages)
         if self._policy.dead(messages, request.outcome):
             self._session.spawn(self._send_dead_letters(lane, request))  # until then the call counts as running

@@ -17,7 +17,7 @@ from eruca.client.bounds import unbounded
 from eruca.client.consuming.consumer_stats import TopicStats
 from eruca.client.consuming.process_queue import ProcessQueue, QueueLimits
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
-from eruca.client.log import Trouble, log
+from eruca.client.log import log
 from eruca.client.message import ReceivedMessage, received, sizes
 from eruca.client.network import brokers
 from eruca.client.network.routes import MASTER
@@ -167,7 +167,7 @@ class QueuePuller(Generic[Q]):
             expression_type=subscription.expression_type,
         )
         self._stopped = False
-        self._trouble = Trouble()
+        self._troubled = False
         self._task = asyncio.get_running_loop().create_task(self._run(), context=unbounded())
 
     def stop(self) -> None:
@@ -195,7 +195,10 @@ class QueuePuller(Generic[Q]):
                 continue
             try:
                 answer = await self._pull()
-                self._trouble.over()
+                if self._troubled:
+                    self._troubled = False
+                    queue = process_queue.queue
+                    self._session.forget_warning((self._ask.consumer_group, queue.topic, queue.broker_name))
                 if not process_queue.dropped:
                     await self._process(answer)
             except ClientError as error:
@@ -293,5 +296,16 @@ class QueuePuller(Generic[Q]):
         elif isinstance(error, BrokerUnreachable):
             self._session.directory.look_again(topic)
         pause = self._options.after_error
-        self._trouble.warn(f"pulling {self.process_queue.queue} failed, retrying every {pause} s: {error}")
+        queue, group = self.process_queue.queue, self._ask.consumer_group
+        if isinstance(error, BrokerUnreachable):  # the session reports it
+            log.debug("pulling %s failed, retrying every %s s: %s", queue, pause, error)
+        else:
+            self._troubled = True
+            self._session.warn(
+                (group, topic, queue.broker_name),
+                f"pulling {topic} at {queue.broker_name} failed for {group}, retrying every {pause} s: {error}",
+                group=group,
+                topic=topic,
+                broker=queue.broker_name,
+            )
         return pause

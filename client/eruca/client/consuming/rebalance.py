@@ -26,8 +26,8 @@ from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStor
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.rebalance_listener import QueuesListener, RebalanceListener
-from eruca.client.errors import BrokerRefused, ClientError, TopicNotFound, UsageError
-from eruca.client.log import log
+from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError, TopicNotFound, UsageError
+from eruca.client.log import log, ranges
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.protocol import names
@@ -254,7 +254,14 @@ class Rebalance(Generic[R]):
         if change.give_up or change.take:
             if self._notify is not None:
                 self._notify(topic, route.to_read)
-            log.info("%s of %s: gave up %s, took %s", self._group, topic, change.give_up, change.take)
+            log.info(
+                "%s of %s: gave up %s; took %s",
+                self._group,
+                topic,
+                ranges(change.give_up),
+                ranges(change.take),
+                extra={"group": self._group, "topic": topic},
+            )
         return given_up and taken and session.client_id in clients
 
     def _keep(self, queues: Iterable[MessageQueue]) -> None:
@@ -376,7 +383,13 @@ class Rebalance(Generic[R]):
                 stored = None
             return Start(stored if stored is not None else await self._first_offset(queue), stored)
         except ClientError as error:
-            log.warning("%s cannot be read now: %s", queue, error)
+            if not isinstance(error, BrokerUnreachable):  # the session reports it
+                self._session.warn(
+                    (self._group, queue.broker_name, "read"),
+                    f"queues of {self._group} at {queue.broker_name} cannot be read now: {error}",
+                    group=self._group,
+                    broker=queue.broker_name,
+                )
             await self._unlock(queue)
             return None
 

@@ -82,6 +82,14 @@ class Directory:
         """Whether a route or a cluster has named this broker."""
         return broker in self._brokers
 
+    def broker_at(self, address: str) -> tuple[str, int]:
+        """Name and id of the broker at an address; the address itself in place of a name that is not known."""
+        for name, brokers in self._brokers.items():
+            for number, known in brokers.items():
+                if known == address:
+                    return name, number
+        return address, MASTER
+
     def learn(self, cluster: ClusterInfo) -> None:
         """Keep the addresses of all brokers of a cluster."""
         self.version += 1

@@ -33,14 +33,27 @@ from eruca.client.namespaces import Names
 from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory
 from eruca.client.network.nameservers import Nameservers
+from eruca.client.network.presence import Presence
 from eruca.client.network.requests import Requests
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers.clients import OfConsumerGroup, UnregisterClient
+from eruca.protocol.queues import MessageQueue
 from eruca.protocol.templates import read_stored_binary, read_stored_json
-from eruca.remoting import Answer, BadTls, CallTimedOut, Channels, Connection, RemotingError, Router, Tls, TlsFiles
+from eruca.remoting import (
+    Answer,
+    BadTls,
+    CallTimedOut,
+    Channels,
+    ConnectFailed,
+    Connection,
+    RemotingError,
+    Router,
+    Tls,
+    TlsFiles,
+)
 from eruca.remoting.addresses import local_address, vip_address
 from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count
@@ -64,6 +77,10 @@ class ConsumerMember(pushed.Reachable, Protocol):
 
     def topics(self) -> set[str]:
         """The topics whose routes it needs."""
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that it has now."""
 
     def routes_changed(self, topic: str) -> None:
         """A route it needs is another one now."""
@@ -103,6 +120,7 @@ class Session:
             self.nameservers, changed=self._route_changed, found=self._found_topic, spawn=self.spawn
         )
         self.consumers: dict[str, ConsumerMember] = {}
+        self.presence = Presence(self.directory.broker_at, self._queues_at)
         self.transactional: dict[str, list[pushed.CheckListener]] = {}
         """The producers that answer checks of transactions, by group; the newest one answers."""
         self.requests = Requests(settings.max_body)
@@ -271,8 +289,21 @@ class Session:
                 self._warnings.warn(self, f"the brokers that get heartbeats cannot be looked up: {error}")
         await self.beat()
 
+    async def meet_now(self) -> None:
+        """Wait until each known master has answered a heartbeat. Raises ClientError."""
+        addresses = self.directory.addresses(with_slaves=False)
+        try:
+            await asyncio.gather(*(self._greet(address) for address in addresses))
+        except (Refused, RemotingError, ProtocolError) as error:
+            raise translate(error) from error
+
     async def _greet(self, address: str) -> None:
-        connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
+        try:
+            connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
+        except ConnectFailed as error:
+            self.presence.lost(address, str(error).rpartition("failed: ")[2])
+            raise
+        self.presence.back(address)
         if connection not in self.greeted:
             self.greeted.add(connection)
             if address in self._met:
@@ -380,6 +411,22 @@ class Session:
         for member in tuple(self.consumers.values()):
             if topic in member.topics():
                 member.routes_changed(topic)
+
+    def _queues_at(self, broker: str) -> dict[str, int]:
+        """How many queues of a broker each group has here."""
+        counts = {
+            group: sum(queue.broker_name == broker for queue in member.queues)
+            for group, member in self.consumers.items()
+        }
+        return {group: count for group, count in counts.items() if count}
+
+    def warn(self, about: object, text: str, **fields: object) -> None:
+        """Log a warning, unless the same about this subject was logged in the last minute; ``fields`` go beside it."""
+        self._warnings.warn(about, text, **fields)
+
+    def forget_warning(self, about: object) -> None:
+        """What was warned of is over."""
+        self._warnings.forget(about)
 
     def _found_topic(self, topic: str) -> None:
         """A topic exists that this client's messages created: other sessions whose consumers wait for it look it up."""

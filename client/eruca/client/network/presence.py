@@ -1,0 +1,81 @@
+"""Presence: which brokers this client cannot reach, and the two lines of the log about each.
+
+Owns when a broker went and why. One line says that it is away, with what waits for it; one says that it is back, and
+after how long. Attempts in between say nothing. Asks nobody: the session reports what it met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import NamedTuple
+
+from eruca.client.log import log
+
+
+class Away(NamedTuple):
+    """A broker that cannot be reached; ``since`` by the monotonic clock."""
+
+    address: str
+    since: float
+    cause: str
+
+
+class Presence:
+    """The brokers that are away.
+
+    Args:
+        broker_at: name and id of the broker at an address.
+        waiting: how many queues of each group wait for a broker of that name.
+    """
+
+    def __init__(self, broker_at: Callable[[str], tuple[str, int]], waiting: Callable[[str], dict[str, int]]) -> None:
+        self.away: dict[tuple[str, int], Away] = {}
+        """By name and id; look only."""
+        self._broker_at = broker_at
+        self._waiting = waiting
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for each broker that is away."""
+        now = monotonic()
+        return tuple(
+            f"{_shown(broker)} is away for {now - away.since:.1f} s ({away.cause})"
+            for broker, away in sorted(self.away.items())
+        )
+
+    def lost(self, address: str, cause: str) -> None:
+        """An attempt to reach a broker failed."""
+        broker = self._broker_at(address)
+        if broker in self.away:
+            return
+        self.away[broker] = Away(address, monotonic(), cause)
+        waiting = self._waiting(broker[0])
+        queues = ", ".join(f"{count} queues of {group}" for group, count in sorted(waiting.items()))
+        log.warning(
+            "%s is away%s (%s)",
+            _shown(broker),
+            f": {queues} wait" if queues else "",
+            cause,
+            extra={"broker": broker[0], "address": address, "queues": waiting, "cause": cause},
+        )
+
+    def back(self, address: str) -> None:
+        """A broker was reached, perhaps at another address than before."""
+        if not self.away:
+            return
+        broker = self._broker_at(address)
+        away = self.away.pop(broker, None)
+        if away is not None:
+            seconds = monotonic() - away.since
+            log.warning(
+                "%s is back after %.1f s",
+                _shown(broker),
+                seconds,
+                extra={"broker": broker[0], "address": address, "seconds": round(seconds, 1)},
+            )
+
+
+def _shown(broker: tuple[str, int]) -> str:
+    name, number = broker
+    return f"{name} (slave {number})" if number else name

@@ -1,0 +1,67 @@
+"""Health of clients: what they say of themselves, and what a ping finds out."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.client import Producer, PullConsumer, PushConsumer, sync
+from eruca.client.errors import BrokerUnreachable, NameserverUnreachable
+from eruca.protocol.bodies import BrokerData, ClusterInfo
+from tests.client.conftest import HASTY, Lab, Seen, eventually
+from tests.support.ports import free_port
+from tests.support.scripted import Scripted
+
+
+async def test_a_consumer_whose_broker_goes_and_comes_back(lab: Lab, seen: Seen) -> None:
+    await lab.send("T", b"x")
+    consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, settings=HASTY).subscribe("T")
+    assert not consumer.healthy
+    assert consumer.healthy.reasons == ("The consumer not running, please start it first.",)
+    async with consumer:
+        assert consumer.healthy and not consumer.healthy.reasons
+        await consumer.ping()
+        await lab.cluster.broker.stop()
+        await eventually(lambda: not consumer.healthy)
+        (reason,) = consumer.healthy.reasons
+        assert reason.startswith("broker-a is away for ") and reason.endswith(" s (Connection refused)")
+        await lab.restart_broker()
+        await eventually(lambda: bool(consumer.healthy))
+        await consumer.ping()
+    assert not consumer.healthy
+
+
+async def test_a_producer_that_never_sent_pings_all_brokers(lab: Lab) -> None:
+    async with Producer("fresh", nameserver=lab.address, settings=HASTY) as producer:
+        await producer.ping(timeout=5)
+        assert producer.healthy and producer.session.greeted
+    async with PullConsumer(nameserver=lab.address) as puller:
+        await puller.ping()
+
+
+async def test_a_ping_of_a_broker_that_is_away(server: Scripted) -> None:
+    async with PullConsumer(nameserver=server.address) as puller, Scripted("broker-b") as gone:
+        address = gone.address
+        await gone.stop()
+        server.cluster = cluster_of("broker-b", address)
+        with pytest.raises(BrokerUnreachable, match="Connection refused"):
+            await puller.ping()
+        assert [reason.partition(" for ")[0] for reason in puller.healthy.reasons] == ["broker-b is away"]
+
+
+def cluster_of(name: str, address: str) -> ClusterInfo:
+    broker = BrokerData(broker_name=name, broker_addrs={0: address}, cluster="Lab")
+    return ClusterInfo(broker_addr_table={name: broker}, cluster_addr_table={})
+
+
+async def test_without_a_nameserver_a_ping_says_so() -> None:
+    async with Producer("p", nameserver=f"127.0.0.1:{free_port()}") as producer:
+        with pytest.raises(NameserverUnreachable, match="Check that mqnamesrv runs there"):
+            await producer.ping()
+
+
+def test_blocking_clients(address: str) -> None:
+    producer = sync.Producer("p", nameserver=address)
+    assert not producer.healthy
+    with producer:
+        producer.ping()
+        assert producer.healthy
