@@ -16,8 +16,9 @@ import zstandard
 from eruca.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, ReceivedMessage
 from eruca.client.compression import compressor, decompress
 from eruca.client.errors import BadAnswer, BadConfig
-from eruca.protocol.compression import Kind
+from eruca.protocol.compression import Kind, packer
 from tests.client.conftest import Lab
+from tests.support.scripted import Scripted
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 5000
 MIB = 1 << 20
@@ -34,6 +35,16 @@ async def test_a_large_body_travels_small_and_is_read_as_it_was(lab: Lab, kind: 
     assert record.sys_flag == BITS[kind]
     assert len(record.body) < len(TEXT) // 10
     assert decompress(record.body, record.sys_flag) == TEXT
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+@pytest.mark.parametrize("size", [4096, MIB, 4 * MIB], ids=["4 KiB", "1 MiB", "4 MiB"])
+async def test_a_body_that_does_not_get_smaller_travels_as_it_is(server: Scripted, kind: Kind, size: int) -> None:
+    """The largest body that clients and brokers allow among them, whose compressed form is larger than that."""
+    settings, body = ClientSettings(nameserver=server.address, compression=kind), os.urandom(size)
+    async with Producer("p", settings=settings) as producer:
+        await producer.send(Message("T", body))
+    assert server.sends[0].sys_flag == 0 and server.bodies == [body]
 
 
 def test_compression_begins_at_4096_bytes_and_says_zlib() -> None:
@@ -89,7 +100,7 @@ def test_a_body_is_unpacked_up_to_a_bound_and_takes_no_memory_beyond_it(kind: Ki
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
 @pytest.mark.parametrize("body", [b"", b"x", TEXT, os.urandom(300_000)], ids=["empty", "one", "text", "random"])
 def test_a_body_of_exactly_the_bound_is_unpacked(kind: Kind, body: bytes) -> None:
-    packed, bits = compressor(0, kind)(body)
+    packed, bits = packer(kind)(body), BITS[kind]
     assert decompress(packed, bits, len(body)) == body
     if body:
         with pytest.raises(BadAnswer, match="max_body"):

@@ -30,7 +30,7 @@ def check_kind(kind: Kind) -> None:
 
 
 def compressor(threshold: int = COMPRESS_FROM, kind: Kind = "zlib", level: int | None = None) -> Compress:
-    """What compresses bodies from ``threshold`` bytes on. Raises BadConfig."""
+    """What compresses bodies from ``threshold`` bytes on, unless that makes them larger. Raises BadConfig."""
     check_kind(kind)
     pack = compression.packer(kind, level)
     bits = BITS[kind]
@@ -38,7 +38,8 @@ def compressor(threshold: int = COMPRESS_FROM, kind: Kind = "zlib", level: int |
     def compress(body: bytes) -> tuple[bytes, int]:
         if len(body) < threshold:
             return body, 0
-        return pack(body), bits
+        packed = pack(body)
+        return (packed, bits) if len(packed) < len(body) else (body, 0)
 
     return compress
 

@@ -43,6 +43,26 @@ class Trouble:
         self._logged = ""
 
 
+class Rarely:
+    """Warnings that differ in their texts: one a minute is logged, with the number of those left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._logged_at: float | None = None
+        self._left_out = 0
+
+    def warn(self, text: str) -> None:
+        """Log a warning, unless another one was logged recently."""
+        now = self._clock()
+        if self._logged_at is not None and now - self._logged_at < REPEAT_AFTER:
+            self._left_out += 1
+            log.debug("%s", text)
+            return
+        more = f" ({self._left_out} more since the last such warning)" if self._left_out else ""
+        self._logged_at, self._left_out = now, 0
+        log.warning("%s%s", text, more)
+
+
 class Warnings:
     """Lasting problems by subject."""
 

@@ -21,12 +21,14 @@ from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery, settle_by
 from eruca.client.dead_letter import DeadLetter
 from eruca.client.errors import UsageError
+from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
 from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.polling.queue_share import MessageQueueListener
 from eruca.client.producing import producer, transactions
 from eruca.client.rpc import Proxy, make_proxy
+from eruca.client.watched_future import WatchedFuture
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop_thread import LoopThread, PerProcess
 
@@ -220,7 +222,8 @@ def _submitting(
 
     @functools.wraps(method)
     def submit(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
-        return self._thread.submit(method(self._client, *args, **kwargs))
+        started = self._thread.submit(method(self._client, *args, **kwargs))
+        return WatchedFuture(started, f"A {method.__name__} of {named(self._client)}")
 
     signature = inspect.signature(method)
     future = f"Future[{signature.return_annotation}]"

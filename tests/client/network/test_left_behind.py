@@ -25,7 +25,8 @@ def test_a_client_that_was_not_stopped_does_not_outlive_its_loop(tmp_path: Path)
             async with Producer("careful", nameserver=cluster.address) as producer:
                 await producer.send(Message("T", b"x"))
 
-        asyncio.run(forget())
+        with pytest.warns(ResourceWarning, match="Producer forgetful was not stopped, with 0 sends under way"):
+            asyncio.run(forget())
         with pytest.warns(ResourceWarning, match="unclosed") as told:
             asyncio.run(remember())
             gc.collect()

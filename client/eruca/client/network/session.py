@@ -8,9 +8,11 @@ Knows nothing of messages. Invariant: the members of one consumer group in a pro
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import ssl
 import threading
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Coroutine
@@ -150,7 +152,8 @@ class Session:
         """
         settings = settings.found()
         for loop in [each for each in _open if each.is_closed()]:
-            del _open[loop]  # of clients that nobody stopped: now their sockets can be closed
+            for session in _open.pop(loop):  # of clients that nobody stopped: now their sockets can be closed
+                session._tell_left_behind()
         sessions = _open.setdefault(asyncio.get_running_loop(), [])
         for session in sessions:
             if session.settings == settings and session.forks == fork_count():
@@ -195,6 +198,17 @@ class Session:
     def closed(self) -> bool:
         """Whether the last client has left."""
         return not self._users
+
+    def _tell_left_behind(self) -> None:
+        """Warn of the consumers that nobody stopped; a producer does so itself."""
+        if self.forks == fork_count():
+            for group in self.consumers:
+                warnings.warn(
+                    f"The consumer {group} was not stopped: use `async with` (`with` in eruca.client.sync), or call "
+                    "stop().",
+                    ResourceWarning,
+                    stacklevel=2,
+                )
 
     def check_here(self) -> None:
         """Raise StateError in another thread or event loop than this session's, ForkedClient in a forked child."""
@@ -465,6 +479,13 @@ class Session:
             return ClusterInfo.decode(answer.body)
         except (Refused, ProtocolError) as error:
             raise translate(error) from error
+
+
+@atexit.register
+def _tell_left_behind() -> None:
+    for sessions in [*_open.values()]:
+        for session in sessions:
+            session._tell_left_behind()
 
 
 def _security(tls: Tls | ssl.SSLContext | None) -> TlsFiles | ssl.SSLContext | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from asyncio import Future
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from eruca.client.compression import compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
+from eruca.client.lifecycle import named
 from eruca.client.log import log
 from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message, check_numbers, text_after_id
 from eruca.client.network.identity import unique_keys
@@ -149,6 +151,17 @@ class Producer(Client):
         finally:
             if self._session is session:  # no other call was quicker
                 await self._leave(session)
+
+    def __del__(self) -> None:
+        sender = getattr(self, "_sender", None)  # none where the constructor raised
+        if sender is not None and sender.forks == fork_count():
+            warnings.warn(
+                f"{named(self)} was not stopped, with {len(sender.accumulator)} sends under way: use `async with` "
+                "(`with` in eruca.client.sync), or call stop().",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
 
     async def _leave(self, session: Session) -> None:
         self._session = self._sender = None

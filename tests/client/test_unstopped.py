@@ -1,0 +1,133 @@
+"""What nobody stops, or asks for, is told: clients by a ResourceWarning, failed sends by the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import pytest
+
+from eruca.client import Message, Producer, sync
+from eruca.client.errors import BrokerRefused
+from eruca.client.log import REPEAT_AFTER, Rarely
+from tests.support.scripted import SILENT, Scripted
+
+
+async def test_a_producer_that_nobody_stops_is_told_with_its_sends(server: Scripted) -> None:
+    server.knows("T", server)
+    server.answers.extend([SILENT] * 3)
+    producer = Producer("g", nameserver=server.address)
+    await producer.start()
+    session, sends = producer.session, [producer.start_send(Message("T", b"x"), timeout=0.5) for _ in range(3)]
+    with pytest.warns(ResourceWarning, match=r"^Producer g was not stopped, with 3 sends under way: use `async with`"):
+        del producer
+        gc.collect()
+    await asyncio.wait(sends)
+    assert all(send.exception() for send in sends)
+    await session.remove_producer("g")
+    await session.leave()
+
+
+async def test_one_that_was_stopped_or_never_started_is_not_told(server: Scripted) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        async with Producer("g", nameserver=server.address):
+            pass
+        Producer("g", nameserver=server.address)
+        with pytest.raises(ValueError, match="retries"):
+            Producer("g", nameserver=server.address, retries=-1)
+        gc.collect()
+    assert not [each for each in told if each.category is ResourceWarning and "was not stopped" in str(each.message)]
+
+
+PROGRAMS = {
+    "asyncio": """
+        import asyncio
+        from eruca.client import Message, Producer, PushConsumer
+
+        async def main():
+            producer = Producer("left", nameserver="{address}")
+            await producer.start()
+            await PushConsumer("kitchen", print, nameserver="{address}").subscribe("T").start()
+            for _ in range(50):
+                producer.start_send(Message("T", b"x"))
+
+        asyncio.run(main())
+    """,
+    "sync": """
+        from eruca.client import Message, sync
+
+        producer = sync.Producer("left", nameserver="{address}")
+        producer.start()
+        sync.PushConsumer("kitchen", print, nameserver="{address}").subscribe("T").start()
+    """,
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kind", PROGRAMS)
+async def test_the_end_of_a_program_tells_what_was_left(kind: str, server: Scripted) -> None:
+    server.knows("T", server)
+    code = textwrap.dedent(PROGRAMS[kind]).format(address=server.address)
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-X", "dev", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "ResourceWarning: Producer left was not stopped, with" in ended.stderr
+    assert "ResourceWarning: The consumer kitchen was not stopped" in ended.stderr
+    if kind == "asyncio":
+        assert "with 50 sends under way" in ended.stderr
+
+
+async def test_a_failed_send_of_a_blocking_producer_is_logged_unless_somebody_asks(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.knows("T", server)
+    server.answers.extend([13] * 4)
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "eruca.client"]
+
+    def run() -> None:
+        with sync.Producer("g", nameserver=server.address) as producer:
+            asked = [producer.start_send(Message("T", b"x")) for _ in range(2)]
+            with pytest.raises(BrokerRefused):
+                asked[0].result()
+            assert isinstance(asked[1].exception(), BrokerRefused)
+            asked.clear()
+            gc.collect()
+            assert not told()
+            dropped = [producer.start_send(Message("T", b"x")) for _ in range(2)]
+            producer.flush()
+            while not all(each.done() for each in dropped):
+                pass
+            dropped.clear()
+            gc.collect()
+            cancelled = producer.start_send(Message("T", b"x"))
+            cancelled.cancel()
+            assert producer.start_send(Message("T", b"x")).result().message_id
+
+    with caplog.at_level(logging.WARNING, "eruca.client"):
+        await asyncio.to_thread(run)
+    [text] = told()
+    assert text.startswith("A send of Producer g failed, and nobody asked its future: BrokerRefused: ")
+
+
+def test_of_many_warnings_one_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    now = 7.0
+    rarely = Rarely(lambda: now)
+    with caplog.at_level(logging.WARNING, "eruca.client"):
+        for number in range(5):
+            rarely.warn(f"failure {number}")
+        now += REPEAT_AFTER
+        rarely.warn("another one")
+    assert caplog.messages == ["failure 0", "another one (4 more since the last such warning)"]
