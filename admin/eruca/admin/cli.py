@@ -13,9 +13,9 @@ from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
 from eruca.admin import security
-from eruca.admin.client import Admin
+from eruca.admin.client import Admin, nameserver_addresses
 from eruca.admin.command import COMMANDS, Command, Job
-from eruca.admin.errors import AdminError, Status, UsageError
+from eruca.admin.errors import AdminError, BadValue, Status, UsageError
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
@@ -86,16 +86,29 @@ async def _do(
     terminal: TextIO | None,
 ) -> int:
     addresses = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS, "")
-    nameservers = [address.strip() for address in addresses.split(";") if address.strip()]
+    nameservers = nameserver_addresses(addresses)
     credentials = security.find_credentials(properties, environment)
     context = security.make_context(security.find_tls(properties))
-    async with Admin(nameservers, credentials=credentials, tls=context) as admin:
+    async with Admin(nameservers, credentials=credentials, tls=context, timeout=_seconds(given)) as admin:
         job = Job(admin, given, out, err, environment=environment, terminal=terminal)
         try:
             await found.run(job)
         finally:
             job.finish()
     return job.status
+
+
+def _seconds(given: dict[str, str]) -> float | None:
+    text = given.get("timeout")
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= 3600:
+        raise BadValue(f"option --timeout takes seconds, more than 0 and at most 3600, not '{text}'")
+    return seconds
 
 
 def main() -> None:

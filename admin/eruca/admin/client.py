@@ -1,21 +1,22 @@
 """The connections of mqadmin to a cluster: nameservers, routes, brokers, one request at a time.
 
 Owns the choice of the address for a request, and the sentence for a refusal. Must not know commands or print.
-Requests time out after 5 seconds, heavy ones after 15 (DefaultMQAdminExt in 4.9.7).
+Requests time out after 5 seconds, heavy ones after 15 (DefaultMQAdminExt in 4.9.7). A nameserver that does not answer
+costs half a second: the next one is asked beside it, and who answered is asked first from then on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
-from eruca.admin.errors import AdminError, NoAnswer, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
 from eruca.protocol.bodies import BrokerData, ClusterInfo, KVTable, TopicList, TopicRouteData
+from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
 from eruca.protocol.headers import routes
@@ -29,6 +30,9 @@ TIMEOUT = 5.0
 """Seconds for a request."""
 HEAVY = 15.0
 """Seconds for a request that walks many queues or asks a client."""
+PATIENCE = 0.5
+"""Seconds until another nameserver is asked too."""
+_PORT = 9876
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -38,7 +42,8 @@ class Admin:
     """Connections to a cluster; ``async with`` closes them.
 
     Reads try the ``nameservers`` in order until one answers; changes go to each of them. ``credentials`` sign the
-    requests, and ``tls`` encrypts the connections, where they are given.
+    requests, and ``tls`` encrypts the connections, where they are given. ``timeout`` counts for all requests, in
+    seconds; by default each kind has its own.
     """
 
     def __init__(
@@ -47,8 +52,11 @@ class Admin:
         *,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        timeout: float | None = None,
     ) -> None:
         self._nameservers = list(nameservers)
+        self._answered = self._nameservers[:1]
+        self._timeout = timeout
         self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
     async def __aenter__(self) -> Admin:
@@ -77,8 +85,10 @@ class Admin:
     ) -> Answer[R]:
         """Send a request to one broker or nameserver. Raises PeerRefused or NoAnswer."""
         try:
-            return await self.channels.call(address, endpoint, header, body, timeout=timeout)
+            return await self.channels.call(address, endpoint, header, body, timeout=self._timeout or timeout)
         except Refused as refused:
+            if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and address in self._nameservers:
+                raise AdminError(f"{address} is no nameserver, but perhaps a broker: see -n") from None
             raise PeerRefused(refused.code, refused.remark, address) from None
         except ConnectFailed as error:
             registered = error.unreachable and address not in self._nameservers
@@ -91,11 +101,29 @@ class Admin:
 
     async def call_nameserver(self, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
         """Send a request to the first nameserver that answers. Raises PeerRefused or NoAnswer."""
-        *others, last = self.nameservers
-        for address in others:
-            with contextlib.suppress(NoAnswer):
-                return await self.call(address, endpoint, header)
-        return await self.call(last, endpoint, header)
+        waiting = list(dict.fromkeys([*self._answered, *self.nameservers]))
+        asked: dict[asyncio.Task[Answer[R]], str] = {}
+        failed: NoAnswer | None = None
+        try:
+            while waiting or asked:
+                if waiting:
+                    address = waiting.pop(0)
+                    asked[asyncio.create_task(self.call(address, endpoint, header))] = address
+                patience = PATIENCE if waiting else None
+                done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    address = asked.pop(task)
+                    error = task.exception()
+                    if isinstance(error, NoAnswer):
+                        failed = failed or error
+                        continue
+                    self._answered = [address]
+                    return task.result()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        raise failed or NoAnswer("no nameserver answered")
 
     async def call_nameservers(
         self, endpoint: Endpoint[A, R], header: A | None = None, body: bytes = b""
@@ -165,6 +193,24 @@ class Admin:
     async def runtime(self, address: str) -> dict[str, str]:
         """The runtime info of a broker."""
         return KVTable.decode((await self.call(address, api.GET_BROKER_RUNTIME_INFO)).body).table
+
+
+def nameserver_addresses(text: str) -> list[str]:
+    """The nameservers of ``host:port;host:port``; commas are taken too, and a host without a port has 9876.
+
+    Raises BadValue for what is no address.
+    """
+    found = []
+    for each in filter(None, map(str.strip, text.replace(",", ";").split(";"))):
+        if "://" in each:
+            raise BadValue(f"a nameserver is named as host:port, without '{each.partition('://')[0]}://'")
+        host, colon, port = each.rpartition(":")
+        if not colon or each.endswith("]"):
+            host, port = each, str(_PORT)
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise BadValue(f"'{each}' is no address of a nameserver: give host:port, with a port from 1 to 65535")
+        found.append(f"{host}:{port}")
+    return found
 
 
 def some_address(broker: BrokerData) -> str | None:

@@ -19,6 +19,7 @@ from eruca.admin.text import columns
 COMMON = (
     Option("h", "help", "print this text", takes_value=False),
     Option("n", "namesrvAddr", "nameservers, as host:port;host:port; default: the variable NAMESRV_ADDR"),
+    Option("", "timeout", "seconds for each request; default 5, for some 15"),
 )
 
 BROKER = Option("b", "brokerAddr", "the broker, as host:port")
@@ -102,6 +103,11 @@ class Job:
         """Print an error that does not end the command. The first one reported gives the exit status."""
         self.status = self.status or status
         self.say(str(error))
+
+    def missing(self, errors: Mapping[str, AdminError], what: str) -> None:
+        """Print the peers that did not answer, by name, and ``what`` is missing for it: the output is only a part."""
+        for name, error in sorted(errors.items()):
+            self.report(f"{name}: {error}: {what}", Status.PARTIAL)
 
     def say(self, text: str) -> None:
         """Print a line for the person, apart from the output."""

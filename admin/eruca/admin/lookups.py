@@ -7,8 +7,13 @@ Owns the requests behind MQAdminExt's ``examineTopicStats``, ``queryTopicConsume
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
 from eruca.admin.client import HEAVY, Admin, broker_addresses, some_address
-from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     PERM_READ,
@@ -21,21 +26,55 @@ from eruca.protocol.bodies import (
     TopicStatsTable,
 )
 from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import clients, offsets, topics
+from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
 END = -1
 """The timestamp that means the end of a queue."""
+_AT_ONCE = 64
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """What several peers answered, and the errors of those that did not, by their names."""
+
+    answers: dict[str, T]
+    errors: dict[str, AdminError]
+
+    def strict(self) -> dict[str, T]:
+        """The answers; raises the first error, if there is any."""
+        for error in self.errors.values():
+            raise error
+        return self.answers
+
+
+async def ask_each(asks: Mapping[str, Awaitable[T]]) -> Asked[T]:
+    """Ask peers side by side, at most 64 at once; an error of one is kept, and the others go on."""
+    limit = asyncio.Semaphore(_AT_ONCE)
+    asked: Asked[T] = Asked({}, {})
+
+    async def ask(name: str, question: Awaitable[T]) -> None:
+        async with limit:
+            try:
+                asked.answers[name] = await question
+            except AdminError as error:
+                asked.errors[name] = error
+            except ProtocolError as error:
+                asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
+
+    await asyncio.gather(*(ask(name, question) for name, question in asks.items()))
+    return asked
+
 
 # ------------------------------------------------------------------ topics
 
 
-async def topic_stats(admin: Admin, topic: str) -> dict[MessageQueue, TopicOffset]:
-    """The first and the next offset of each queue of a topic, over all its brokers."""
-    found: dict[MessageQueue, TopicOffset] = {}
-    for _, address in await admin.brokers_of(topic):
-        found |= await topic_stats_at(admin, address, topic)
-    return found
+async def topic_stats(admin: Admin, topic: str) -> Asked[dict[MessageQueue, TopicOffset]]:
+    """The first and the next offset of each queue of a topic, by broker."""
+    return await ask_each({name: topic_stats_at(admin, at, topic) for name, at in await admin.brokers_of(topic)})
 
 
 async def topic_stats_at(admin: Admin, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
@@ -100,19 +139,52 @@ async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -
     return ConsumerRunningInfo.decode(answer.body)
 
 
-async def consume_stats(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:
-    """The progress of a group at all brokers that know it. Raises AdminError when it has consumed nothing."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a group at the brokers that answered, and the errors of the others."""
+
+    stats: ConsumeStats
+    errors: dict[str, AdminError]
+
+    def lag_text(self) -> str:
+        """The lag; ``>= N ?`` if it is not known of every broker."""
+        return f">= {self.stats.lag()} ?" if self.errors else str(self.stats.lag())
+
+
+async def progress(admin: Admin, group: str, topic: str | None = None) -> Progress:
+    """The progress of a group at all brokers of its retry topic and of the topics that it has offsets in.
+
+    Raises AdminError if no broker answered, or if the group has no offset anywhere.
+    """
+    asked = await ask_each(
+        {name: consume_stats_at(admin, at, group, topic) for name, at in await admin.brokers_of_group(group)}
+    )
+    topics_seen = {queue.topic for stats in asked.answers.values() for queue in stats.offset_table}
+    routes = await ask_each({each: admin.brokers_of(each) for each in topics_seen - {retry_topic(group)}})
+    known = {*asked.answers, *asked.errors}
+    others = {name: at for brokers in routes.answers.values() for name, at in brokers if name not in known}
+    more = await ask_each({name: consume_stats_at(admin, at, group, topic) for name, at in others.items()})
+    answers, errors = {**asked.answers, **more.answers}, {**asked.errors, **more.errors}
+    if not answers:
+        raise next(iter(errors.values()))
     result = ConsumeStats()
-    for _, address in await admin.brokers_of_group(group):
-        stats = await consume_stats_at(admin, address, group, topic)
+    for stats in answers.values():
         result.offset_table |= stats.offset_table
         result.consume_tps += stats.consume_tps
-    if not result.offset_table:
-        raise AdminError(
+    if not result.offset_table and not errors:
+        raise NotFound(
             f"Not found the consumer group consume stats: the group {group} has no offset of any queue, "
             "maybe it has not consumed a message yet"
         )
-    return result
+    return Progress(result, errors)
+
+
+async def consume_stats(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:
+    """The progress of a group. Raises AdminError if a broker does not answer, or if the group has no offset."""
+    found = await progress(admin, group, topic)
+    for error in found.errors.values():
+        raise error
+    return found.stats
 
 
 async def consume_stats_at(admin: Admin, address: str, group: str, topic: str | None = None) -> ConsumeStats:

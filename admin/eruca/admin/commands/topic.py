@@ -192,14 +192,17 @@ def _print_route(job: Job, route: TopicRouteData) -> None:
 @command("topicStatus", "show the offsets of a topic's queues", TOPIC)
 async def topic_status(job: Job) -> None:
     """202 at each broker of the topic."""
-    found = await topic_stats(job.admin, job.text("t"))
+    asked = await topic_stats(job.admin, job.text("t"))
+    found = {queue: offset for stats in asked.answers.values() for queue, offset in stats.items()}
     if not found:
+        asked.strict()
         raise AdminError(f"Not found the topic stats info: no broker has a queue of {job.text('t')} to write")
     job.row("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
     for queue, offset in sorted(found.items()):
         updated = offset.last_update_timestamp
         row = (queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset)
         job.row("%-32.32s  %-4d  %-20d  %-20d    %s", *row, millis_text(updated) if updated > 0 else "")
+    job.missing(asked.errors, "its queues are missing")
 
 
 @command("topicClusterList", "show the clusters that have a topic", TOPIC)
