@@ -11,7 +11,16 @@ import pytest
 
 from eruca.admin.cli import run
 from eruca.broker.config import BrokerConfig
-from eruca.protocol.bodies import ConsumerData, ConsumerOffsets, HeartbeatData, ProducerData, SubscriptionData
+from eruca.protocol.bodies import (
+    ConsumerData,
+    ConsumerOffsets,
+    HeartbeatData,
+    ProducerData,
+    RegisterBrokerBody,
+    SubscriptionData,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from eruca.standalone.cluster import Cluster
 from tests.support.peers import Answering, Peer
 
@@ -90,6 +99,16 @@ class Lab:
         )
         assert (await peer.ask(34, {}, beat.encode())).code == 0
         return peer
+
+    async def register(self, name: str, address: str, *topics: TopicConfig) -> None:
+        """Another master that the nameserver knows, with these topics; nothing need be at its address."""
+        table = {each.topic_name: each for each in topics}
+        body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topic_config_table=table))
+        peer = await Peer().connect(self.nameserver)
+        self.peers.append(peer)
+        fields = {"brokerName": name, "brokerAddr": address, "clusterName": "DefaultCluster", "haServerAddr": address}
+        more = {"brokerId": "0", "compressed": "false", "bodyCrc32": "0"}
+        assert (await peer.ask(103, {**fields, **more}, body.encode())).code == 0
 
     async def producer(self, group: str) -> Peer:
         """An online producer of a group."""

@@ -152,7 +152,6 @@ async def test_an_unknown_command_fails() -> None:
         (("topicList",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
         (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
         (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
-        (("topicList", "-n", "here"), 'an address looks like "host:port"'),
         (("sendMessage", "-t", "T", "-p", "x", "-i", "1"), "Broker name must be set if the queue is chosen!"),
         (("consumeMessage", "-t", "T", "-i", "1"), "Please set the brokerName before queueId!"),
         (("consumeMessage", "-t", "T", "-b", "b", "-o", "1"), "Please set queueId before offset!"),
@@ -172,6 +171,10 @@ async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], wo
     ("line", "words"),
     [
         (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
+        (("topicList", "-n", "http://here:9876"), "a nameserver is named as host:port, without 'http://'"),
+        (("topicList", "-n", "here:70000"), "'here:70000' is no address of a nameserver: give host:port, with a port"),
+        (("topicList", "--timeout", "0"), "option --timeout takes seconds, more than 0 and at most 3600, not '0'"),
+        (("clusterList", "-n", "127.0.0.1:1", "-i", "0"), "option -i takes seconds, 1 or more, not 0"),
         (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),
         (
             ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "yesterdays"),

@@ -24,7 +24,6 @@ OPTIONS = (TOPIC, STAMP, LIST, MORE)
         ("-s -1 -t T", {"s": "-1", "t": "T"}),
         ("-s -1234 -t T", {"s": "-1234", "t": "T"}),
         ("-t T -t U", {"t": "T"}),
-        ("what -t T is this", {"t": "T"}),
         ('-t "T"', {"t": "T"}),
         ("-t T -- -l", {"t": "T"}),
         ("", {}),
@@ -48,6 +47,17 @@ def test_what_is_no_line_is_refused_in_a_sentence(line: str, words: str) -> None
     with pytest.raises(UsageError) as refused:
         parse(OPTIONS, line.split())
     assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("line", ["what -t T", "-t T is this", "-t two words"])
+def test_a_word_that_belongs_to_no_option_is_wrong(line: str) -> None:
+    with pytest.raises(UsageError, match=r"'(what|is|words)' belongs to no option; put a value with blanks in quotes"):
+        parse(OPTIONS, line.split())
+
+
+def test_a_name_is_not_empty() -> None:
+    with pytest.raises(UsageError, match=r"option -t \(--topic\) is empty"):
+        check((TOPIC,), {"t": " "})
 
 
 def test_required_options_and_groups_are_checked() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from eruca.protocol import fastjson
+from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 
 CONFIG = (
@@ -105,6 +106,14 @@ async def test_permissions_change_and_are_compared(lab: Lab) -> None:
     assert everywhere.out == f"update topic perm from 4 to 6 in {lab.broker} success.\n"
     wrong = await lab.mqadmin("updateTopicPerm", "-b", "10.9.9.9:1", "-t", "T", "-p", "6")
     assert (wrong.status, "broker is not master" in wrong.err) == (1, True)
+
+
+async def test_a_permission_changes_nothing_else(lab: Lab) -> None:
+    """Also not if another broker of the route has other numbers of queues."""
+    await lab.done("updateTopic", "-b", lab.broker, "-t", "T", "-r", "8", "-w", "7")
+    await lab.register("broker-0", "127.0.0.1:1", TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
+    changed = await lab.done("updateTopicPerm", "-b", lab.broker, "-t", "T", "-p", "4")
+    assert "readQueueNums=8, writeQueueNums=7, perm=R--" in changed.out
 
 
 async def test_topics_with_cluster_and_groups(lab: Lab) -> None:

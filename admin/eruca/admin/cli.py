@@ -6,6 +6,7 @@ The exit status is one of ``errors.Status``. An error is one sentence on standar
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,10 @@ async def run(
     terminal: TextIO | None = None,
 ) -> int:
     """Run a command line and return the exit status. A person, if one is there, answers questions at ``terminal``."""
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
+            err.write(f"mqadmin: the argument {argument!a} is no text in this terminal's encoding\n")
+            return Status.USAGE
     try:
         properties, arguments = security.split_properties(arguments, environment)
     except AdminError as error:
@@ -113,11 +118,21 @@ def _seconds(given: dict[str, str]) -> float | None:
 
 def main() -> None:
     """The command ``mqadmin``."""
+    if sys.stdout is None:  # closed by the shell: >&-
+        print("mqadmin: the standard output is closed", file=sys.stderr)
+        sys.exit(Status.FAILED)
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks
         terminal = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
         sys.exit(asyncio.run(run(sys.argv[1:], os.environ, terminal=terminal)))
     except KeyboardInterrupt:
         sys.exit(Status.INTERRUPTED)
     except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(Status.DONE)
+    except OSError as error:  # the disk of a file that takes the output is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"mqadmin: the output cannot be written: {error.strerror or error}\n")
+        sys.exit(Status.FAILED)

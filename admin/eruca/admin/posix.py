@@ -55,7 +55,7 @@ def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]
         if option is None:
             if token.startswith("-") and len(token) > 1:
                 raise UsageError(f"there is no option {token}")
-            continue
+            raise UsageError(f"'{token}' belongs to no option; put a value with blanks in quotes: -v \"two words\"")
         value = ""
         if option.takes_value:
             if at == len(tokens) or tokens[at] in known:
@@ -71,6 +71,8 @@ def check(options: Sequence[Option], found: dict[str, str]) -> None:
     for option in options:
         if option.required and option.key not in found:
             raise UsageError(f"option {option} is required")
+        if option.key in ("t", "g") and option.takes_value and not found.get(option.key, "-").strip():
+            raise UsageError(f"option {option} is empty")
     for group in dict.fromkeys(option.group for option in options if option.group):
         members = [option for option in options if option.group == group]
         given = [option for option in members if option.key in found]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from eruca.admin.command import Job, command
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, BadValue
 from eruca.admin.posix import Option
 from eruca.protocol.bodies import ClusterInfo
 
@@ -23,7 +23,9 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
 )
 async def cluster_list(job: Job) -> None:
     """106, and 28 at each broker."""
-    interval = job.number("i")
+    interval = job.number("i", 1)
+    if interval < 1:
+        raise BadValue(f"option -i takes seconds, 1 or more, not {interval}")
     while True:
         await _list_once(job)
         if not job.has("i"):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from eruca.admin.client import Admin
 from eruca.admin.command import BROKER, MASTERS, TOPIC, Job, command, either
-from eruca.admin.errors import AdminError, PeerRefused, UsageError
-from eruca.admin.lookups import groups_of, readable_queues, topic_stats
+from eruca.admin.errors import AdminError, NotFound, PeerRefused, Status, UsageError
+from eruca.admin.lookups import ask_each, groups_of, readable_queues, topic_stats
 from eruca.admin.posix import Option
 from eruca.admin.text import millis_text
 from eruca.protocol import api, fastjson
-from eruca.protocol.bodies import ClusterInfo, QueueData, TopicConfig, TopicRouteData
+from eruca.protocol.bodies import ClusterInfo, QueueData, TopicConfig, TopicConfigSerializeWrapper, TopicRouteData
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import routes, topics
@@ -125,33 +127,38 @@ async def delete_topic(job: Job) -> None:
     Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True),
 )
 async def update_topic_perm(job: Job) -> None:
-    """17 with the topic's route, but another permission."""
-    perm = job.number("p")
-    route = await job.admin.route(job.text("t"))
-    first = route.queue_datas[0]
-    config = TopicConfig(
-        topic_name=job.text("t"),
-        read_queue_nums=first.read_queue_nums,
-        write_queue_nums=first.write_queue_nums,
-        topic_sys_flag=first.topic_sys_flag,
-        perm=perm,
-    )
+    """17 with each broker's own settings of the topic (21), but another permission."""
+    topic, perm = job.text("t"), job.number("p")
+    route = await job.admin.route(topic)
+    olds = {queue.broker_name: queue.perm for queue in route.queue_datas}
+    names = {address: broker.broker_name for broker in route.broker_datas if (address := broker.master())}
     address = job.maybe("b")
     if address is None:
         for master in await job.admin.masters(job.text("c")):
-            await create_topic(job.admin, master, config)
-            job.line(f"update topic perm from {first.perm} to {perm} in {master} success.")
+            if master in names:
+                await _permit(job.admin, master, topic, perm)
+                job.line(f"update topic perm from {olds[names[master]]} to {perm} in {master} success.")
         return
-    name = next((broker.broker_name for broker in route.broker_datas if broker.master() == address), None)
-    if name is None:
+    if address not in names:
         raise AdminError("updateTopicPerm error broker not exit or broker is not master!.")
-    old = next((queue.perm for queue in route.queue_datas if queue.broker_name == name), 0)
+    old = olds.get(names[address], 0)
     if old == perm:
         job.line("new perm equals to the old one!")
         return
-    await create_topic(job.admin, address, config)
+    config = await _permit(job.admin, address, topic, perm)
     job.line(f"update topic perm from {old} to {perm} in {address} success.")
     job.line(f"{config}.")
+
+
+async def _permit(admin: Admin, address: str, topic: str, perm: int) -> TopicConfig:
+    """Change the permission of a topic at one broker and nothing else; its settings."""
+    answer = await admin.call(address, api.GET_ALL_TOPIC_CONFIG)
+    config = TopicConfigSerializeWrapper.decode(answer.body).topic_config_table.get(topic)
+    if config is None:
+        raise NotFound(f"{address} has no topic {topic}")
+    changed = msgspec.structs.replace(config, perm=perm)
+    await create_topic(admin, address, changed)
+    return changed
 
 
 # ------------------------------------------------------------------ where topics are
@@ -232,18 +239,19 @@ async def topic_list(job: Job) -> None:
         return
     info = await job.admin.clusters()
     job.row("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
-    for name in names:
-        if is_retry_topic(name) or is_dead_letter_topic(name):
-            continue
-        cluster, groups = "", [""]
-        try:
-            route = await job.admin.route(name)
-            cluster = next(iter(_clusters_of(route, info)), "null")
-            groups = await groups_of(job.admin, route, name) or [""]
-        except AdminError as error:
-            job.report(f"mqadmin topicList: topic {name}: {error}")
+    shown = [name for name in names if not (is_retry_topic(name) or is_dead_letter_topic(name))]
+    asked = await ask_each({name: _cluster_and_groups(job.admin, name, info) for name in shown})
+    for name in shown:
+        cluster, groups = asked.answers.get(name, ("", [""]))
         for group in groups:
             job.row("%-20.20s  %-64.64s  %-64.64s", cluster, name, group)
+        if name in asked.errors:
+            job.report(f"mqadmin topicList: topic {name}: {asked.errors[name]}", Status.PARTIAL)
+
+
+async def _cluster_and_groups(admin: Admin, topic: str, info: ClusterInfo) -> tuple[str, list[str]]:
+    route = await admin.route(topic)
+    return next(iter(_clusters_of(route, info)), "null"), await groups_of(admin, route, topic) or [""]
 
 
 # ------------------------------------------------------------------ queues and their owners

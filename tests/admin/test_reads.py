@@ -1,0 +1,100 @@
+"""Reads while a broker or a nameserver hangs: what is alive is shown, nothing unknown is 0, the rest is named."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+
+from eruca.admin.cli import run
+from eruca.protocol.bodies import TopicConfig
+from tests.admin.conftest import Lab
+from tests.support.ports import free_port
+
+
+class Silent(NamedTuple):
+    """A server that accepts and never answers."""
+
+    address: str
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[Silent]:
+    writers = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.read()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    yield Silent(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    server.close()
+    for writer in writers:
+        writer.close()
+
+
+def one_queue(topic: str) -> TopicConfig:
+    return TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1)
+
+
+async def mqadmin(nameservers: str, *line: str) -> tuple[int, str, str, float]:
+    out, err = io.StringIO(), io.StringIO()
+    began = time.monotonic()
+    status = await run(line, {"NAMESRV_ADDR": nameservers}, out, err)
+    return status, out.getvalue(), err.getvalue(), time.monotonic() - began
+
+
+async def test_a_nameserver_that_hangs_costs_half_a_second(lab: Lab, silent: Silent) -> None:
+    for number in range(5):
+        await lab.topic(f"T{number}")
+    status, out, err, took = await mqadmin(f"{silent.address},{lab.nameserver}", "topicList", "-c")
+    assert (status, err) == (0, "")
+    assert "T4" in out
+    assert took < 2.5, "one patience, not one for each question"
+
+
+async def test_a_nameserver_that_is_away_costs_nothing(lab: Lab) -> None:
+    status, _, _, took = await mqadmin(f"127.0.0.1:{free_port()};{lab.nameserver}", "topicList")
+    assert status == 0
+    assert took < 0.5
+
+
+async def test_a_broker_is_no_nameserver(lab: Lab) -> None:
+    status, out, err, _ = await mqadmin(lab.broker, "topicList")
+    assert (status, out) == (1, "")
+    assert err == f"mqadmin topicList: {lab.broker} is no nameserver, but perhaps a broker: see -n\n"
+
+
+async def test_a_lag_that_is_not_known_is_never_0(lab: Lab, silent: Silent) -> None:
+    await lab.topic("T")
+    await lab.topic("%RETRY%G")
+    await lab.send("T", *"abcde")
+    await lab.commit("G", "T", 2)
+    await lab.register("broker-b", silent.address, *map(one_queue, ("T", "%RETRY%G", "%RETRY%H")))
+    overview = await mqadmin(lab.nameserver, "consumerProgress", "--timeout", "1")
+    rows = {line.split()[0]: line for line in overview[1].splitlines()[1:]}
+    assert overview[0] == 5
+    assert rows["G"].endswith(">= 3 ?")
+    assert rows["H"].split()[-2:] == ["?", "?"]
+    assert "broker-b: " in overview[2] and "a lag with '?' lacks its queues" in overview[2]
+    one = await mqadmin(lab.nameserver, "consumerProgress", "-g", "G", "--timeout", "1")
+    assert one[0] == 5
+    assert one[1].splitlines()[-1] == "Diff Total: >= 3 ?"
+    assert one[2].startswith("broker-b: ") and one[2].endswith(": its queues are missing\n")
+    assert one[3] < 6
+
+
+@pytest.mark.parametrize("line", [("topicStatus", "-t", "T"), ("statsAll", "-t", "T")])
+async def test_what_is_alive_is_shown(lab: Lab, silent: Silent, line: tuple[str, ...]) -> None:
+    await lab.topic("T")
+    await lab.send("T", *"abcde")
+    await lab.register("broker-b", silent.address, one_queue("T"))
+    status, out, err, took = await mqadmin(lab.nameserver, *line, "--timeout", "1")
+    assert status == 5
+    assert len(out.splitlines()) == 2
+    assert "broker-b: " in err
+    assert took < 6
