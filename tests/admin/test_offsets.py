@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
@@ -13,7 +14,7 @@ from eruca.admin.client import Admin
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Options, decide
 from eruca.admin.resets.survey import look, look_at_members
-from eruca.client import PushConsumer, ReceivedMessage
+from eruca.client import Message, Producer, PushConsumer, ReceivedMessage
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.queues import MessageQueue
 from tests.admin.conftest import Done, Lab
@@ -159,6 +160,35 @@ async def test_members_that_would_ignore_it_are_told(lab: Lab, model: str, kind:
     done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
     assert (done.status, done.out) == (1, "")
     assert words in done.err
+
+
+async def test_what_comes_is_what_the_table_says(lab: Lab) -> None:
+    """For any place that one can ask for, of some queues or all of them."""
+    random, queues = Random(17), range(4)
+    await lab.topic("T", len(queues))
+    times = [0]
+    async with Producer("p", nameserver=lab.nameserver) as producer:
+        for number in range(40):
+            queue = MessageQueue("T", "broker-a", random.choice(queues))
+            await producer.send(Message("T", f"{queue.queue_id} {number}".encode()), queue=queue)
+            await asyncio.sleep(0.002)
+            times.append(time.time_ns() // 1_000_000)
+    member = Member(lab, "G", "T")
+    async with member.consumer:
+        await member.has(40)
+        sent = sorted(member.bodies, key=lambda body: int(body.split()[1]))
+        of = {queue: [body for body in sent if body.startswith(f"{queue} ")] for queue in queues}
+        for _ in range(15):
+            member.bodies.clear()
+            some = random.sample(queues, random.randint(1, len(queues)))
+            place = random.choice(["first", "last", f"-{random.randint(1, 9)}", str(random.choice(times[1:]))])
+            only = ",".join(f"broker-a:{queue}" for queue in some)
+            line = random.choice([("--queue", only), ()])
+            done = await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", place, *line)
+            promised = [body for _, queue, offset in done.rows[1:] for body in of[int(queue)][int(offset) :]]
+            assert {int(queue) for _, queue, _ in done.rows[1:]} == set(some if line else queues)
+            await member.has(len(promised))
+            assert sorted(member.bodies) == sorted(promised), (place, line)
 
 
 # ------------------------------------------------------------------ offline
