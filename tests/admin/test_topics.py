@@ -40,9 +40,11 @@ async def test_an_ordered_topic_keeps_an_order_configuration(lab: Lab) -> None:
     get = ("updateOrderConf", "-t", "O", "-m", "get")
     assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[broker-a:3] \n"
     await lab.done("updateOrderConf", "-t", "O", "-m", "put", "-v", "other:4")
-    await lab.done("updateTopic", "-b", lab.broker, "-t", "O", "-o", "true")
+    changed = await lab.mqadmin("updateTopic", "-b", lab.broker, "-t", "O", "-o", "true")
+    assert changed.err == f"{lab.broker}: order false -> true, readQueueNums 3 -> 8, writeQueueNums 3 -> 8\n"
     assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[other:4;broker-a:8] \n"
-    all_of_it = await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "O", "-o", "true", "-p", "4")
+    all_of_it = await lab.mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "O", "-o", "true", "-p", "4")
+    assert all_of_it.err == f"{lab.broker}: perm 6 -> 4\n"
     assert all_of_it.out == (
         f"create topic to {lab.broker} success.\nset cluster orderConf. isOrder=true, orderConf=[broker-a:8]"
         + CONFIG.format(name="O", queues=8, perm="R--", order="true")
@@ -106,6 +108,40 @@ async def test_permissions_change_and_are_compared(lab: Lab) -> None:
     assert everywhere.out == f"update topic perm from 4 to 6 in {lab.broker} success.\n"
     wrong = await lab.mqadmin("updateTopicPerm", "-b", "10.9.9.9:1", "-t", "T", "-p", "6")
     assert (wrong.status, "broker is not master" in wrong.err) == (1, True)
+
+
+async def test_what_exists_is_changed_knowingly(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    wider = ("updateTopic", "-c", "DefaultCluster", "-t", "T", "-p", "4")
+    refused = await lab.mqadmin(*wider, answers="n\n")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(f"{lab.broker}: perm 6 -> 4, readQueueNums 2 -> 8, writeQueueNums 2 -> 8\n")
+    assert refused.err.endswith(
+        "It exists, and this changes there. Go on? [y/N] mqadmin updateTopic: nothing was changed\n"
+    )
+    kept = await lab.mqadmin(*wider, "--keep")
+    assert (kept.status, kept.err) == (0, f"{lab.broker}: perm 6 -> 4\n")
+    assert "readQueueNums=2, writeQueueNums=2, perm=R--" in kept.out
+    assert (await lab.mqadmin(*wider, answers="y\n")).status == 0
+    assert (await lab.done(*wider, "--yes")).status == 0, "nothing changes any more"
+
+
+async def test_a_group_that_exists_is_changed_knowingly(lab: Lab) -> None:
+    line = ("updateSubGroup", "-b", lab.broker, "-g", "G")
+    await lab.done(*line, "-d", "true", "-m", "true")
+    kept = await lab.mqadmin(*line, "-r", "3", "--keep")
+    assert (kept.status, kept.err) == (0, f"{lab.broker}: retryMaxTimes 16 -> 3\n")
+    plain = await lab.mqadmin(*line, "-r", "3")
+    changes = "consumeBroadcastEnable true -> false, consumeFromMinEnable true -> false"
+    assert (plain.status, plain.err) == (0, f"{lab.broker}: {changes}\n")
+
+
+async def test_queues_are_allocated_as_consumers_do(lab: Lab) -> None:
+    await lab.topic("T", 3)
+    sorted_out = (await lab.done("allocateMQ", "-t", "T", "-i", "a,b")).out
+    assert (await lab.done("allocateMQ", "-t", "T", "-i", " b, a")).out == sorted_out
+    for ids in ("a,a", "a,,b"):
+        assert (await lab.mqadmin("allocateMQ", "-t", "T", "-i", ids)).status == 2
 
 
 async def test_a_permission_changes_nothing_else(lab: Lab) -> None:

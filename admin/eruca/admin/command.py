@@ -10,11 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+import msgspec
+
 from eruca.admin import posix
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.posix import Option
 from eruca.admin.text import columns
+from eruca.protocol.bodies import Body
 
 COMMON = (
     Option("h", "help", "print this text", takes_value=False),
@@ -26,6 +29,10 @@ BROKER = Option("b", "brokerAddr", "the broker, as host:port")
 CLUSTER = Option("c", "clusterName", "the brokers of this cluster")
 MASTERS = Option("c", "clusterName", "all masters of this cluster")
 TOPIC = Option("t", "topic", "name of the topic", required=True)
+CHANGE = (
+    Option("", "keep", "change only what is given, if it exists", takes_value=False),
+    Option("", "yes", "ask nothing", takes_value=False),
+)
 """Options that several commands share."""
 
 
@@ -184,6 +191,26 @@ def command(name: str, help: str, *options: Option, alias: str = "") -> Callable
         return run
 
     return declare
+
+
+def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]]) -> None:
+    """Print what becomes of settings that exist, by broker's address; at a terminal, ask. Raises AdminError for no."""
+    lines = []
+    for address, (old, new) in changes.items():
+        before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+        fields = [
+            f"{name} {_word(before[name])} -> {_word(after[name])}" for name in after if before[name] != after[name]
+        ]
+        if fields:
+            lines.append(f"{address}: {', '.join(fields)}")
+    for line in lines:
+        job.say(line)
+    if lines and job.agreed("It exists, and this changes there. Go on?") is False:
+        raise AdminError("nothing was changed")
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def either(first: Option, second: Option) -> tuple[Option, Option]:

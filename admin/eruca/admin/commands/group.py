@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from eruca.admin.client import Admin, some_address
-from eruca.admin.command import BROKER, MASTERS, Job, command, either
+from eruca.admin.command import BROKER, CHANGE, MASTERS, Job, agree_to_changes, command, either
 from eruca.admin.commands.topic import drop_topic
 from eruca.admin.errors import AdminError
-from eruca.admin.lookups import members_of, running_info
+from eruca.admin.lookups import ask_each, members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
@@ -45,25 +47,39 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
     Option("i", "brokerId", "the broker id that it pulls from; default 0"),
     Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1"),
     Option("a", "notifyConsumerIdsChanged", "true (default): its members are notified when others come and go"),
+    *CHANGE,
 )
 async def update_group(job: Job) -> None:
     """200 at one broker, or at all masters of a cluster."""
-    config = SubscriptionGroupConfig(
-        group_name=job.text("g"),
-        consume_enable=job.truth("s", True),
-        consume_from_min_enable=job.truth("m", False),
-        consume_broadcast_enable=job.truth("d", False),
-        retry_queue_nums=job.number("q", 1),
-        retry_max_times=job.number("r", 16),
-        broker_id=job.number("i", 0),
-        which_broker_when_consume_slowly=job.number("w", 1),
-        notify_consumer_ids_changed_enable=job.truth("a", True),
+    new = SubscriptionGroupConfig(
+        group_name=job.text("g"), consume_from_min_enable=False, consume_broadcast_enable=False
     )
+    config = _group_config(job, new)
     address = job.maybe("b")
-    for each in [address] if address is not None else await job.admin.masters(job.text("c")):
+    masters = [address] if address is not None else await job.admin.masters(job.text("c"))
+    olds = (await ask_each({each: _group_at(job.admin, each, new.group_name) for each in masters})).strict()
+    configs = {each: _group_config(job, old) if old and job.has("keep") else config for each, old in olds.items()}
+    agree_to_changes(job, {each: (old, configs[each]) for each, old in olds.items() if old is not None})
+    for each in masters:
+        config = configs[each]
         await job.admin.call(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
         job.line(f"create subscription group to {each} success.")
     job.write(str(config))
+
+
+def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    """The settings of ``start``, but for the options that are given."""
+    return msgspec.structs.replace(
+        start,
+        consume_enable=job.truth("s", start.consume_enable),
+        consume_from_min_enable=job.truth("m", start.consume_from_min_enable),
+        consume_broadcast_enable=job.truth("d", start.consume_broadcast_enable),
+        retry_queue_nums=job.number("q", start.retry_queue_nums),
+        retry_max_times=job.number("r", start.retry_max_times),
+        broker_id=job.number("i", start.broker_id),
+        which_broker_when_consume_slowly=job.number("w", start.which_broker_when_consume_slowly),
+        notify_consumer_ids_changed_enable=job.truth("a", start.notify_consumer_ids_changed_enable),
+    )
 
 
 @command(

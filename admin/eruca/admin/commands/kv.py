@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from eruca.admin.command import Job, command
 from eruca.admin.commands.broker import print_properties
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, PeerRefused, Status
+from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.protocol import api, properties
 from eruca.protocol.headers import routes
@@ -28,8 +29,18 @@ async def update_kv_config(job: Job) -> None:
 async def delete_kv_config(job: Job) -> None:
     """102 at every nameserver."""
     request = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
+    there = await _is_there(job, request)
     await job.admin.call_nameservers(api.DELETE_KV_CONFIG, request)
     job.line("delete kv config from namespace success.")
+    if not there:
+        job.report(f"no nameserver had key {job.text('k')} in namespace {job.text('s')}", Status.NOT_FOUND)
+
+
+async def _is_there(job: Job, key: routes.KVConfigKey) -> bool:
+    """Whether any nameserver has a value."""
+    asked = await ask_each({each: job.admin.call(each, api.GET_KV_CONFIG, key) for each in job.admin.nameservers})
+    refused = [error for error in asked.errors.values() if isinstance(error, PeerRefused)]
+    return bool(asked.answers) or len(refused) < len(job.admin.nameservers)
 
 
 @command("getNamesrvConfig", "show the settings of the nameservers")
@@ -80,10 +91,15 @@ async def add_write_permission(job: Job) -> None:
 
 
 async def _permit(job: Job, verb: str, change: Callable[[str], Awaitable[int]]) -> None:
+    changed = 0
     for nameserver in job.admin.nameservers:
         what = f"{verb} write perm of broker[{job.text('b')}] in name server[{nameserver}]"
         try:
-            job.line(f"{what} OK, {await change(nameserver)}")
+            count = await change(nameserver)
+            changed += count
+            job.line(f"{what} OK, {count}")
         except AdminError as error:
             job.line(f"{what} Failed")
             job.report(f"mqadmin {verb}WritePerm: {error}")
+    if not changed and not job.status and job.text("b") not in (await job.admin.clusters()).broker_addr_table:
+        job.report(f"the nameservers know no broker {job.text('b')}", Status.NOT_FOUND)

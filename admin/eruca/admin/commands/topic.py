@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, MASTERS, TOPIC, Job, command, either
-from eruca.admin.errors import AdminError, NotFound, PeerRefused, Status, UsageError
+from eruca.admin.command import BROKER, CHANGE, MASTERS, TOPIC, Job, agree_to_changes, command, either
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
 from eruca.admin.lookups import ask_each, groups_of, readable_queues, topic_stats
 from eruca.admin.posix import Option
 from eruca.admin.text import millis_text
@@ -49,19 +51,16 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     Option("o", "order", "true: keep an order configuration for it; default false"),
     Option("u", "unit", "true: a topic of a unit; default false"),
     Option("s", "hasUnitSub", "true: units subscribe to it; default false"),
+    *CHANGE,
 )
 async def update_topic(job: Job) -> None:
     """17 at one broker or at all masters of a cluster; with -o the order configuration too."""
-    config = TopicConfig(
-        topic_name=job.text("t"),
-        read_queue_nums=job.number("r", _DEFAULT_QUEUES),
-        write_queue_nums=job.number("w", _DEFAULT_QUEUES),
-        perm=job.number("p", 6),
-        topic_sys_flag=_UNIT * job.truth("u", False) + _UNIT_SUB * job.truth("s", False),
-        order=job.truth("o", False),
-    )
+    config = _topic_config(job, TopicConfig(topic_name=job.text("t"), perm=6))
     address = job.maybe("b")
+    masters = [address] if address is not None else await job.admin.masters(job.text("c"))
+    configs = await _agreed_configs(job, masters, config)
     if address is not None:
+        config = configs[address]
         await create_topic(job.admin, address, config)
         if config.order:
             own = f"{await job.admin.broker_name_at(address)}:{config.write_queue_nums}"
@@ -70,7 +69,8 @@ async def update_topic(job: Job) -> None:
         job.line(f"create topic to {address} success.")
     else:
         brokers = await job.admin.brokers_in(job.text("c"))
-        for master in filter(None, (broker.master() for broker in brokers)):
+        for master in masters:
+            config = configs[master]
             await create_topic(job.admin, master, config)
             job.line(f"create topic to {master} success.")
         if config.order:
@@ -78,6 +78,36 @@ async def update_topic(job: Job) -> None:
             await _put_order(job.admin, config.topic_name, order)
             job.write(f"set cluster orderConf. isOrder=true, orderConf=[{order}]")
     job.write(str(config))
+
+
+def _topic_config(job: Job, start: TopicConfig, keep: bool = False) -> TopicConfig:
+    """The settings that the options ask for; with ``keep``, those of ``start`` where an option is not given."""
+    unit, subscribed = bool(start.topic_sys_flag & _UNIT), bool(start.topic_sys_flag & _UNIT_SUB)
+    return msgspec.structs.replace(
+        start,
+        read_queue_nums=job.number("r", start.read_queue_nums if keep else _DEFAULT_QUEUES),
+        write_queue_nums=job.number("w", start.write_queue_nums if keep else _DEFAULT_QUEUES),
+        perm=job.number("p", start.perm if keep else 6),
+        topic_sys_flag=_UNIT * job.truth("u", keep and unit) + _UNIT_SUB * job.truth("s", keep and subscribed),
+        order=job.truth("o", keep and start.order),
+    )
+
+
+async def _agreed_configs(job: Job, masters: Sequence[str], config: TopicConfig) -> dict[str, TopicConfig]:
+    """The settings for each master, after the person knows what else they change there."""
+    olds = (await ask_each({master: topic_at(job.admin, master, config.topic_name) for master in masters})).strict()
+    changed = {master: config for master in masters}
+    for master, old in olds.items():
+        if old is not None and job.has("keep"):
+            changed[master] = _topic_config(job, old, keep=True)
+    agree_to_changes(job, {master: (old, changed[master]) for master, old in olds.items() if old is not None})
+    return changed
+
+
+async def topic_at(admin: Admin, address: str, topic: str) -> TopicConfig | None:
+    """The settings of a topic at one broker (21); None if it is not there."""
+    answer = await admin.call(address, api.GET_ALL_TOPIC_CONFIG)
+    return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table.get(topic)
 
 
 async def _put_order(admin: Admin, topic: str, order: str) -> None:
@@ -152,8 +182,7 @@ async def update_topic_perm(job: Job) -> None:
 
 async def _permit(admin: Admin, address: str, topic: str, perm: int) -> TopicConfig:
     """Change the permission of a topic at one broker and nothing else; its settings."""
-    answer = await admin.call(address, api.GET_ALL_TOPIC_CONFIG)
-    config = TopicConfigSerializeWrapper.decode(answer.body).topic_config_table.get(topic)
+    config = await topic_at(admin, address, topic)
     if config is None:
         raise NotFound(f"{address} has no topic {topic}")
     changed = msgspec.structs.replace(config, perm=perm)
@@ -264,9 +293,11 @@ async def _cluster_and_groups(admin: Admin, topic: str, info: ClusterInfo) -> tu
     Option("i", "ipList", "the consumers, separated by commas", required=True),
 )
 async def allocate_queues(job: Job) -> None:
-    """Share a topic's queues averagely among the given consumers (AllocateMQSubCommand in 4.9.7)."""
-    topic, consumers = job.text("t"), job.text("i").split(",")
-    queues = readable_queues(topic, await job.admin.route(topic))
+    """Share a topic's queues averagely among consumers, as these do: both sorted (AllocateMQSubCommand in 4.9.7)."""
+    topic, consumers = job.text("t"), sorted(each.strip() for each in job.text("i").split(","))
+    if not all(consumers) or len(set(consumers)) < len(consumers):
+        raise BadValue(f"option -i takes ids of consumers, separated by commas, each once, not '{job.text('i')}'")
+    queues = sorted(readable_queues(topic, await job.admin.route(topic)))
     result = {consumer: share_averagely(queues, at, len(consumers)) for at, consumer in enumerate(consumers)}
     job.line(fastjson.dumps({"result": result}).decode())
 
