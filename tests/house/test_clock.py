@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.tree import ROOT, product_modules
+from tests.house.tree import parsed, product_modules
 
 STAMPS = {
     "stamps in records: stored, sent, and read by others": {
@@ -195,18 +195,19 @@ class _Uses(ast.NodeVisitor):
         self.found.add(".".join(self._place))
 
 
-def _uses(module: str, text: str) -> set[str]:
+def _uses(module: str, tree: ast.Module) -> set[str]:
     uses = _Uses(module)
-    uses.visit(ast.parse(text))
+    uses.visit(tree)
     return uses.found
 
 
 def _of_the_product() -> Iterator[str]:
     for file in product_modules():
         module = ".".join(file.with_suffix("").parts[1:]).removesuffix(".__init__")
-        yield from _uses(module, (ROOT / file).read_text())
+        yield from _uses(module, parsed(file))
 
 
+@pytest.mark.usefixtures("trees")
 def test_the_wall_clock_is_read_for_the_listed_reasons_only() -> None:
     listed = {place for places in STAMPS.values() for place in places}
     found = set(_of_the_product())
@@ -218,7 +219,7 @@ def test_the_wall_clock_is_read_for_the_listed_reasons_only() -> None:
 def uses_in(line: str) -> set[str]:
     """The uses in a function of these statements."""
     body = "".join(f"    {part.strip()}\n" for part in line.split(";"))
-    return _uses("eruca.broker.sample", f"def use():\n{body}")
+    return _uses("eruca.broker.sample", ast.parse(f"def use():\n{body}"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.house.tree import ROOT, product_modules
+import pytest
+
+from tests.house.tree import ROOT, parsed, product_modules
 
 SAID_OTHERWISE = {
     "broker_not_registered",
@@ -26,7 +28,7 @@ _LEVELS = {"debug", "info", "warning", "error", "exception"}
 def _events() -> Iterator[str]:
     for file in product_modules():
         if str(file).startswith(_DAEMONS):
-            for node in ast.walk(ast.parse((ROOT / file).read_text())):
+            for node in ast.walk(parsed(file)):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Attribute)
@@ -37,6 +39,7 @@ def _events() -> Iterator[str]:
                     yield str(node.args[0].value)
 
 
+@pytest.mark.usefixtures("trees")
 def test_each_event_is_listed_with_its_meaning() -> None:
     page = (ROOT / "docs" / "log.md").read_text()
     table = page[page.index("\n## Events") :]

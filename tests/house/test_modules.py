@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.house.tree import ROOT, committed_files, product_modules, source_roots
+import pytest
+
+from tests.house.tree import ROOT, committed_files, parsed, product_modules, source_roots
 
 ADVISED, LONGEST = 400, 600
 """Lines. Longer than advised is worth a look; a file is cut at a seam of its subject, never at a number."""
@@ -25,11 +27,12 @@ def test_every_source_root_has_modules() -> None:
     assert {module.parts[0] for module in product_modules()} == set(source_roots())
 
 
+@pytest.mark.usefixtures("trees")
 def test_modules_open_with_their_contract() -> None:
     silent = [
         str(module)
         for module in product_modules()
-        if (text := (ROOT / module).read_text()).strip() and len((ast.get_docstring(ast.parse(text)) or "").split()) < 5
+        if parsed(module).body and len((ast.get_docstring(parsed(module)) or "").split()) < 5
     ]
 
     assert silent == [], "say what the module owns and what it must not know"
@@ -53,13 +56,14 @@ def test_modules_are_named_by_nouns() -> None:
     assert verbs == []
 
 
+@pytest.mark.usefixtures("trees")
 def test_arguments_stand_in_the_call() -> None:
     """A literal tuple splatted into a call hides from editors, mypy and grep which argument is which."""
     splats = [
         f"{file}:{node.lineno}"
         for file in committed_files()
         if file.suffix == ".py"
-        for node in ast.walk(ast.parse((ROOT / file).read_text()))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.Call)
         for argument in node.args
         if isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Tuple | ast.List)
@@ -68,10 +72,11 @@ def test_arguments_stand_in_the_call() -> None:
     assert splats == []
 
 
+@pytest.mark.usefixtures("trees")
 def test_names_are_nouns_of_the_domain() -> None:
     empty = [str(module) for module in product_modules() if module.stem in _EMPTY_FILES]
     for module in product_modules():
-        for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        for node in ast.walk(parsed(module)):
             if isinstance(node, ast.ClassDef) and _EMPTY_WORDS.search(node.name):
                 empty.append(f"{module}: {node.name}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.tree import ROOT, product_modules
+from tests.house.tree import parsed, product_modules
 from tests.support.other_systems import MODULES_OF_UNIX, NOT_PROACTOR, SYSTEMS, WITH_DIFFERENCES, lacking, names_on
 
 NOT_FOR_THEM = ("spark_connector/", "standalone/eruca/standalone/demo/")
@@ -22,9 +22,9 @@ def modules() -> list[Path]:
     return [file for file in product_modules() if not file.as_posix().startswith(NOT_FOR_THEM)]
 
 
-def uses(text: str) -> list[str]:
+def uses(tree: ast.Module) -> list[str]:
     """The lines of a module that use what a system lacks without having asked."""
-    return [f"{line}: {name}" for line, name in _in_body(ast.parse(text).body)]
+    return [f"{line}: {name}" for line, name in _in_body(tree.body)]
 
 
 def _in_body(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
@@ -86,8 +86,9 @@ def _suppresses(context: ast.expr) -> bool:
     return ast.unparse(context).startswith("contextlib.suppress(") and _catches(context)
 
 
+@pytest.mark.usefixtures("trees")
 def test_what_a_system_lacks_is_asked_for_first() -> None:
-    found = [f"{file}:{use}" for file in modules() for use in uses((ROOT / file).read_text())]
+    found = [f"{file}:{use}" for file in modules() for use in uses(parsed(file))]
 
     assert not found, "Windows or macOS lacks it: ask with hasattr, or use remoting/operating_system"
 
@@ -112,7 +113,7 @@ def test_the_stubs_know_what_windows_lacks() -> None:
     ],
 )
 def test_a_use_is_found(text: str) -> None:
-    assert len(uses(text)) == 1
+    assert len(uses(ast.parse(text))) == 1
 
 
 @pytest.mark.parametrize(
@@ -126,4 +127,4 @@ def test_a_use_is_found(text: str) -> None:
     ],
 )
 def test_a_use_that_asks_is_none(text: str) -> None:
-    assert not uses(text)
+    assert not uses(ast.parse(text))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.tree import ROOT, product_modules
+from tests.house.tree import parsed, product_modules
 
 WATCHED = "eruca.remoting.tasks.Tasks.start"
 SHORT = {
@@ -46,9 +46,10 @@ def _of_the_daemons() -> Iterator[str]:
     for file in product_modules():
         module = ".".join(file.with_suffix("").parts[1:]).removesuffix(".__init__")
         if module.startswith(_DAEMONS):
-            yield from _starts(ast.parse((ROOT / file).read_text()), module)
+            yield from _starts(parsed(file), module)
 
 
+@pytest.mark.usefixtures("trees")
 def test_the_tasks_of_daemons_are_watched() -> None:
     found = set(_of_the_daemons()) - {WATCHED, "eruca.remoting.loop.run"}
 

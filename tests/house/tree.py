@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import subprocess
 import tomllib
 from functools import cache
@@ -30,6 +32,18 @@ def product_modules() -> list[Path]:
         for file in sorted((ROOT / root).rglob("*.py"))
         if "__pycache__" not in file.parts
     ]
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    """A module of this tree, as the tests share it until the last test of the house has run: nobody changes it."""
+    collects = gc.isenabled()
+    gc.disable()  # a million nodes, none of them garbage, and a collection looks at all of them
+    try:
+        return ast.parse((ROOT / file).read_text())
+    finally:
+        if collects:
+            gc.enable()
 
 
 @cache
