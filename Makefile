@@ -54,7 +54,8 @@ TIMES := 10
 torture: venv ## the durability programme, an hour or two (docs/durability.md; TIMES=5: half; ERUCA_SEED=...: another run)
 	@ERUCA_TORTURE=1 ERUCA_TIMES=$(TIMES) $(PYTEST) tests/faults tests/spark_connector/write/test_sink_killed.py \
 		tests/spark_connector/pipelines/test_ended.py \
-		tests/spark_connector/read/test_by_content.py --timeout 7200 -v -s
+		tests/spark_connector/read/test_by_content.py tests/client/test_outbox.py tests/client/test_deduplication.py \
+		tests/client/network/test_new_topics.py --timeout 7200 -v -s
 
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) -n auto --dist loadfile tests/compat

@@ -21,6 +21,7 @@ from eruca.client.deduplication import Deduplicate, RedisMarks, SqliteMarks
 from eruca.client.errors import BadConfig, StateError, UsageError
 from tests.client.conftest import Lab, Seen, eventually
 from tests.support.ports import free_port
+from tests.support.programme import amount
 
 redis_only = pytest.mark.skipif(
     shutil.which("redis-server") is None, reason="no redis-server: apt-get install redis-server"
@@ -241,7 +242,7 @@ def test_killed_at_any_point_each_effect_is_there_once(address: str, tmp_path: P
             return Counter(body for (body,) in connection.execute("SELECT body FROM orders"))
 
     worked = 0
-    for last in (*[False] * 4, True):
+    for last in (*[False] * amount(2, 8), True):
         worker = subprocess.Popen(
             [sys.executable, "-c", WORKER, address, str(database)], stdout=subprocess.PIPE, text=True
         )

@@ -19,6 +19,7 @@ from eruca.client import Message, PushConsumer, sync
 from eruca.client.errors import BadConfig, BadMessage, StateError, UsageError
 from eruca.client.outbox import Outbox, OutboxRelay
 from tests.client.conftest import Lab, Seen, eventually
+from tests.support.programme import amount
 
 
 def connecting(path: Path) -> Callable[[], sqlite3.Connection]:
@@ -202,18 +203,22 @@ asyncio.run(main())
 """
 
 
-def started(code: str, *arguments: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline()
-    return process
+def started(*programs: list[str]) -> list[subprocess.Popen[str]]:
+    """Programs that start beside one another, when each has said its first line."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", *program], stdout=subprocess.PIPE, text=True) for program in programs
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline()
+    return processes
 
 
 @pytest.mark.slow
 @pytest.mark.processes
 def test_killed_at_any_point_every_committed_order_is_sent_and_no_other(address: str, database: Path) -> None:
     chance = random.Random(16)
-    for number in range(4):
-        writer, relay = started(WRITER, str(database), str(number)), started(RELAY, str(database), address)
+    for number in range(amount(2, 8)):
+        writer, relay = started([WRITER, str(database), str(number)], [RELAY, str(database), address])
         for process in (writer, relay) if chance.random() < 0.5 else (relay, writer):
             time.sleep(chance.random() * 0.15)
             process.kill()

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import textwrap
 import typing
+from functools import cache
 from pathlib import Path
 
 from eruca.broker.config import BrokerConfig
@@ -55,6 +56,7 @@ Times are in milliseconds and sizes in bytes unless the text says otherwise.
 """
 
 
+@cache
 def meanings(kind: type) -> dict[str, str]:
     """The string under each field of a dataclass, on one line; empty where there is none."""
     found: dict[str, str] = {}
@@ -78,8 +80,13 @@ def _text(node: ast.stmt | None) -> str:
 def meaning(kind: type, item: Setting) -> str:
     """What a setting means."""
     for name in item.place[:-1]:
-        kind = typing.get_type_hints(kind)[name]
+        kind = _types(kind)[name]
     return meanings(kind)[item.place[-1]]
+
+
+@cache
+def _types(kind: type) -> dict[str, type]:
+    return typing.get_type_hints(kind)
 
 
 def apache(kind: type) -> dict[str, str]:

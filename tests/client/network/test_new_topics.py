@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from pathlib import Path
+from statistics import median
 from time import monotonic
 
 import pytest
@@ -22,6 +23,7 @@ from eruca.client import (
 )
 from eruca.client.selectors import by_hash
 from tests.client.conftest import Lab, Seen, eventually, small_broker
+from tests.support.programme import amount
 
 SOON = 1.0
 """Seconds that a busy machine may take; the regular looks for a topic come after 2 s."""
@@ -106,8 +108,8 @@ async def test_an_asynchronous_program_with_the_fixtures(rocketmq_env: str, seen
 
 
 @pytest.mark.slow
-async def test_a_thousand_new_topics_in_a_row(lab: Lab) -> None:
-    topics = [f"New-{number}" for number in range(1000)]
+async def test_many_new_topics_in_a_row(lab: Lab) -> None:
+    topics = [f"New-{number}" for number in range(amount(200, 1000))]
     stored: dict[str, float] = {}
     came: defaultdict[str, float] = defaultdict(float)
     news = asyncio.Event()
@@ -128,7 +130,7 @@ async def test_a_thousand_new_topics_in_a_row(lab: Lab) -> None:
                     news.clear()
                     await news.wait()
     late = sorted(came[topic] - stored[topic] for topic in topics)
-    assert late[500] < AT_ONCE
+    assert median(late) < AT_ONCE
     assert late[-1] < SOON, late[-20:]
 
 
