@@ -260,16 +260,19 @@ async def test_what_would_end_the_loop_fails_the_call_of_a_thread_only(
 
 
 async def test_a_time_limit_waits_for_the_thread_and_fails_the_message(lab: Lab, told: Told) -> None:
-    go = threading.Event()
+    go, loop = threading.Event(), asyncio.get_running_loop()
+    limits: list[asyncio.Timeout] = []
 
     def slow(message: ReceivedMessage) -> None:
         told.add("began")
+        loop.call_soon_threadsafe(lambda: limits[-1].reschedule(loop.time()))
         go.wait(10)
         told.add("ended")
 
     async def limited(message: ReceivedMessage, call_next: CallNext) -> Any:
         try:
-            async with asyncio.timeout(0.01):
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
                 return await call_next(message)
         except TimeoutError:
             told.add("too slow")
