@@ -5,18 +5,34 @@ The formats are those of ``eruca.protocol.compression``.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from eruca.client.errors import BadAnswer, BadConfig
 from eruca.protocol import compression
 from eruca.protocol.compression import BITS, KINDS, MAX_BODY, Kind
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.loop_thread import PerProcess
+
+R = TypeVar("R")
 
 COMPRESS_FROM = 4096
 """Bytes of a body from which on it is compressed (compressMsgBodyOverHowmuch)."""
 
+LARGE = 256 * 1024
+"""Bytes of a body from which on it is compressed and unpacked in a thread: that takes milliseconds."""
+_THREADS = 2
+
 Compress = Callable[[bytes], tuple[bytes, int]]
 """Given a body: as it is sent, and the bits to set in sysFlag."""
+_threads = PerProcess(lambda: ThreadPoolExecutor(_THREADS, "eruca-compression"))
+
+
+async def in_thread(work: Callable[..., R], *args: Any) -> R:
+    """Compress or unpack a large body while the event loop goes on; two at a time, the others wait."""
+    return await asyncio.get_running_loop().run_in_executor(_threads.get(), work, *args)
 
 
 def check_kind(kind: Kind) -> None:

@@ -22,6 +22,7 @@ from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import SendStatus
 from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
+from eruca.client.producing.backoff import RETRY_BACKOFF
 from eruca.client.producing.send import Send, returned
 from eruca.client.producing.sender import Sender
 from eruca.protocol import names
@@ -272,7 +273,7 @@ class _Again:
     """Sends letters again, ``rate`` a second at most."""
 
     def __init__(self, puller: PullConsumer, group: str, to: str, rate: float | None) -> None:
-        self._sender = Sender(puller.session, SENDER_GROUP, new_topic_queues=1)
+        self._sender = Sender(puller.session, SENDER_GROUP, new_topic_queues=1, retry_backoff=RETRY_BACKOFF)
         self._loop = puller.session.loop
         self._retry = names.retry_topic(group) if to == "retry" else None
         self._pause = 0.0 if rate is None else 1 / rate

@@ -318,12 +318,18 @@ class ReceivedMessage:
         """The body as it was sent. Raises BadAnswer when it cannot be decompressed, or exceeds ``max_body``."""
         body = self._body
         if body is None:
-            data, record = self._data, self._record
             head = self._head
-            body = record.body if record is not None else stored_body(data, self._at, head)
             if head[3] & COMPRESSED:
-                body = decompress(body, head[3], self._max_body)
-            self._body = body
+                return self._decompress(self._max_body)
+            data, record = self._data, self._record
+            body = self._body = record.body if record is not None else stored_body(data, self._at, head)
+        return body
+
+    def _decompress(self, most: int) -> bytes:
+        """The body that is compressed, from now on found by ``body``. Raises BadAnswer, also above ``most`` bytes."""
+        data, record, head = self._data, self._record, self._head
+        packed = record.body if record is not None else stored_body(data, self._at, head)
+        body = self._body = decompress(packed, head[3], most)
         return body
 
     @property

@@ -77,6 +77,23 @@ async def test_a_broker_that_refuses_is_passed_over() -> None:
             assert not await back.bury(received(), last_error(ValueError("never"))), "no broker takes it"
 
 
+@pytest.mark.parametrize("code", [2, 215])
+async def test_a_busy_broker_is_asked_again_until_it_has_time(code: int) -> None:
+    """More often than by the number of attempts, and not at once."""
+    async with Scripted("names") as names, Scripted("broker-a") as a:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a)
+        a.refused_codes.add(BACK)
+        a.answers.extend([code] * 4)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
+            began = consumer.session.loop.time()
+            back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], Later())
+            await back.finish(10)
+            assert len(a.sends) == 5
+            assert consumer.session.loop.time() - began > 0.75 * (0.05 + 0.1 + 0.2 + 0.4), "each wait is longer"
+
+
 async def test_where_the_reason_cannot_travel_the_letter_is_made_without_it(caplog: pytest.LogCaptureFixture) -> None:
     """A broker that takes no send to the retry topic makes the dead letter itself (36)."""
     async with Scripted("names") as names, Scripted("broker-a") as a:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from copy import copy
 from typing import Any
@@ -21,6 +23,10 @@ from eruca.client.errors import (
     StateError,
     UsageError,
 )
+from eruca.client.message import AFTER_ID
+from eruca.client.producing.packer import pack
+from eruca.client.producing.send import Send
+from eruca.client.producing.sender import Sender
 from eruca.client.selectors import by_hash
 from eruca.protocol import frame
 from eruca.protocol.headers.send import SendReply
@@ -147,6 +153,53 @@ async def test_what_was_started_first_leaves_first_whatever_it_is(pair: Pair) ->
     came = [body for body in pair.broker.bodies[1:] if len(body) < 10]
     assert came == [b"0", b"1", b"2", b"3", b"one-way", b"last"]
     assert [number for number, body in enumerate(pair.broker.bodies) if len(body) >= 10] == [2, 8]
+
+
+@pytest.mark.parametrize("hooked", [False, True], ids=["plain", "with a hook"])
+async def test_a_large_body_is_compressed_in_a_thread_and_leaves_in_its_order(pair: Pair, hooked: bool) -> None:
+    producer = pair.producer
+    if hooked:
+        producer.add_hook(Seen())
+    large = b"z" * (1 << 20)
+    sends = [producer.start_send(Message("T", b"1"), queue=SECOND)]
+    sends += [producer.start_send(Message("T", large, flag=7), queue=SECOND) for _ in range(2)]
+    sends += [producer.start_send(Message("T", b"2"), queue=SECOND), producer.start_send(Message("T", large))]
+    cancelled = producer.start_send(Message("T", large), queue=SECOND)
+    batch = asyncio.ensure_future(producer.send_batch([Message("T", b"in a batch")], queue=SECOND))
+    cancelled.cancel()
+    await producer.flush()
+    assert all(send.done() and send.exception() is None for send in sends)
+    await batch
+    assert any(thread.name.startswith("eruca-compression") for thread in threading.enumerate())
+    sizes = [len(body) for body in pair.broker.bodies[1:]]
+    assert (
+        sizes[0] == sizes[3] == 1
+        and {sizes[1], sizes[2], sizes[4]} == {len(zlib.compress(large, 5))}
+        and len(sizes) == 6
+    )
+    assert [header.flag for header in pair.broker.sends[1:]] == [0, 7, 7, 0, 0, 0]
+    assert {header.sys_flag for header in pair.broker.sends[1:]} == {0, 0x301} and producer.in_flight == 0
+
+
+async def test_a_stop_waits_for_what_is_compressed(pair: Pair) -> None:
+    async with Producer("other", nameserver=pair.names.address) as producer:
+        send = producer.start_send(Message("T", b"z" * (1 << 20)))
+    assert send.result().queue.topic == "T"
+
+
+async def test_a_compression_that_fails_fails_its_send_alone(pair: Pair) -> None:
+    def out_of_memory(body: bytes) -> tuple[bytes, int]:
+        raise MemoryError
+
+    sender = Sender(pair.producer.session, "g")
+    large, small = (Send(sender, sender.topic("T"), asyncio.Future(), b"x" * size, AFTER_ID, 3.0) for size in (9, 1))
+    pack(sender, large, out_of_memory)
+    sender.append(large)
+    sender.append(small)
+    with pytest.raises(MemoryError):
+        await large.future
+    assert (await small.future).status is SendStatus.SEND_OK
+    assert len(sender.accumulator) == 0
 
 
 async def test_the_oneway_sends_of_one_turn_leave_together_until_they_are_many(pair: Pair) -> None:

@@ -1,6 +1,10 @@
 """The writer of one task: where an attempt goes after a broker has refused the one before."""
 
-from eruca.client import PullConsumer
+import asyncio
+
+import pytest
+
+from eruca.client import MessageQueue, PullConsumer
 from eruca.spark_connector.sink_options import read_sink_options
 from eruca.spark_connector.write.encoder import SingleMessage
 from eruca.spark_connector.write.writer import MessageWriter
@@ -18,3 +22,18 @@ async def test_the_attempt_after_a_refusal_goes_to_another_broker() -> None:
                 await writer.send_messages([SingleMessage("T", None, b"%d" % number, "WAIT\x01true", 7)])
     assert len(a.bodies) == len(set(a.bodies)) > 0, "no message was sent there twice"
     assert sorted(b.bodies) == [b"%d" % each for each in range(8)]
+
+
+@pytest.mark.parametrize("code", [2, 215])
+@pytest.mark.parametrize("queue", [None, MessageQueue("T", "broker-a", 1)], ids=["any queue", "a chosen queue"])
+async def test_a_busy_broker_is_asked_again_after_waits_that_grow(code: int, queue: MessageQueue | None) -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as broker:
+        names.knows("T", broker, queues=4)
+        options = read_sink_options({"nameServer": names.address, "topic": "T"}, streaming=True)
+        async with PullConsumer(nameserver=names.address) as consumer:
+            writer = MessageWriter(consumer, options)
+            broker.answers.extend([code] * 3)
+            began = asyncio.get_running_loop().time()
+            await writer.send_messages([SingleMessage("T", queue, b"x", "WAIT\x01true", 7)])
+            assert len(broker.sends) == 4
+            assert asyncio.get_running_loop().time() - began > 0.1 + 0.2 + 0.4

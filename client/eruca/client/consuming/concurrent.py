@@ -19,6 +19,7 @@ from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
 from eruca.client.consuming.process_queue import ProcessQueue, QueueLimits
 from eruca.client.consuming.runners import Runner
 from eruca.client.consuming.send_back import FIRST_RETRY_LEVEL, SendBack
+from eruca.client.consuming.unpacker import are_packed
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Later, Reject
@@ -65,7 +66,7 @@ class Concurrent:
     def deliver(self, process_queue: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Submit pulled messages to the runner."""
         if messages:
-            self.runner.submit(PulledBatch(process_queue, self._arguments(messages)))
+            self.runner.submit(PulledBatch(process_queue, self._arguments(messages), packed=are_packed(messages)))
 
     def _arguments(self, messages: list[ReceivedMessage]) -> Sequence[Argument]:
         size = self._batch_max_size

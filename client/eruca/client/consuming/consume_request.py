@@ -85,11 +85,13 @@ class ConsumeRequest:
 class PulledBatch:
     """Messages of one process queue that wait for listeners. A free worker, in any thread, takes the next argument."""
 
-    __slots__ = ("arguments", "process_queue")
+    __slots__ = ("arguments", "packed", "process_queue")
 
-    def __init__(self, process_queue: ProcessQueue, arguments: Sequence[Argument]) -> None:
+    def __init__(self, process_queue: ProcessQueue, arguments: Sequence[Argument], *, packed: bool = False) -> None:
         self.process_queue = process_queue
         self.arguments: Iterator[Argument] = iter(arguments)
+        self.packed = packed
+        """Whether there are bodies to ``unpack`` before a call."""
 
     @property
     def left(self) -> int:

@@ -16,11 +16,13 @@ from typing import Any, Self
 from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
 from eruca.client.consuming.ordered_queue import OrderlyRequest
 from eruca.client.consuming.runners import Runner, resolving, run_listener
+from eruca.client.consuming.unpacker import is_packed, unpack
 from eruca.client.errors import StateError
 from eruca.client.hooks import ConsumeContext, ConsumeHooks
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware, around
 from eruca.client.outcomes import Later, Listener, Reject
+from eruca.protocol.message import COMPRESSED
 
 Settle = Callable[[ConsumeRequest], float | None]
 """Finishes the request of a message; returns the monotonic time, or None if another thread finishes it."""
@@ -226,6 +228,8 @@ class Messages(AsyncIterator[Delivery]):
         self._stream = stream
         self._auto_ack = auto_ack
         self._last: Delivery | None = None
+        self._unpacking: Delivery | None = None
+        """A message that was taken, and is handed over when its large body is unpacked."""
 
     def __aiter__(self) -> Messages:
         return self
@@ -233,10 +237,16 @@ class Messages(AsyncIterator[Delivery]):
     async def __anext__(self) -> Delivery:
         last, self._last, stream = self._last, None, self._stream
         now = last._settle(None) if last is not None and self._auto_ack else None
-        message = stream.take(now)
+        message = self._unpacking
         if message is None:
-            message = await stream.next()
+            message = stream.take(now)
             if message is None:
-                raise StopAsyncIteration
+                message = await stream.next()
+                if message is None:
+                    raise StopAsyncIteration
+        if message._head[3] & COMPRESSED and is_packed(message):
+            self._unpacking = message
+            await unpack((message,))
+            self._unpacking = None
         self._last = message
         return message

@@ -17,6 +17,7 @@ from typing import Any
 from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.send_back import reconsumed
+from eruca.client.consuming.unpacker import are_packed
 from eruca.client.errors import UsageError
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Decision, Reject, Suspend
@@ -82,7 +83,7 @@ class OrderlyBatch(PulledBatch):
     __slots__ = ("_request",)
 
     def __init__(self, request: OrderlyRequest) -> None:
-        super().__init__(request.process_queue, [request.argument])
+        super().__init__(request.process_queue, [request.argument], packed=are_packed(request.messages))
         self._request = request
 
     def request(self, spare: ConsumeRequest | None = None) -> ConsumeRequest:

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from eruca.client import callbacks
 from eruca.client.consuming.consume_request import ConsumeRequest, PulledBatch
+from eruca.client.consuming.unpacker import unpack
 from eruca.client.errors import UsageError
 from eruca.client.outcomes import Listener
 
@@ -132,9 +133,16 @@ class LoopRunner:
         """Run the calls of a batch that no other worker takes; returns when the worker last yielded to the loop."""
         listener, finished, busy = self._listener, self._finished, self._busy
         request = busy[number] = batch.request()
-        process_queue, claims = batch.process_queue, request.claims
+        process_queue, claims, packed = batch.process_queue, request.claims, batch.packed
         now = monotonic()
         for argument in batch.arguments:
+            if packed:
+                busy[number] = None
+                await unpack(argument if isinstance(argument, list) else (argument,))
+                if self._ended:
+                    return resumed
+                busy[number] = request
+                resumed = now = monotonic()
             request.argument = argument
             if process_queue.dropped or (claims and not request.claim()):
                 finished(request)

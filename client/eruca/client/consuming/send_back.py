@@ -24,6 +24,7 @@ from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Later, Reject
+from eruca.client.producing.backoff import RETRY_BACKOFF
 from eruca.client.producing.send import Send, returned
 from eruca.client.producing.sender import Sender
 from eruca.protocol import names
@@ -61,7 +62,7 @@ class SendBack:
         self._policy = policy
         self._stats = stats
         self._delays = RetryDelays(session, group)
-        self._sender = Sender(session, INNER_GROUP, new_topic_queues=1)
+        self._sender = Sender(session, INNER_GROUP, new_topic_queues=1, retry_backoff=RETRY_BACKOFF)
         self._in_flight: set[asyncio.Task[None]] = set()
 
     def start(

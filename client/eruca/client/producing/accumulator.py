@@ -72,6 +72,10 @@ class Accumulator:
             self._loop.call_soon(self._end_turn)
         self._pending.append(send)
 
+    def hold(self, send: Send) -> None:
+        """A send begins whose body is being compressed; it leaves after ``admit``, and those that follow after it."""
+        self._waiting.append(send)
+
     def take_pending(self) -> list[Send]:
         """The sends that leave in this turn, which the caller takes over."""
         pending, self._pending = self._pending, []
@@ -82,18 +86,20 @@ class Accumulator:
         self._count -= count
         self._size -= size
         if self._waiting:
-            self._admit()
-        if self._idle is not None and not self._count:
+            self.admit()
+        elif self._idle is not None and not self._count:
             self._idle.set()
 
-    def _admit(self) -> None:
-        """Let sends that wait begin as far as there is room."""
+    def admit(self) -> None:
+        """Let sends that wait begin as far as there is room, and their bodies are compressed."""
         waiting = self._waiting
         while waiting:
             send = waiting[0]
             if send.future.done():  # its caller has cancelled it
                 waiting.popleft()
                 continue
+            if send.packing:
+                break
             count, size = self._count, len(send.body)
             if count >= self._max_count or (count and self._size + size > self._max_size):
                 break
@@ -102,6 +108,8 @@ class Accumulator:
             self._size += size
             send.size = size
             self.reenqueue(send)
+        if self._idle is not None and not self._count and not waiting:
+            self._idle.set()
 
     def _end_turn(self) -> None:
         pending, self._pending = self._pending, []
@@ -111,7 +119,7 @@ class Accumulator:
     async def wait_idle(self, timeout: float) -> None:
         """Let the sends of this turn leave, and wait until none is under way, for ``timeout`` seconds at most."""
         self._end_turn()
-        if self._count:
+        if self._count or self._waiting:
             if self._idle is None or self._idle.is_set():
                 self._idle = asyncio.Event()
             with contextlib.suppress(TimeoutError):

@@ -17,7 +17,7 @@ from typing import Final
 
 from eruca.client.admin_calls import Client
 from eruca.client.bounds import bounded, within
-from eruca.client.compression import compressor
+from eruca.client.compression import LARGE, compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
@@ -30,6 +30,7 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import SendResult
 from eruca.client.producing.batch import are_messages, check_batch, encode_messages, encode_ordinary, wait_of
 from eruca.client.producing.options import DEFAULT_GROUP, ProducerOptions, taking
+from eruca.client.producing.packer import pack
 from eruca.client.producing.send import BATCH, ONEWAY, PLAIN, REPLY, Send, SendKind, choice_of_user, with_flags
 from eruca.client.producing.send_hooks import Observer
 from eruca.client.producing.sender import Sender
@@ -373,7 +374,7 @@ class Producer(Client):
         if topic is None or type(message.body) is not bytes or not 0 < len(message.body) <= self.max_message_size:
             check_message(message, self.max_message_size)
             topic = self._running().topic(message.topic)
-        body, text = message.body, AFTER_ID
+        body, text, large = message.body, AFTER_ID, False
         if (
             message.tags
             or message.keys
@@ -388,7 +389,9 @@ class Producer(Client):
             text += more
         if message.flag or len(body) >= self.compress_from:
             check_numbers(message)
-            body, bits = self._compress(body)
+            large, bits = len(body) >= LARGE and not kind.oneway, 0
+            if not large:
+                body, bits = self._compress(body)
             kind = with_flags(kind, message.flag, bits)
         seconds = self.send_timeout if timeout is None else seconds_of(timeout, 0)
         choose = None
@@ -412,6 +415,8 @@ class Producer(Client):
         elif kind is PLAIN:
             sender.accumulator.append(send)
             return send
+        if large:
+            pack(sender, send, self._compress)
         sender.append(send)
         return send
 

@@ -146,6 +146,8 @@ class Send(msgspec.Struct, eq=False):
     hooks: SendHooks | None = None
     unattended: bool = False
     """Whether nobody awaits the future: a one-way send that leaves at the end of the turn."""
+    packing: bool = False
+    """Whether its body is being compressed in a thread; it leaves afterwards."""
     size: int = 0
     """Bytes that the accumulator counted; hooks may have rewritten the body since."""
     begin: Begin | None = None

@@ -149,7 +149,10 @@ class Sender:
                     send.future.set_exception(_error_of_user(error))
                     return
         if not oneway:
-            self.accumulator.append(send)
+            if send.packing:
+                self.accumulator.hold(send)
+            else:
+                self.accumulator.append(send)
             return
         send.attempts = 1
         if self._may_gather(send):  # one-way sends are not counted
