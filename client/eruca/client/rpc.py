@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast, overload
 import msgspec
 
 from eruca.client import callbacks
-from eruca.client.checks import check_seconds
+from eruca.client.checks import check_kind, check_seconds
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.errors import BadAnswer, ClientError, StateError, UsageError
@@ -255,6 +255,9 @@ class RPC(Startable):
         Raises RemoteError for what the method raised, CallTimeout without an answer in time (the method may have been
         carried out), BadAnswer for a result of another type, and as ``Producer.request``.
         """
+        check_kind("args", args, list | tuple, "a list of the arguments by position")
+        if named is not None:
+            check_kind("named", named, Mapping, "a mapping of the arguments by name")
         arguments = {_BY_POSITION: list(args), **named} if args and named else named or list(args)
         question = Message.of(self.topic, arguments, _JSON, tags=name)
         answer = await self._producer.request(question, timeout=self._timeout if timeout is None else timeout)

@@ -168,7 +168,7 @@ def lazy(kind: Callable[P, S], *args: P.args, **kwargs: P.kwargs) -> S:
     unstarted = _UNSTARTED.get(kind)
     if unstarted is None:
         names = ", ".join(each.__name__ for each in _UNSTARTED)
-        raise UsageError(f"lazy() is for {names}: other clients subscribe before they start.")
+        raise UsageError(f"lazy() is for {names} of eruca.client.sync: other clients subscribe before they start.")
     client: S = object.__new__(cast("type[S]", kind))
     client._lazily = _Lazily(lambda: kind(*args, **kwargs), unstarted(*args, **kwargs))
     return client

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eruca.client import (
+    Backoff,
     Hook,
     Later,
     Message,
@@ -101,10 +102,11 @@ async def test_a_listener_may_give_a_message_up_at_once(lab: Lab) -> None:
     assert letter.record.reconsume_times == 1
 
 
-async def test_sent_anew_to_the_retry_topic_it_is_a_dead_letter_as_soon(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("exact", [True, False])
+async def test_sent_anew_to_the_retry_topic_it_comes_as_often_and_its_letter_says_why(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, exact: bool
 ) -> None:
-    """The way that clients take when their broker did not take a message back."""
+    """The way of retries with times of their own, and of all when the broker did not take a message back."""
     tried, dead = Seen(), Seen()
 
     async def refused(*_: object, **__: object) -> None:
@@ -117,12 +119,12 @@ async def test_sent_anew_to_the_retry_topic_it_is_a_dead_letter_as_soon(
         raise ValueError("never")
 
     await lab.send("T", b"bad")
-    async with PushConsumer("g", fail, nameserver=lab.address, start_from="first", max_reconsume_times=1).subscribe(
-        "T"
-    ):
+    options: dict[str, Any] = {"max_reconsume_times": 1, "retry": Backoff(first=0.05) if exact else None}
+    async with PushConsumer("g", fail, nameserver=lab.address, start_from="first", **options).subscribe("T"):
         (letter,) = await letters(lab, dead, 1)
     assert (letter.body, letter.record.properties["DELAY"]) == (b"bad", "0")
-    assert len(tried.messages) == 1  # it says itself that it came once, and that is enough
+    assert [message.reconsume_times for message in tried.messages] == [0, 1]
+    assert letter.properties["DEAD_LETTER_ERROR"] == "ValueError"
 
 
 class Deaths(Hook):

@@ -44,6 +44,11 @@ class ListenerOptions:
             check_least(1, consume_message_batch_max_size=self.consume_message_batch_max_size)
         check_flags(orderly=self.orderly, auto_commit=self.auto_commit)
         if self.ordered_by is not None:
+            if not callable(self.ordered_by):
+                kind = type(self.ordered_by).__name__
+                raise UsageError(
+                    f"ordered_by is of type {kind}: a function of the message that returns its key is expected."
+                )
             callbacks.check_callable(self.ordered_by, "ordered_by", "message")
             if callbacks.is_coroutine_function(self.ordered_by):
                 raise UsageError("ordered_by is a coroutine function: a plain function of the message is expected.")

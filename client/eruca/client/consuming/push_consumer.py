@@ -36,6 +36,7 @@ from eruca.client.consuming.push_engine import PushEngine
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, PullOptions
 from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.consuming.rebalance_listener import QueuesListener
+from eruca.client.errors import BadConfig
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
 from eruca.client.network.session import Session
@@ -243,6 +244,8 @@ class PushConsumer(Client):
             after_error=pull_time_delay_when_exception,
             commit=not broadcast,
         )
+        if broadcast and retry is not None:
+            raise BadConfig("A broadcasting consumer has no retries: leave retry= out, or broadcast=True")
         self.group = group
         self._engine = PushEngine(
             group,

@@ -222,6 +222,9 @@ def retry_header(
 
     ``delay`` are the properties that delay it, ``more`` further ones; ``times`` is the new ``reconsume_times``, by
     default one more than that of the record.
+
+    The limit in the header is above ``times``, so that the broker lets the last retry pass: brokers of 4.9 make a dead
+    letter of a send whose count has reached its limit, and this client counts the retry before it is made.
     """
     times = record.reconsume_times + 1 if times is None else times
     kept = {name: value for name, value in record.properties.items() if name not in _OF_EARLIER_DELAYS}
@@ -244,6 +247,6 @@ def retry_header(
         flag=record.flag,
         properties=encode_properties(properties).decode(),
         reconsume_times=times,
-        max_reconsume_times=max_reconsume_times,
+        max_reconsume_times=max(max_reconsume_times, times + 1),
         default_topic_queue_nums=1,
     )
