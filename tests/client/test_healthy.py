@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eruca.client import Producer, PullConsumer, PushConsumer, sync
+from eruca.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, sync
 from eruca.client.errors import BrokerUnreachable, NameserverUnreachable
 from eruca.protocol.bodies import BrokerData, ClusterInfo
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -28,6 +28,20 @@ async def test_a_consumer_whose_broker_goes_and_comes_back(lab: Lab, seen: Seen)
         await eventually(lambda: bool(consumer.healthy))
         await consumer.ping()
     assert not consumer.healthy
+
+
+async def test_a_broker_that_is_connected_and_answers_nothing(server: Scripted) -> None:
+    server.knows("T", server)
+    settings = ClientSettings(nameserver=server.address, heartbeat_interval=0.05, request_timeout=0.3)
+    async with Producer("p", settings=settings) as producer:
+        await producer.send(Message("T", b"x"))
+        assert producer.healthy
+        server.heartbeats_answered.clear()
+        await eventually(lambda: not producer.healthy)
+        (reason,) = producer.healthy.reasons
+        assert reason.startswith("broker-a does not answer for ") and reason.endswith(" s")
+        server.heartbeats_answered.set()
+        await eventually(lambda: bool(producer.healthy))
 
 
 async def test_a_producer_that_never_sent_pings_all_brokers(lab: Lab) -> None:

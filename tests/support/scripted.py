@@ -72,6 +72,9 @@ class Scripted:
         self.offsets_answered = asyncio.Event()
         """Clear it to let questions for a group's offset wait."""
         self.offsets_answered.set()
+        self.heartbeats_answered = asyncio.Event()
+        """Clear it to let heartbeats wait."""
+        self.heartbeats_answered.set()
         self.topics: dict[str, TopicRouteData] = {}
         self.cluster: ClusterInfo | None = None
         """The answer to 106; None refuses it."""
@@ -133,13 +136,14 @@ def route(server: Scripted, call: Call[Any]) -> Reply:
 
 
 @routes.on(api.HEART_BEAT)
-def heartbeat(server: Scripted, call: Call[Any]) -> Reply:
+async def heartbeat(server: Scripted, call: Call[Any]) -> Reply:
     beat = HeartbeatData.decode(call.body)
     server.heartbeats.append(beat)
     if call.code in server.refused_codes:
         raise Refused(1, "not now")
     if beat.consumer_data_set and beat.client_id not in server.members:
         server.members.append(beat.client_id)
+    await server.heartbeats_answered.wait()
     return Reply()
 
 

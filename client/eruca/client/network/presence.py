@@ -1,7 +1,8 @@
 """Presence: which brokers this client cannot reach, and the two lines of the log about each.
 
-Owns when a broker went and why. One line says that it is away, with what waits for it; one says that it is back, and
-after how long. Attempts in between say nothing. Asks nobody: the session reports what it met.
+Owns when a broker went and why, and which brokers are connected but answer nothing. One line says that it is away, with
+what waits for it; one says that it is back, and after how long. Attempts in between say nothing. Asks nobody: the
+session reports what it met.
 """
 
 from __future__ import annotations
@@ -32,17 +33,34 @@ class Presence:
     def __init__(self, broker_at: Callable[[str], tuple[str, int]], waiting: Callable[[str], dict[str, int]]) -> None:
         self.away: dict[tuple[str, int], Away] = {}
         """By name and id; look only."""
+        self._silent: dict[tuple[str, int], float] = {}
+        """Since when brokers that are connected have answered nothing."""
         self._broker_at = broker_at
         self._waiting = waiting
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for each broker that is away."""
+        """A sentence for each broker that is away, or silent."""
         now = monotonic()
-        return tuple(
+        away = (
             f"{_shown(broker)} is away for {now - away.since:.1f} s ({away.cause})"
             for broker, away in sorted(self.away.items())
         )
+        silent = (
+            f"{_shown(broker)} does not answer for {now - since:.1f} s"
+            for broker, since in sorted(self._silent.items())
+            if broker not in self.away
+        )
+        return (*away, *silent)
+
+    def silent(self, address: str) -> None:
+        """A broker that is connected did not answer a heartbeat, and nothing else since it was asked."""
+        self._silent.setdefault(self._broker_at(address), monotonic())
+
+    def answered(self, address: str) -> None:
+        """A broker answered a heartbeat."""
+        if self._silent:
+            self._silent.pop(self._broker_at(address), None)
 
     def lost(self, address: str, cause: str) -> None:
         """An attempt to reach a broker failed."""

@@ -338,8 +338,10 @@ class Session:
             self.greeted.discard(connection)
             self._warnings.warn(address, f"the heartbeat to {address} failed: {error}")
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
+                self.presence.silent(address)
                 connection.abort()  # its other end may be gone; the next call opens another one
             raise
+        self.presence.answered(address)
         if refused is not None:
             self._warnings.warn(address, f"the heartbeat was refused by {address}: {translate(refused)}")
         else:
