@@ -14,7 +14,7 @@ pytestmark = pytest.mark.processes
 PROGRAM = """
 from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage, lag
 from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
-from eruca.client import Decision, Suspend
+from eruca.client import Decision, Reject, Suspend
 from eruca.client.errors import SendFailed
 from eruca.client.hooks import SendContext
 from eruca.client.serializers import JSON, Json
@@ -35,6 +35,7 @@ class Audit(Hook):
 async def each(message: ReceivedMessage) -> None: ...
 async def chunk(messages: list[ReceivedMessage]) -> Later | None: ...
 def step(message: ReceivedMessage) -> Suspend | None: return Suspend()
+def give_up(message: ReceivedMessage) -> Suspend | Reject | None: return Reject("no such order")
 def decide(messages: list[ReceivedMessage]) -> Decision: return Decision.COMMIT
 def number(x: int) -> None: ...
 
@@ -48,6 +49,8 @@ def listeners(orderly: bool) -> None:
     reveal_type(sync.PushConsumer("g", step, orderly=True))
     sync.PushConsumer("g", chunk, consume_message_batch_max_size=10)
     PushConsumer("g", step, ordered_by=lambda message: message.keys[0])
+    PushConsumer("g", give_up, ordered_by=lambda message: message.keys[0])
+    PushConsumer("g", give_up, orderly=True)
     PushConsumer("g", number)  # wrong
     PushConsumer("g", decide, ordered_by=lambda message: message.tags, consume_message_batch_max_size=10)  # wrong
     PushConsumer("g", step, ordered_by="keys")  # wrong

@@ -30,9 +30,10 @@ OrderlyMessageListener = Callable[[ReceivedMessage], OrderlyOutcome | Awaitable[
 """A listener of one message, with ``orderly=True``."""
 OrderlyBatchListener = Callable[[list[ReceivedMessage]], OrderlyOutcome | Awaitable[OrderlyOutcome]]
 """A listener of lists, with ``orderly=True``."""
-KeyedMessageListener = Callable[[ReceivedMessage], Suspend | Awaitable[Suspend | None] | None]
+KeyedOutcome = Suspend | Reject | None
+KeyedMessageListener = Callable[[ReceivedMessage], KeyedOutcome | Awaitable[KeyedOutcome]]
 """A listener of one message, with ``ordered_by``."""
-KeyedBatchListener = Callable[[list[ReceivedMessage]], Suspend | Awaitable[Suspend | None] | None]
+KeyedBatchListener = Callable[[list[ReceivedMessage]], KeyedOutcome | Awaitable[KeyedOutcome]]
 """A listener of lists, each of one key, with ``ordered_by``."""
 PlainListener = Callable[[ReceivedMessage], Awaitable[None] | None]
 """A listener of one message that is right in every order of consumption."""

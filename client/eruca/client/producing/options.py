@@ -94,7 +94,7 @@ def taking(
             construct(self, kind(*args, **kwargs))
 
         __init__.__signature__ = inspect.signature(kind.__init__)  # type: ignore[attr-defined]
-        kind.__init__.__qualname__ = construct.__qualname__  # type: ignore[attr-defined]  # TypeErrors begin with it
+        kind.__init__.__qualname__ = construct.__qualname__  # TypeErrors begin with it
         return __init__
 
     return decorate
