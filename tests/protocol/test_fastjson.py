@@ -243,10 +243,17 @@ def test_a_misfit_says_where_it_is() -> None:
         read_sample("[]")
 
 
-long_tables = st.dictionaries(texts, st.one_of(st.none(), st.integers(0, 9), values), min_size=60, max_size=140)
+def _long_table(few: dict[str, Any], times: int) -> dict[str, Any]:
+    return {f"{key}{number}": value for number in range(times) for key, value in few.items()}
 
 
-@given(st.one_of(values, long_tables, st.dictionaries(queues, st.integers(0, 9)), st.lists(values, min_size=130)))
+few = st.one_of(st.none(), st.integers(0, 9), values)
+long_tables = st.builds(_long_table, st.dictionaries(texts, few, min_size=1, max_size=5), st.integers(60, 140))
+long_lists = st.builds(lambda few, times: few * times, st.lists(few, min_size=1, max_size=5), st.integers(130, 140))
+"""Drawn from few values: a hundred drawn ones take seconds."""
+
+
+@given(st.one_of(values, long_tables, st.dictionaries(queues, st.integers(0, 9)), long_lists))
 def test_pieces_are_the_text_little_by_little(value: Any) -> None:
     assert "".join(fastjson.pieces(value)).encode() == fastjson.dumps(value)
 
