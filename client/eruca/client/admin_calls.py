@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, get_args
 
 from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_least, check_queue, check_time
-from eruca.client.config import check_text, check_topic
+from eruca.client.config import ClientSettings, check_text, check_topic
 from eruca.client.errors import (
     BadConfig,
     BadName,
@@ -29,6 +30,7 @@ from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
+from eruca.client.network.readiness import cluster_ready
 from eruca.client.network.routes import MASTER
 from eruca.client.network.session import Session
 from eruca.protocol import api, names
@@ -72,6 +74,32 @@ class Client(Startable):
     @abstractmethod
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
+
+    async def start(self, *, wait: float | None = None) -> None:
+        """Start: a consumer joins its group and begins to pull; a producer connects when it has something to send.
+
+        A consumer waits in the background for topics that do not exist yet.
+
+        Args:
+            wait: seconds to wait, at most, until a nameserver answers, a broker can be reached, and each topic of a
+                consumer has a route: for programs that start together with the cluster. Default: start_wait of the
+                settings, which is not to wait.
+
+        Raises StateError when started twice, NoNameserver, BadConfig, UsageError for a condition that a broker refuses,
+        NameserverUnreachable of consumers, and ClusterNotReady, which says what was missing when the time was over.
+        After such an error but StateError it may be started again.
+        """
+        settings, topics = self._needs()
+        async with cluster_ready(settings, topics, wait):
+            await self._join()
+
+    @abstractmethod
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        """The settings, and the topics that have to be there at the start."""
+
+    @abstractmethod
+    async def _join(self) -> None:
+        """Start by what is there."""
 
     # ------------------------------------------------------------------ health
 

@@ -95,6 +95,8 @@ class ClientSettings:
         header: how the headers of requests are written. ``JSON`` and ``ROCKETMQ`` are understood by every server
             (``rocketmq.serialize.type`` in Java); with ``MSGPACK`` each connection begins with JSON and an offer, and
             goes over to msgpack only when the server, an Eruca one, takes the offer.
+        start_wait: how long ``start`` waits until nameserver, broker and routes are there, for programs that start
+            together with the cluster. None: it does not wait; a client starts, or fails, by what is there.
     """
 
     nameserver: str | tuple[str, ...] | None = None
@@ -119,6 +121,7 @@ class ClientSettings:
     lock_interval: float = 20.0
     waits: Waits = field(default_factory=Waits)
     header: Literal["JSON", "ROCKETMQ", "MSGPACK"] = "JSON"
+    start_wait: float | None = None
 
     @classmethod
     def choose(cls, settings: ClientSettings | None, nameserver: str | Sequence[str] | None) -> ClientSettings:
@@ -231,6 +234,8 @@ class ClientSettings:
             given = value is not None or each.default is not None
             if given and not isinstance(value, kind):  # the value may be a secret: do not show it
                 raise BadConfig(f"{each.name} is of type {type(value).__name__}: {expected} is expected")
+        if self.start_wait is not None:
+            check_positive(start_wait=self.start_wait)
         if self.nameserver is not None:
             read_addresses(self.nameserver)
         if self.nameserver_url is not None and not self.nameserver_url.startswith(("http://", "https://")):

@@ -115,6 +115,12 @@ class BrokerUnreachable(ClientError):
     retriable = True
 
 
+class ClusterNotReady(ClientError):
+    """Nameserver, broker or route were not there when the time of ``start(wait=...)`` was over."""
+
+    retriable = True
+
+
 class CallTimeout(ClientError, TimeoutError):
     """No answer came in time; what was asked may have been done."""
 

@@ -286,13 +286,13 @@ class RPC(Startable):
 
     # ------------------------------------------------------------------ life
 
-    async def start(self) -> None:
-        """Start; with functions, it takes calls from then on. Raises as ``PushConsumer.start``."""
-        await self._producer.start()
+    async def start(self, *, wait: float | None = None) -> None:
+        """Start; with functions, it takes calls from then on. ``wait`` and errors as of ``PushConsumer.start``."""
+        await self._producer.start(wait=wait)
         self._running = True
         try:
             if self._methods:
-                await self._consumer.start()
+                await self._consumer.start(wait=wait)
         except BaseException:
             await self.stop()
             raise

@@ -234,7 +234,16 @@ def _submitting(
 
 
 class _AdminCalls(_Blocking[C]):
-    """The administrative calls that every client has."""
+    """The start and the administrative calls that every client has."""
+
+    def start(self, *, wait: float | None = None) -> None:
+        """As the asynchronous ``start``. A lazy client starts by itself; here it does so early, by its settings."""
+        if self._lazily is None:
+            self._thread.run(cast("admin_calls.Client", self._client).start(wait=wait))
+        elif wait is not None:
+            raise UsageError("A lazy client starts by itself: give ClientSettings(start_wait=...) in place of wait=.")
+        else:
+            super().start()
 
     @property
     def healthy(self) -> admin_calls.Health:
@@ -301,6 +310,10 @@ class RPC(_Blocking[rpc.RPC]):
     @_made_as(rpc.RPC)
     def __init__(self, client: rpc.RPC) -> None:
         self._client = client
+
+    def start(self, *, wait: float | None = None) -> None:
+        """As the asynchronous ``start``."""
+        self._thread.run(self._client.start(wait=wait))
 
     call = _waiting(rpc.RPC.call)
 

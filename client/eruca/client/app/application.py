@@ -18,6 +18,7 @@ from eruca.client.app.dependencies import Overrides
 from eruca.client.app.groups import Consumers, Group, Subscription
 from eruca.client.app.handlers import OnBadBody
 from eruca.client.app.signals import until_signal
+from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.arguments import ConsumerKeywords
 from eruca.client.environment import check_names, nearest
@@ -42,7 +43,7 @@ Settings = ClientSettings | Callable[[], ClientSettings]
 
 
 class _Part(Protocol):
-    async def start(self) -> None: ...
+    async def start(self, *, wait: float | None = None) -> None: ...
     async def stop(self) -> None: ...
 
 
@@ -205,8 +206,11 @@ class App(Startable):
         finally:
             self._around.remove(around)
 
-    async def start(self) -> None:
+    async def start(self, *, wait: float | None = None) -> None:
         """Start the lifespan, the producers, then the consumers; when one cannot, what runs is stopped again.
+
+        ``wait`` is how many seconds they wait, all together, until nameserver, broker and the topics of the consumers
+        are there; default: start_wait of the settings, which is not to wait.
 
         Raises UsageError for an application without consumers and producers, StateError when it runs already, and what
         their ``start`` raises.
@@ -236,8 +240,10 @@ class App(Startable):
             if self._lifespan is not None:
                 await stack.enter_async_context(_entered(self._lifespan))
             parts: list[_Part] = [*self._producers.values(), *consumers.values()]
+            clock = asyncio.get_running_loop().time
+            end = clock() + (check_wait("wait", wait) if wait is not None else settings.start_wait or 0)
             for part in parts:
-                await part.start()
+                await part.start(wait=max(end - clock(), 0))
                 stack.push_async_callback(part.stop)
             self._running = stack.pop_all()
         log.info("application started: %s", ", ".join(sorted(self._groups) or sorted(self._producers)))
@@ -288,21 +294,25 @@ class App(Startable):
     ) -> None:
         _client_thread().run(self.stop())
 
-    def run(self, *, nameserver: str | Sequence[str] | None = None) -> None:
+    def run(self, *, nameserver: str | Sequence[str] | None = None, wait: float | None = None) -> None:
         """Serve until SIGTERM or SIGINT (Ctrl-C), then stop in order; a second signal ends at once.
 
-        ``nameserver`` counts for this run. To be called in the main thread, where no event loop runs. Raises UsageError
-        otherwise.
+        ``nameserver`` counts for this run, ``wait`` as of ``start``. To be called in the main thread, where no event
+        loop runs. Raises UsageError otherwise.
         """
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
             raise UsageError("run() was called in an event loop: use `async with app` there.")
         with self.using(nameserver=nameserver), asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(self._serve())
+            runner.run(self._serve(wait))
 
-    async def _serve(self) -> None:
-        async with until_signal() as ended, self:
-            await ended.wait()
+    async def _serve(self, wait: float | None) -> None:
+        async with until_signal() as ended:
+            await self.start(wait=wait)
+            try:
+                await ended.wait()
+            finally:
+                await self.stop()
 
     def test(
         self,

@@ -120,6 +120,11 @@ class GroupMember(Generic[R]):
                 f"The {kind} service state not OK, maybe started once. Make a new {client} to start again."
             )
 
+    @property
+    def needs(self) -> tuple[ClientSettings, frozenset[str]]:
+        """The settings, and the topics that users named."""
+        return self._settings, frozenset(topic for topic in self.topics() if not is_retry_topic(topic))
+
     def join(self, client: str) -> Session:
         """Join the session as the member of the group. Raises StateError."""
         self.check_startable(client)

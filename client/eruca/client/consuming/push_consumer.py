@@ -6,7 +6,7 @@ Owns the options of the consumer and what users may call. What runs is ``push_en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Self, Unpack, overload
@@ -292,12 +292,10 @@ class PushConsumer(Client):
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self._engine.membership.running_session
 
-    async def start(self) -> None:
-        """Join the group and begin to pull.
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        return self._engine.membership.needs
 
-        Topics that do not exist yet are waited for. Raises StateError when started twice, UsageError for a condition
-        that a broker refuses, and NameserverUnreachable; after the last two it may be started again.
-        """
+    async def _join(self) -> None:
         await self._engine.start()
 
     async def stop(self) -> None:

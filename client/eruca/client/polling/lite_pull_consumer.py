@@ -309,12 +309,11 @@ class LitePullConsumer(Client):
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self._membership.running_session
 
-    async def start(self) -> None:
-        """Join the group, if something is subscribed, and begin to pull.
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        return self._membership.needs
 
-        Topics that do not exist yet are waited for. Raises StateError when started twice, UsageError for a condition
-        that a broker refuses, and NameserverUnreachable; after the last two it may be started again.
-        """
+    async def _join(self) -> None:
+        """Join the group, if something is subscribed, and begin to pull."""
         member = self._membership
         session = member.join("LitePullConsumer")
         assignment = self._assignment = self._make_assignment(session)

@@ -8,7 +8,7 @@ broker share a connection. Hooks see what a pull found before the caller does. F
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -166,7 +166,10 @@ class PullConsumer(Client):
         self.shared_out_by: Balanced | None = None
         """What has the share of queues instead: the schedule service that this consumer belongs to."""
 
-    async def start(self) -> None:
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        return self._settings, self._listeners.keys()
+
+    async def _join(self) -> None:
         """Join the session; nothing is sent yet unless listeners are registered."""
         if self._session is not None:
             raise StateError("The pull consumer is started already.")

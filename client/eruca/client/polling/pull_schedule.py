@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,8 +209,11 @@ class PullScheduleService(Client):
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         return self.membership.running_session
 
-    async def start(self) -> None:
-        """Join the group and begin to call. Raises StateError when started twice, and NameserverUnreachable."""
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        return self.membership.needs
+
+    async def _join(self) -> None:
+        """Join the group and begin to call."""
         if not self._callbacks:
             raise UsageError("Nothing is scheduled: call register_pull_task_callback(topic, callback) before start().")
         member = self.membership

@@ -10,7 +10,7 @@ import asyncio
 import time
 import warnings
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import get_ident
 from typing import Final
@@ -105,7 +105,10 @@ class Producer(Client):
             raise StateError("A producer takes other settings only before start().")
         self._configure(replace(self._options, nameserver=None, settings=settings))
 
-    async def start(self) -> None:
+    def _needs(self) -> tuple[ClientSettings, Collection[str]]:
+        return self._settings, ()
+
+    async def _join(self) -> None:
         """Take a seat in the session. Connections are made when they are needed."""
         if self._session is not None or self._stopped:
             state = "SHUTDOWN_ALREADY" if self._stopped else "RUNNING"

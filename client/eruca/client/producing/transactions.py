@@ -94,9 +94,9 @@ class TransactionProducer(Producer):
         self._under_way: set[asyncio.Future[None]] = set()
         """A future for each transaction whose end was not sent yet."""
 
-    async def start(self) -> None:
-        """As Producer.start; from now on brokers may check transactions, also those of producers that ended."""
-        await super().start()
+    async def _join(self) -> None:
+        """As of Producer; from now on brokers may check transactions, also those of producers that ended."""
+        await super()._join()
         session = self.session
         checks = self._checks = Checks(session, self.group, self._check, self._check_concurrency, lambda: self._hooks)
         session.transactional.setdefault(self.group, []).append(checks)
