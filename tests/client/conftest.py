@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,18 @@ class Lab:
         """Stop the broker and start another one on the same disk, at another port."""
         old = self.cluster.broker
         await old.stop()
+        await self._replace(old)
+
+    @asynccontextmanager
+    async def broker_away(self) -> AsyncIterator[None]:
+        """The broker is gone within the block, and comes back at the same port."""
+        old = self.cluster.broker
+        old.config.server.listen_port = int(old.address.rpartition(":")[2])
+        await old.stop()
+        yield
+        await self._replace(old)
+
+    async def _replace(self, old: BrokerApp) -> None:
         new = BrokerApp(old.config)
         await new.start()
         self.cluster._broker = new

@@ -31,6 +31,11 @@ STAMPS = {
     "when the time of a request is over, which its message holds": {
         "eruca.client.network.requests.is_expired",
     },
+    "when something began, in events for users": {
+        "eruca.client.log.Trouble.warn",
+        "eruca.client.network.presence.Presence.lost",
+        "eruca.client.network.session.Session._done",
+    },
     "ids and names of files that hold a time, as in RocketMQ": {
         "eruca.admin.commands.group.consumer_status",
         "eruca.admin.messages._new_key",

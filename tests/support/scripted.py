@@ -50,6 +50,7 @@ class Scripted:
         """Of the headers of sends."""
         self.bodies: list[bytes] = []
         self.heartbeats: list[HeartbeatData] = []
+        self.refuses_heartbeats = False
         self.unregistered: list[Any] = []
         self.committed: dict[tuple[str, str, int], int] = {}
         self.members: list[str] = []
@@ -139,6 +140,8 @@ def route(server: Scripted, call: Call[Any]) -> Reply:
 async def heartbeat(server: Scripted, call: Call[Any]) -> Reply:
     beat = HeartbeatData.decode(call.body)
     server.heartbeats.append(beat)
+    if server.refuses_heartbeats:
+        raise Refused(1, "no heartbeats today")
     if call.code in server.refused_codes:
         raise Refused(1, "not now")
     if beat.consumer_data_set and beat.client_id not in server.members:

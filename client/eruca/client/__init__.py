@@ -11,6 +11,7 @@ from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.dead_letter import DeadLetter, Redriven, dead_letters, redrive
 from eruca.client.hooks import Hook
 from eruca.client.message import Message, ReceivedMessage
+from eruca.client.network.events import BackgroundError, Disconnected, Reconnected
 from eruca.client.outcomes import Backoff, Decision, Later, Reject, SendResult, SendStatus, Suspend, TransactionState
 from eruca.client.polling.lite_pull_consumer import LitePullConsumer
 from eruca.client.polling.pull_consumer import PullConsumer, PullResult, PullStatus
@@ -39,6 +40,7 @@ else:
 __all__ = [
     "RPC",
     "App",
+    "BackgroundError",
     "Backoff",
     "ClientSettings",
     "Credentials",
@@ -46,6 +48,7 @@ __all__ = [
     "Decision",
     "Delivery",
     "Depends",
+    "Disconnected",
     "Hook",
     "Later",
     "LitePullConsumer",
@@ -60,6 +63,7 @@ __all__ = [
     "PushConsumer",
     "QueueLag",
     "ReceivedMessage",
+    "Reconnected",
     "Record",
     "Redriven",
     "Reject",

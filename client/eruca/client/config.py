@@ -45,6 +45,7 @@ class Waits:
         lock: between two attempts to regain a lost lock.
         release: for the running call of an orderly queue that another member is to get.
         rebalance_listener: for one call of ``on_assigned`` or ``on_revoked``.
+        event_listener: for one call of ``on_disconnected``, ``on_reconnected`` or ``on_error``.
         standstill: how long the event loop may stand still without a warning.
     """
 
@@ -54,6 +55,7 @@ class Waits:
     lock: float = 1.0
     release: float = 1.0
     rebalance_listener: float = 10.0
+    event_listener: float = 10.0
     standstill: float = 5.0
 
     def __post_init__(self) -> None:

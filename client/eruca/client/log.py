@@ -9,6 +9,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
 from eruca.protocol.queues import MessageQueue
 
@@ -22,25 +23,32 @@ log.addHandler(logging.NullHandler())
 class Trouble:
     """One lasting problem, such as an unreachable broker: the last warning and its time."""
 
-    __slots__ = ("_clock", "_logged", "_logged_at")
+    __slots__ = ("_began", "_clock", "_logged", "_logged_at")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._logged = ""
         self._logged_at = 0.0
+        self._began: datetime | None = None
 
-    def warn(self, text: str, **fields: object) -> None:
-        """Log a warning, unless the same was logged recently; ``fields`` go beside it (``extra`` of logging)."""
+    def warn(self, text: str, **fields: object) -> datetime | None:
+        """Log a warning, unless the same was logged recently; ``fields`` go beside it (``extra`` of logging).
+
+        Returns when the problem began; None for what was logged recently.
+        """
         now = self._clock()
+        began = self._began = self._began or datetime.now(UTC)
         if text == self._logged and now - self._logged_at < REPEAT_AFTER:
             log.debug("%s", text, extra=fields)
-            return
+            return None
         self._logged, self._logged_at = text, now
         log.warning("%s", text, extra=fields)
+        return began
 
     def over(self) -> None:
         """The problem is over: log the next warning at once."""
         self._logged = ""
+        self._began = None
 
 
 class Rarely:
@@ -69,9 +77,9 @@ class Warnings:
     def __init__(self) -> None:
         self._troubles: defaultdict[object, Trouble] = defaultdict(Trouble)
 
-    def warn(self, about: object, text: str, **fields: object) -> None:
-        """Log a warning about a subject."""
-        self._troubles[about].warn(text, **fields)
+    def warn(self, about: object, text: str, **fields: object) -> datetime | None:
+        """Log a warning about a subject; returns as of ``Trouble``."""
+        return self._troubles[about].warn(text, **fields)
 
     def forget(self, about: object) -> None:
         """The problem of a subject is over."""
@@ -84,6 +92,14 @@ def ranges(queues: Iterable[MessageQueue]) -> str:
     for queue in sorted(queues):
         by_broker[queue.broker_name].append(queue.queue_id)
     return ", ".join(f"{broker} {_runs(numbers)}" for broker, numbers in by_broker.items()) or "nothing"
+
+
+def by_topic(queues: Iterable[MessageQueue]) -> str:
+    """Queues of any topics in few words: ``Orders at broker-a 0-7; Bills at broker-b 0``."""
+    topics: defaultdict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        topics[queue.topic].append(queue)
+    return "; ".join(f"{topic} at {ranges(each)}" for topic, each in sorted(topics.items()))
 
 
 def _runs(numbers: list[int]) -> str:

@@ -26,6 +26,7 @@ from eruca.client.consuming import offset_store
 from eruca.client.consuming.offset_store import LocalFileOffsetStore
 from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, CallTimeout, ClientError
+from eruca.client.log import ranges
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
 from eruca.remoting.files import replace_file
@@ -287,9 +288,8 @@ async def test_a_full_disk_at_the_stop_is_one_warning(
         await eventually(lambda: disk.writes > writes + 1)  # it tries again, and does not say so each time
         assert len(caplog.messages) == 1
         caplog.clear()
-    offsets = ", ".join(f"{queue}=3" for queue in queues)
     reason = f"the offsets cannot be written to {file}: [Errno 28] No space left on device"
-    assert caplog.messages == [f"offsets {offsets} of g could not be stored: {reason}"]
+    assert caplog.messages == [f"the offsets of g could not be stored, of T at {ranges(queues)}: {reason}"]
 
 
 async def test_an_explicit_commit_says_that_the_disk_is_full(lab: Lab, tmp_path: Path, disk: Disk) -> None:

@@ -27,6 +27,7 @@ from eruca.client.hooks import Hook
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.middleware import Middleware, check_middleware
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.producing.options import ProducerKeywords
 from eruca.client.producing.producer import Producer
 from eruca.remoting.loop import new_loop
@@ -68,6 +69,10 @@ class App(Startable):
             connection to a database.
         settings: what all clients share; or a function that gives them at the start: ``ClientSettings.from_env``.
         middleware: around the handlers of all groups, outside of what a group has itself (see PushConsumer).
+        on_disconnected: of all consumers and producers that have none themselves (see PushConsumer); called once for an
+            event, not once for each of them.
+        on_reconnected: the same.
+        on_error: the same.
 
     Raises BadConfig and UsageError.
     """
@@ -79,12 +84,21 @@ class App(Startable):
         lifespan: Lifespan | None = None,
         settings: Settings | None = None,
         middleware: Sequence[Middleware] = (),
+        on_disconnected: DisconnectedListener | None = None,
+        on_reconnected: ReconnectedListener | None = None,
+        on_error: ErrorListener | None = None,
     ) -> None:
         if lifespan is not None:
             callbacks.check_callable(lifespan, "lifespan")
         self._around = [_Around(nameserver, settings)]
         _chosen(nameserver, settings if isinstance(settings, ClientSettings) else None)
         self._lifespan = lifespan
+        EventListeners(on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error)
+        self._events: ProducerKeywords = {
+            "on_disconnected": on_disconnected,
+            "on_reconnected": on_reconnected,
+            "on_error": on_error,
+        }
         self.middleware = list(check_middleware(middleware))
         """Around the handlers of all groups; what is added counts from the next start on."""
         self._groups: dict[str, Group] = {}
@@ -158,7 +172,8 @@ class App(Startable):
             return self._producers[group]
         self._open()
         check_names(options, ProducerKeywords.__annotations__)
-        producer = self._producers[group] = Producer(group, **options)
+        both: ProducerKeywords = {**self._events, **options}
+        producer = self._producers[group] = Producer(group, **both)
         return producer
 
     def _open(self) -> None:
@@ -231,7 +246,7 @@ class App(Startable):
         for producer in self._producers.values():
             producer.use(settings)
         consumers = {
-            name: group.consumer(settings, overrides, self._producers.get(name), hooks, self.middleware)
+            name: group.consumer(settings, overrides, self._producers.get(name), hooks, self.middleware, self._events)
             for name, group in self._groups.items()
         }
         async with contextlib.AsyncExitStack() as stack:

@@ -73,9 +73,10 @@ class Group:
         publisher: Producer | None,
         hooks: Sequence[Hook] = (),
         middleware: Sequence[Middleware] = (),
+        events: Mapping[str, Any] | None = None,
     ) -> PushConsumer:
         """A new consumer of the group. Raises UsageError, and what a PushConsumer raises."""
-        options = dict(self.options)
+        options = {**(events or {}), **self.options}
         for name, more in (("hooks", hooks), ("middleware", middleware)):
             if more:
                 options[name] = (*more, *options.get(name, ()))

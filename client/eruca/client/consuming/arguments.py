@@ -18,6 +18,7 @@ from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.hooks import Hook
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware
+from eruca.client.network.events import DisconnectedListener, ErrorListener, ReconnectedListener
 from eruca.client.outcomes import Backoff, Decision, Later, Reject, Suspend
 
 ConcurrentOutcome = Later | Reject | None
@@ -62,6 +63,9 @@ class MemberKeywords(TypedDict, total=False):
     rebalance_interval: float
     on_assigned: QueuesListener | None
     on_revoked: QueuesListener | None
+    on_disconnected: DisconnectedListener | None
+    on_reconnected: ReconnectedListener | None
+    on_error: ErrorListener | None
     stop_timeout: float
     consume_timeout: float
     executor: Executor | Callable[[], Executor] | None

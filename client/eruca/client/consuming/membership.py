@@ -128,7 +128,7 @@ class GroupMember(Generic[R]):
     def join(self, client: str) -> Session:
         """Join the session as the member of the group. Raises StateError."""
         self.check_startable(client)
-        self.session, self.leaving = Session.join(self._settings, self.group, self), None
+        self.session, self.leaving = Session.join(self._settings, self.group, self, self.options.events), None
         self.started_at = now_ms()
         return self.session
 
@@ -180,7 +180,7 @@ class GroupMember(Generic[R]):
         if last is not None:
             await last()
         self.session = self.rebalance = None
-        await session.leave()
+        await session.leave(self.options.events)
 
     @property
     def details(self) -> str:

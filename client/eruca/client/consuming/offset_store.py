@@ -13,7 +13,7 @@ from typing import Protocol
 
 from eruca.client.bounds import unbounded
 from eruca.client.errors import ClientError
-from eruca.client.log import Trouble, log
+from eruca.client.log import log
 from eruca.client.network import brokers, identity
 from eruca.client.network.session import Session
 from eruca.protocol import api
@@ -101,13 +101,13 @@ class LocalFileOffsetStore:
         client_id = identity.stable_client_id(session.address, settings.instance_name, settings.unit_name)
         base = Path.home() / OFFSET_FOLDER if folder is None else Path(folder)
         self._session = session
+        self._group = group
         self._names = session.names
         self.path = base / client_id / self._names.to_broker(group) / "offsets.json"
         self._table = self._read()
         self._changed = False
         self._writing: asyncio.Task[None] | None = None
         """The write in progress. Nothing cancels it, so that no second thread writes the file at once."""
-        self._trouble = Trouble()
 
     def _read(self) -> dict[MessageQueue, int]:
         """The content of the file, else that of its backup, else nothing."""
@@ -164,7 +164,7 @@ class LocalFileOffsetStore:
     def _log_failure(self, write: asyncio.Task[None]) -> None:
         error = _failure_of(write)
         if error is not None:
-            self._trouble.warn(str(error))
+            self._session.warn(self.path, str(error), error, group=self._group)
 
     async def _write(self) -> None:
         """Write the file in a thread, as the sync to disk blocks. Raises ClientError."""
@@ -173,7 +173,7 @@ class LocalFileOffsetStore:
         self._changed = False
         try:
             await asyncio.to_thread(replace_file, self.path, content)
-            self._trouble.over()
+            self._session.forget_warning(self.path)
         except OSError as error:
             self._changed = True
             raise ClientError(f"the offsets cannot be written to {self.path}: {error}") from error

@@ -39,6 +39,7 @@ from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Backoff, Listener
 from eruca.protocol.queues import MessageQueue
@@ -94,6 +95,10 @@ class PushConsumer(Client):
             that runs in a thread. A rebalance waits for it, 10 s at most (Waits.rebalance_listener); errors are logged.
         on_revoked: the same, with the queues that it gives up, also when it stops: they are read no further, and other
             members get them when it has returned. What is consumed or acknowledged meanwhile counts.
+        on_disconnected: called with a Disconnected when a broker cannot be reached; a coroutine function, or another
+            that runs in a thread. Nothing waits for it, it ends after 10 s (Waits.event_listener), errors are logged.
+        on_reconnected: the same, with a Reconnected when it is reached again.
+        on_error: the same, with a BackgroundError when background work failed, such as to store offsets.
         stop_timeout: seconds for which ``stop`` waits for running calls.
         consume_timeout: seconds after which the messages of a running call are sent back, to be retried (not if
             orderly).
@@ -197,6 +202,9 @@ class PushConsumer(Client):
         rebalance_interval: float = 20.0,
         on_assigned: QueuesListener | None = None,
         on_revoked: QueuesListener | None = None,
+        on_disconnected: DisconnectedListener | None = None,
+        on_reconnected: ReconnectedListener | None = None,
+        on_error: ErrorListener | None = None,
         stop_timeout: float = 30.0,
         consume_timeout: float = 900.0,
         executor: Executor | Callable[[], Executor] | None = None,
@@ -229,6 +237,9 @@ class PushConsumer(Client):
             rebalance_interval=rebalance_interval,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            events=EventListeners(
+                group=group, on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error
+            ),
             store_start=True,
         )
         thresholds = PullThresholds(

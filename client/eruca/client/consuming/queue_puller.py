@@ -304,6 +304,7 @@ class QueuePuller(Generic[Q]):
             self._session.warn(
                 (group, topic, queue.broker_name),
                 f"pulling {topic} at {queue.broker_name} failed for {group}, retrying every {pause} s: {error}",
+                error,
                 group=group,
                 topic=topic,
                 broker=queue.broker_name,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -27,8 +27,9 @@ from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.rebalance_listener import QueuesListener, RebalanceListener
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError, TopicNotFound, UsageError
-from eruca.client.log import log, ranges
+from eruca.client.log import by_topic, log, ranges
 from eruca.client.network import brokers
+from eruca.client.network.events import EventListeners
 from eruca.client.network.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionData
@@ -76,6 +77,7 @@ class MemberOptions:
     store_start: bool = False
     on_assigned: QueuesListener | None = None
     on_revoked: QueuesListener | None = None
+    events: EventListeners = field(default_factory=EventListeners)
 
     def __post_init__(self) -> None:
         check_start(self.start_from)
@@ -311,12 +313,23 @@ class Rebalance(Generic[R]):
     async def _release_all(self, ended: Sequence[tuple[MessageQueue, int | None]]) -> None:
         self._releasing.update(queue for queue, _ in ended)
         failures = await asyncio.gather(*(self._release(queue, position) for queue, position in ended))
-        lost: defaultdict[str, list[str]] = defaultdict(list)
+        lost: defaultdict[str, list[Unsaved]] = defaultdict(list)
         for failed in failures:
             for unsaved in failed:
-                lost[str(unsaved.error)].append(f"{unsaved.queue}={unsaved.offset}")
-        for error, offsets in lost.items():  # one disk or broker that fails is one warning
-            log.warning("offsets %s of %s could not be stored: %s", ", ".join(offsets), self._group, error)
+                lost[str(unsaved.error)].append(unsaved)
+        for unsaved_of_one in lost.values():  # one disk or broker that fails is one warning
+            self._warn_unsaved(unsaved_of_one)
+
+    def _warn_unsaved(self, lost: Sequence[Unsaved]) -> None:
+        error, queues = lost[0].error, [unsaved.queue for unsaved in lost]
+        brokers = {queue.broker_name for queue in queues}
+        self._session.warn(
+            (self._group, *sorted(brokers), "offsets"),
+            f"the offsets of {self._group} could not be stored, of {by_topic(queues)}: {error}",
+            error,
+            group=self._group,
+            broker=brokers.pop() if len(brokers) == 1 else None,
+        )
 
     async def _release(self, queue: MessageQueue, position: int | None) -> list[Unsaved]:
         """Store the last offset; a reset that arrives meanwhile overwrites it, as the next owner may not get it."""
@@ -387,6 +400,7 @@ class Rebalance(Generic[R]):
                 self._session.warn(
                     (self._group, queue.broker_name, "read"),
                     f"queues of {self._group} at {queue.broker_name} cannot be read now: {error}",
+                    error,
                     group=self._group,
                     broker=queue.broker_name,
                 )
@@ -504,7 +518,7 @@ class Rebalance(Generic[R]):
         """Store an offset; False, with a warning in the log, if that failed."""
         failed = await self._save(queue, offset)
         if failed is not None:
-            log.warning("offset %s of %s could not be stored: %s", offset, queue, failed.error)
+            self._warn_unsaved([failed])
         return failed is None
 
     async def _save(self, queue: MessageQueue, offset: int) -> Unsaved | None:

@@ -1,4 +1,4 @@
-"""Presence: which brokers this client cannot reach, and the two lines of the log about each.
+"""Presence: which brokers this client cannot reach, and the two lines of the log and the two events about each.
 
 Owns when a broker went and why, and which brokers are connected but answer nothing. One line says that it is away, with
 what waits for it; one says that it is back, and after how long. Attempts in between say nothing. Asks nobody: the
@@ -7,19 +7,23 @@ session reports what it met.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from time import monotonic
 from typing import NamedTuple
 
 from eruca.client.log import log
+from eruca.client.network.events import Disconnected, Reconnected
+from eruca.protocol.queues import MessageQueue
 
 
 class Away(NamedTuple):
-    """A broker that cannot be reached; ``since`` by the monotonic clock."""
+    """A broker that cannot be reached; ``since`` by the monotonic clock, ``began`` by the system's."""
 
     address: str
     since: float
     cause: str
+    began: datetime
 
 
 class Presence:
@@ -27,16 +31,23 @@ class Presence:
 
     Args:
         broker_at: name and id of the broker at an address.
-        waiting: how many queues of each group wait for a broker of that name.
+        waiting: the queues of each group that wait for a broker of that name.
+        tell: called with each event.
     """
 
-    def __init__(self, broker_at: Callable[[str], tuple[str, int]], waiting: Callable[[str], dict[str, int]]) -> None:
+    def __init__(
+        self,
+        broker_at: Callable[[str], tuple[str, int]],
+        waiting: Callable[[str], Mapping[str, tuple[MessageQueue, ...]]],
+        tell: Callable[[Disconnected | Reconnected], None],
+    ) -> None:
         self.away: dict[tuple[str, int], Away] = {}
         """By name and id; look only."""
         self._silent: dict[tuple[str, int], float] = {}
         """Since when brokers that are connected have answered nothing."""
         self._broker_at = broker_at
         self._waiting = waiting
+        self._tell = tell
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -67,15 +78,20 @@ class Presence:
         broker = self._broker_at(address)
         if broker in self.away:
             return
-        self.away[broker] = Away(address, monotonic(), cause)
+        away = self.away[broker] = Away(address, monotonic(), cause, datetime.now(UTC))
         waiting = self._waiting(broker[0])
-        queues = ", ".join(f"{count} queues of {group}" for group, count in sorted(waiting.items()))
+        counts = {group: len(queues) for group, queues in waiting.items()}
+        queues = ", ".join(f"{count} queues of {group}" for group, count in sorted(counts.items()))
         log.warning(
             "%s is away%s (%s)",
             _shown(broker),
             f": {queues} wait" if queues else "",
             cause,
-            extra={"broker": broker[0], "address": address, "queues": waiting, "cause": cause},
+            extra={"broker": broker[0], "address": address, "queues": counts, "cause": cause},
+        )
+        name, number = broker
+        self._tell(
+            Disconnected(broker=name, broker_id=number, address=address, queues=waiting, reason=cause, since=away.began)
         )
 
     def back(self, address: str) -> None:
@@ -91,6 +107,18 @@ class Presence:
                 _shown(broker),
                 seconds,
                 extra={"broker": broker[0], "address": address, "seconds": round(seconds, 1)},
+            )
+            name, number = broker
+            self._tell(
+                Reconnected(
+                    broker=name,
+                    broker_id=number,
+                    address=address,
+                    queues=self._waiting(name),
+                    reason=away.cause,
+                    since=away.began,
+                    seconds=seconds,
+                )
             )
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import random
 import ssl
 import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -34,6 +36,7 @@ from eruca.client.log import Warnings, log
 from eruca.client.namespaces import Names
 from eruca.client.network import identity, pushed
 from eruca.client.network.directory import Directory
+from eruca.client.network.events import BackgroundError, EventListeners, Events
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.presence import Presence
 from eruca.client.network.requests import Requests
@@ -67,6 +70,10 @@ _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
 LOOK_AT_LOOP = 0.2
 """Seconds between two looks whether the event loop stood still."""
+LOOK_FIRST = 0.5
+"""Seconds, at most, until a lost broker is looked for where a client listens to events; then up to twice as long ..."""
+LOOK_MOST = 5.0
+"""... up to this."""
 MEETING = 0.5
 """Seconds that a call waits at most until all brokers have the heartbeat; slow ones get it in the background."""
 
@@ -122,7 +129,10 @@ class Session:
             self.nameservers, changed=self._route_changed, found=self._found_topic, spawn=self.spawn
         )
         self.consumers: dict[str, ConsumerMember] = {}
-        self.presence = Presence(self.directory.broker_at, self._queues_at)
+        self.events = Events(settings.waits.event_listener)
+        self._looking: set[str] = set()
+        """Addresses of lost brokers that are looked for."""
+        self.presence = Presence(self.directory.broker_at, self._queues_at, self.events.tell)
         self.transactional: dict[str, list[pushed.CheckListener]] = {}
         """The producers that answer checks of transactions, by group; the newest one answers."""
         self.requests = Requests(settings.max_body)
@@ -144,11 +154,16 @@ class Session:
 
     @classmethod
     def join(
-        cls, settings: ClientSettings, consumer_group: str | None = None, member: ConsumerMember | None = None
+        cls,
+        settings: ClientSettings,
+        consumer_group: str | None = None,
+        member: ConsumerMember | None = None,
+        listeners: EventListeners | None = None,
     ) -> Session:
         """The session for ``settings`` on the running loop; another one where the group has a member already.
 
-        ``member`` becomes the member of the group. Raises NoNameserver and BadConfig for what the environment gives.
+        ``member`` becomes the member of the group; ``listeners`` are called until the client leaves. Raises
+        NoNameserver and BadConfig for what the environment gives.
         """
         settings = settings.found()
         for loop in [each for each in _open if each.is_closed()]:
@@ -172,6 +187,7 @@ class Session:
                 session.spawn(session._refresh_nameservers())
             session.spawn(session._beat())
         session._users += 1
+        session.events.add(listeners)
         if consumer_group is not None and member is not None:
             if not session._watches_loop:
                 session._watches_loop = True
@@ -179,8 +195,9 @@ class Session:
             session.consumers[consumer_group] = member
         return session
 
-    async def leave(self) -> None:
+    async def leave(self, listeners: EventListeners | None = None) -> None:
         """End the use of this session; the last one to leave closes the connections."""
+        self.events.remove(listeners)
         self._users -= 1
         if self._users:
             return
@@ -190,6 +207,7 @@ class Session:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.events.close()
         await self._greeting.close()
         await self.directory.close()
         await self.channels.close()
@@ -238,7 +256,9 @@ class Session:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("background task of the client failed", exc_info=task.exception())
+            text, error = "background task of the client failed", task.exception()
+            log.error(text, exc_info=error)
+            self._tell(text, error, datetime.now(UTC))
 
     # ------------------------------------------------------------------ members
 
@@ -300,7 +320,9 @@ class Session:
             try:
                 self.directory.learn(await self.cluster())
             except ClientError as error:
-                self._warnings.warn(self, f"the brokers that get heartbeats cannot be looked up: {error}")
+                self.warn(self, f"the brokers that get heartbeats cannot be looked up: {error}", error)
+            else:
+                self.forget_warning(self)
         await self.beat()
 
     async def meet_now(self) -> None:
@@ -323,7 +345,7 @@ class Session:
             if address in self._met:
                 reconnects[address] += 1
             self._met.add(address)
-            connection.on_close(self.greeted.discard)
+            connection.on_close(partial(self._connection_ended, address))
         asked = self.loop.time()
         refused: Refused | None = None
         try:
@@ -336,16 +358,36 @@ class Session:
                     refused = error
         except (RemotingError, ProtocolError) as error:
             self.greeted.discard(connection)
-            self._warnings.warn(address, f"the heartbeat to {address} failed: {error}")
+            broker = self.directory.broker_at(address)[0]
+            self.warn(address, f"the heartbeat to {address} failed: {error}", translate(error), broker=broker)
             if isinstance(error, CallTimedOut) and connection.last_active <= asked:
                 self.presence.silent(address)
                 connection.abort()  # its other end may be gone; the next call opens another one
             raise
         self.presence.answered(address)
         if refused is not None:
-            self._warnings.warn(address, f"the heartbeat was refused by {address}: {translate(refused)}")
+            why, broker = translate(refused), self.directory.broker_at(address)[0]
+            self.warn(address, f"the heartbeat was refused by {address}: {why}", why, broker=broker)
         else:
             self._warnings.forget(address)
+
+    def _connection_ended(self, address: str, connection: Connection) -> None:
+        self.greeted.discard(connection)
+        if self.events.wanted and address not in self._looking:
+            self._looking.add(address)
+            self.spawn(self._look_for(address))
+
+    async def _look_for(self, address: str) -> None:
+        """Connect again to a broker whose connection ended, so that events come in time also where nobody calls."""
+        pause = LOOK_FIRST
+        try:
+            while self.channels.ready(address) is None and address in self.directory.addresses(with_slaves=True):
+                await asyncio.sleep(random.uniform(pause / 2, pause))  # not all clients at once
+                pause = min(pause * 2, LOOK_MOST)
+                with contextlib.suppress(Refused, RemotingError, ProtocolError):
+                    await self._greeting.result(address, partial(self._greet, address))
+        finally:
+            self._looking.discard(address)
 
     async def _beat(self) -> None:
         while True:
@@ -428,17 +470,46 @@ class Session:
             if topic in member.topics():
                 member.routes_changed(topic)
 
-    def _queues_at(self, broker: str) -> dict[str, int]:
-        """How many queues of a broker each group has here."""
-        counts = {
-            group: sum(queue.broker_name == broker for queue in member.queues)
+    def _queues_at(self, broker: str) -> Mapping[str, tuple[MessageQueue, ...]]:
+        """The queues of a broker that each group has here."""
+        found = {
+            group: tuple(queue for queue in member.queues if queue.broker_name == broker)
             for group, member in self.consumers.items()
         }
-        return {group: count for group, count in counts.items() if count}
+        return {group: queues for group, queues in found.items() if queues}
 
-    def warn(self, about: object, text: str, **fields: object) -> None:
-        """Log a warning, unless the same about this subject was logged in the last minute; ``fields`` go beside it."""
-        self._warnings.warn(about, text, **fields)
+    def warn(
+        self,
+        about: object,
+        text: str,
+        error: BaseException | None = None,
+        *,
+        group: str | None = None,
+        topic: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        """Background work failed: log a warning, and tell it as an event, unless both were done in the last minute.
+
+        ``about`` is the subject; ``error`` what was raised; what is given of the others goes beside the text.
+        """
+        named = {"group": group, "topic": topic, "broker": broker}
+        began = self._warnings.warn(about, text, **{name: value for name, value in named.items() if value is not None})
+        if began is not None:
+            self._tell(text, error, began, group, topic, broker)
+
+    def _tell(
+        self,
+        text: str,
+        error: BaseException | None,
+        since: datetime,
+        group: str | None = None,
+        topic: str | None = None,
+        broker: str | None = None,
+    ) -> None:
+        if self.events.wanted:
+            self.events.tell(
+                BackgroundError(reason=text, error=error, group=group, topic=topic, broker=broker, since=since)
+            )
 
     def forget_warning(self, about: object) -> None:
         """What was warned of is over."""

@@ -50,6 +50,7 @@ from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.network.session import Session
 from eruca.client.polling.assignment import Assignment, PollOptions
 from eruca.client.polling.message_cache import Iteration, MessageCache, PolledQueue, PollHooks
@@ -100,6 +101,10 @@ class LitePullConsumer(Client):
             (Waits.rebalance_listener); errors are logged.
         on_revoked: the same, with the queues that it gives up, also when it stops, before other members get them.
             A commit counts meanwhile.
+        on_disconnected: called with a Disconnected when a broker cannot be reached; a coroutine function, or another
+            that runs in a thread. Nothing waits for it, it ends after 10 s (Waits.event_listener), errors are logged.
+        on_reconnected: the same, with a Reconnected when it is reached again.
+        on_error: the same, with a BackgroundError when background work failed, such as to store offsets.
         settings: what all clients share.
 
     Raises BadName, BadConfig and UsageError; ``start`` also NoNameserver.
@@ -129,6 +134,9 @@ class LitePullConsumer(Client):
         rebalance_interval: float = 20.0,
         on_assigned: QueuesListener | None = None,
         on_revoked: QueuesListener | None = None,
+        on_disconnected: DisconnectedListener | None = None,
+        on_reconnected: ReconnectedListener | None = None,
+        on_error: ErrorListener | None = None,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
         settings: ClientSettings | None = None,
@@ -170,6 +178,9 @@ class LitePullConsumer(Client):
             rebalance_interval=rebalance_interval,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            events=EventListeners(
+                group=group, on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error
+            ),
             store_start=auto_commit,
         )
         settings = ClientSettings.choose(settings, nameserver)

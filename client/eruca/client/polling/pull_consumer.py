@@ -27,6 +27,7 @@ from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.network.session import Session
 from eruca.client.polling.queue_share import MessageQueueListener, QueueShare
 from eruca.client.producing.producer import Producer
@@ -120,6 +121,9 @@ class PullConsumer(Client):
             PushConsumer.
         offset_folder: the folder of that file; default ``~/.rocketmq_offsets``.
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic.
+        on_disconnected: as of PushConsumer.
+        on_reconnected: as of PushConsumer.
+        on_error: as of PushConsumer.
         settings: everything else that clients share.
     """
 
@@ -137,6 +141,9 @@ class PullConsumer(Client):
         rebalance_interval: float = 20.0,
         broadcast: bool = False,
         offset_folder: str | Path | None = None,
+        on_disconnected: DisconnectedListener | None = None,
+        on_reconnected: ReconnectedListener | None = None,
+        on_error: ErrorListener | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -149,6 +156,9 @@ class PullConsumer(Client):
             broadcast=broadcast,
             offset_folder=offset_folder,
             rebalance_interval=rebalance_interval,
+            events=EventListeners(
+                group=group, on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error
+            ),
         )
         self._offset_store: OffsetStore | None = None
         self._suspend = broker_suspend_max_time
@@ -175,7 +185,7 @@ class PullConsumer(Client):
             raise StateError("The pull consumer is started already.")
         if self._stopped:
             raise StateError("The pull consumer was stopped. Make a new PullConsumer to start again.")
-        session = self._session = Session.join(self._settings)
+        session = self._session = Session.join(self._settings, listeners=self._member_options.events)
         self._offset_store = self._member_options.offset_store(session, self.group)
         self._apply_hooks(session)
         try:
@@ -256,7 +266,7 @@ class PullConsumer(Client):
             finally:
                 if self._offset_store is not None:
                     await self._offset_store.close()
-                await session.leave()
+                await session.leave(self._member_options.events)
 
     @property
     def session(self) -> Session:

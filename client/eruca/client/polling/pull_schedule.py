@@ -27,6 +27,7 @@ from eruca.client.consuming.rebalance import NO_OFFSET, MemberOptions, Rebalance
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.network.session import Session
 from eruca.client.polling.message_cache import PolledQueue
 from eruca.client.polling.pull_consumer import PullConsumer
@@ -122,6 +123,9 @@ class PullScheduleService(Client):
         stop_timeout: seconds for which ``stop`` waits for running callbacks.
         hooks: as of PullConsumer.
         trace: as of PullConsumer.
+        on_disconnected: as of PushConsumer.
+        on_reconnected: as of PushConsumer.
+        on_error: as of PushConsumer.
         settings: what all clients share.
 
     Raises BadName and BadConfig; ``start`` also NoNameserver.
@@ -141,6 +145,9 @@ class PullScheduleService(Client):
         stop_timeout: float = 30.0,
         hooks: Sequence[Hook] = (),
         trace: bool | str = False,
+        on_disconnected: DisconnectedListener | None = None,
+        on_reconnected: ReconnectedListener | None = None,
+        on_error: ErrorListener | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
         check_group(group, "consumer")
@@ -153,6 +160,9 @@ class PullScheduleService(Client):
             broadcast=broadcast,
             offset_folder=offset_folder,
             rebalance_interval=rebalance_interval,
+            events=EventListeners(
+                group=group, on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error
+            ),
         )
         self.group = group
         self.membership: GroupMember[PullTask] = GroupMember(

@@ -16,6 +16,7 @@ from eruca.client.checks import check_least
 from eruca.client.compression import COMPRESS_FROM
 from eruca.client.config import ClientSettings, check_codes, check_group, check_positive
 from eruca.client.hooks import Hook
+from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE
 from eruca.client.producing.backoff import RETRY_BACKOFF
 
@@ -48,6 +49,9 @@ class ProducerOptions:
     fault_tolerance: bool = False
     hooks: Sequence[Hook] = ()
     trace: bool | str = False
+    on_disconnected: DisconnectedListener | None = None
+    on_reconnected: ReconnectedListener | None = None
+    on_error: ErrorListener | None = None
     settings: ClientSettings | None = None
 
     def __post_init__(self) -> None:
@@ -63,7 +67,17 @@ class ProducerOptions:
             max_in_flight_size=self.max_in_flight_size,
         )
         check_least(0, retries=self.retries)
+        self.listeners()
         check_codes(retry_codes=self.retry_codes)
+
+    def listeners(self) -> EventListeners:
+        """The functions for events. Raises UsageError."""
+        return EventListeners(
+            group=self.group,
+            on_disconnected=self.on_disconnected,
+            on_reconnected=self.on_reconnected,
+            on_error=self.on_error,
+        )
 
 
 class ProducerKeywords(TypedDict, total=False):
@@ -82,6 +96,9 @@ class ProducerKeywords(TypedDict, total=False):
     fault_tolerance: bool
     hooks: Sequence[Hook]
     trace: bool | str
+    on_disconnected: DisconnectedListener | None
+    on_reconnected: ReconnectedListener | None
+    on_error: ErrorListener | None
 
 
 def taking(

@@ -67,6 +67,10 @@ class Producer(Client):
         fault_tolerance: brokers that failed or answered late are passed over for a while (sendLatencyFaultEnable).
         hooks: what sees sends (see Hook).
         trace: True writes the trace of each message to RMQ_SYS_TRACE_TOPIC, a name to that topic (enableMsgTrace).
+        on_disconnected: called with a Disconnected when a broker cannot be reached; a coroutine function, or another
+            that runs in a thread. Nothing waits for it, it ends after 10 s (Waits.event_listener), errors are logged.
+        on_reconnected: the same, with a Reconnected when it is reached again.
+        on_error: the same, with a BackgroundError when background work failed, such as to store offsets.
         settings: what all clients share.
 
     Raises BadName and BadConfig; ``start`` also NoNameserver.
@@ -83,6 +87,7 @@ class Producer(Client):
         self.compress_from = options.compress_from
         self.max_message_size = options.max_message_size
         self._options = options
+        self._listeners = options.listeners()
         self._attempts = 1 + options.retries
         self._settings = ClientSettings.choose(options.settings, options.nameserver)
         settings, trace = self._settings, options.trace
@@ -116,7 +121,7 @@ class Producer(Client):
                 f"The producer service state not OK, maybe started once, {state}. "
                 f"Make a new {type(self).__name__} to start again."
             )
-        session, options = Session.join(self._settings), self._options
+        session, options = Session.join(self._settings, listeners=self._listeners), self._options
         self._session = session
         self._sender = Sender(
             session,
@@ -176,7 +181,7 @@ class Producer(Client):
                 await self._trace.stop()
             await session.remove_producer(self.group)
         finally:
-            await session.leave()
+            await session.leave(self._listeners)
 
     @property
     def session(self) -> Session:
