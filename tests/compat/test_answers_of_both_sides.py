@@ -26,6 +26,8 @@ OF_THE_PLACE = re.compile(r"(?:Path|Port|Addr|Home|ThreadPoolNums)|^storePath|^b
 """Settings with a path, an address or a number of threads (4.9.7 takes some from the machine), and the length of a
 filter's bits, which 4.9.7 computes when it starts."""
 OTHERWISE = {
+    "11 SQL92": "the setting that switches it on is named",
+    "46 SQL92": "the setting that switches it on is named",
     "33 within a message": "Apache reads a size out of the middle of a record",
     "323 no id": "what is wrong with the id is said",
     "323 no such message": "what is wrong with the id is said",

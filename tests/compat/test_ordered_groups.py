@@ -17,7 +17,7 @@ from tests.support import raw
 from tests.support.java import Judge
 from tests.support.order import Fates, events_in, first_of, seen
 from tests.support.order import judge as faults_of
-from tests.support.ordered_members import MEMBER, TOPIC
+from tests.support.ordered_members import MEMBER, OF_QUEUES, TOPIC
 from tests.support.processes import Process
 from tests.support.programme import LONG, WHY
 
@@ -86,7 +86,7 @@ def test_members_of_both_sides_are_killed(kind: str, tmp_path: Path, python: Pyt
             producer.send([Letter(TOPIC, sent[-1].encode())], "sync", Queue(TOPIC, "broker-a", key % 4))
 
     def member(name: str) -> Process:
-        script = MEMBER.replace("{planted}", "")
+        script = MEMBER.replace("{planted}", "").replace("{order}", OF_QUEUES)
         command = [sys.executable, "-c", script, cluster.address, str(book), name, "0.003"]
         return Process(command, tmp_path / f"{name}.out")
 
