@@ -13,6 +13,7 @@ import pytest
 
 from eruca.client import RPC, Message, PushConsumer, ReceivedMessage, sync
 from eruca.client.errors import BadAnswer, BadMessage, CallTimeout, RemoteError, StateError, UsageError
+from eruca.client.network.requests import is_expired
 from eruca.client.serializers import Json
 from tests.client.conftest import Lab
 
@@ -157,6 +158,7 @@ async def test_a_question_whose_time_is_over_is_not_answered(
     async def listener(message: ReceivedMessage) -> None:
         assert await lab.producer.reply(ended(message, "3000"), b"too late") is None
         assert await lab.producer.reply_error(ended(message, "3000"), "Late", "too late") is None
+        assert not is_expired(ended(message, "9" * 5000))
         assert await lab.producer.reply(ended(message, "70000"), Message("", b"7", properties={"by": "me"}))
 
     async with PushConsumer("g", listener, nameserver=lab.address, start_from="first").subscribe("Calls"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import re
@@ -17,6 +18,7 @@ import pytest
 from eruca.client import App, Message, sync
 from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.workers.command import Run
+from eruca.standalone.workers.supervisor import Worker
 from eruca.standalone.workers.target import BadTarget, load
 
 pytestmark = pytest.mark.processes
@@ -157,6 +159,30 @@ def test_workers_that_cannot_load_it_are_not_started_again(tmp_path: Path) -> No
     failing = Running(tmp_path, "orders:app", "-w", "2")
     assert failing.ends() == 2
     assert "ZeroDivisionError" in "".join(failing.said)
+
+
+def test_a_module_that_ends_the_process_is_not_started_again(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text("raise SystemExit('no settings')")
+    failing = Running(tmp_path, "orders:app", "-w", "2")
+    assert failing.ends() == 2
+    assert "orders:app cannot be loaded: its module ends the process (no settings)" in "".join(failing.said)
+
+
+async def test_a_worker_that_is_stopped_before_its_process_is_there_ends() -> None:
+    worker = Worker(1, [sys.executable, "-c", "import time; time.sleep(600)"], 30.0)
+    kept = asyncio.create_task(worker.keep())
+    await asyncio.sleep(0)  # it has begun to start the process
+    await worker.stop()
+    async with asyncio.timeout(30):
+        assert await kept == -signal.SIGKILL
+
+
+def test_a_worker_that_is_ended_by_a_signal_without_a_name_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text("import os; os.kill(os.getpid(), 40)")
+    one = Running(tmp_path, "orders:app", "-w", "2")
+    one.says(r"worker \d was ended by signal 40; another one starts")
+    one.process.send_signal(signal.SIGTERM)
+    one.ends()
 
 
 @pytest.mark.parametrize(

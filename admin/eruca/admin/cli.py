@@ -17,6 +17,7 @@ from eruca.admin import security
 from eruca.admin.client import Admin, nameserver_addresses
 from eruca.admin.command import COMMANDS, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
+from eruca.admin.text import harmless
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
@@ -71,13 +72,13 @@ async def run(
         return await _do(found, given, environment, properties, out, err, terminal)
     except UsageError as error:
         out.write(found.usage())
-        err.write(f"mqadmin {found.name}: {error}\n")
+        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
         return error.status
     except AdminError as error:
-        err.write(f"mqadmin {found.name}: {error}\n")
+        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
         return error.status
     except ProtocolError as error:
-        err.write(f"mqadmin {found.name}: {error}\n")
+        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
         return Status.FAILED
 
 

@@ -16,7 +16,7 @@ from eruca.admin import posix
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.posix import Option
-from eruca.admin.text import columns
+from eruca.admin.text import columns, harmless
 from eruca.protocol.bodies import Body
 
 COMMON = (
@@ -95,7 +95,7 @@ class Job:
     def write(self, text: str) -> None:
         """Print a text without a line end."""
         if text:
-            self._out.write(text)
+            self._out.write(harmless(text))
             self._open_line = not text.endswith("\n")
 
     def line(self, text: str = "") -> None:
@@ -119,7 +119,7 @@ class Job:
     def say(self, text: str) -> None:
         """Print a line for the person, apart from the output."""
         self._out.flush()
-        self._err.write(f"{text}\n")
+        self._err.write(f"{harmless(text)}\n")
         self._err.flush()
 
     def agreed(self, question: str) -> bool | None:
@@ -129,7 +129,7 @@ class Job:
         if self._terminal is None:
             return None
         self._out.flush()
-        self._err.write(f"{question} [y/N] ")
+        self._err.write(f"{harmless(question)} [y/N] ")
         self._err.flush()
         return self._terminal.readline().strip().lower() in ("y", "yes")
 

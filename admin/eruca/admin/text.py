@@ -5,6 +5,7 @@ Pure, apart from the time zone of the machine: times are printed and read in it,
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,10 +14,29 @@ from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
 from eruca.protocol.times import parse_time
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS_AND_ENDS = re.compile(f"[\t\n]|{_CONTROLS.pattern}")
+
+
+def harmless(text: str) -> str:
+    """A text for a terminal: what would control it is shown (``\\x1b``), but for ends of lines and tabs.
+
+    Names, ids, bodies and remarks come from anybody who may reach a broker. Characters that turn the direction of
+    writing count, too.
+    """
+    return _CONTROLS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return ascii(found[0])[1:-1]
+
 
 def columns(layout: str, *values: object) -> str:
-    """A row by a printf format: ``%-32.32s  %-4s`` truncates the first column to its width, and not the second."""
-    return layout % values
+    """A row by a printf format: ``%-32.32s  %-4s`` truncates the first column to its width, and not the second.
+
+    A value never begins another row.
+    """
+    return layout % tuple(_CONTROLS_AND_ENDS.sub(_escaped, each) if isinstance(each, str) else each for each in values)
 
 
 def seconds_text(ms: int) -> str:

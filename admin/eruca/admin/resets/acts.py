@@ -14,6 +14,8 @@ from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import members_of, store_offset
 from eruca.admin.resets.plan import Move, Plan, Step, Way
+from eruca.admin.resets.survey import Kind
+from eruca.admin.resets.targets import shown
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
 from eruca.protocol.codes import ResponseCode
@@ -64,12 +66,21 @@ class Acts:
                 await _all(self._begin(step, move) for move in step.moves if move.seen.stored is None)
             if step.way is Way.PUSHED and timestamp is not None:
                 done.offsets |= await self._push(step, self._request(timestamp))
-                return
             for move in step.moves:
+                if move.seen.queue in done.offsets:
+                    continue
                 if step.way is Way.NOTHING or not (self._force or move.changes):
                     done.offsets[move.seen.queue] = move.new
-                else:
+                elif step.way is Way.PUSHED_EACH or step.broker.kind is not Kind.APACHE_4:
                     done.offsets |= await self._push(step, self._request(0, move))
+            left = [
+                move
+                for move in step.moves
+                if move.seen.queue not in done.offsets and not step.broker.is_only_read(move.seen)
+            ]
+            if left:
+                names = ", ".join(shown(move.seen.queue) for move in left)
+                raise AdminError(f"{step.broker.address} did not say that it moved {names}")
         except AdminError as error:
             done.failures[step.broker.name] = error
         except ProtocolError as error:
@@ -97,7 +108,7 @@ class Acts:
             await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.seen.first)
 
     async def _push(self, step: Step, request: ResetOffset) -> dict[MessageQueue, int]:
-        """222. A broker whose members have just gone (206) is asked once more after their heartbeat."""
+        """222: the queues that it says it moved. If its members have just gone (206), it is asked again with them."""
         try:
             answer = await self._admin.call(step.broker.address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
         except PeerRefused as refused:
@@ -105,7 +116,8 @@ class Acts:
                 raise
             await self._until_members_are_known(step)
             answer = await self._admin.call(step.broker.address, api.INVOKE_BROKER_TO_RESET_OFFSET, request)
-        return ResetOffsetBody.decode(answer.body).offset_table if answer.body else {}
+        table = ResetOffsetBody.decode(answer.body).offset_table if answer.body else {}
+        return {move.seen.queue: table[move.seen.queue] for move in step.moves if move.seen.queue in table}
 
     async def _until_members_are_known(self, step: Step) -> None:
         deadline = asyncio.get_running_loop().time() + HEARTBEAT_WITHIN

@@ -201,8 +201,8 @@ def _side_effects(broker: BrokerSeen, moves: Iterable[Move], options: Options) -
     still = [shown(move.seen.queue) for move in moves if not move.changes and move.seen.stored != move.seen.first]
     if not options.force and still and broker.kind is not Kind.ERUCA:
         remarks.append(f"{', '.join(still)} stay, but what was consumed and not committed there comes again")
-    beyond = [shown(move.seen.queue) for move in moves if move.seen.queue.queue_id >= broker.write_queues]
-    if beyond and broker.kind is Kind.APACHE_4:
+    beyond = [shown(move.seen.queue) for move in moves if broker.is_only_read(move.seen)]
+    if beyond:
         remarks.append(
             f"{broker.name} runs RocketMQ 4.9, which does not move queues that are only read: {', '.join(beyond)}"
         )

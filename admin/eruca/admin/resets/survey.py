@@ -83,6 +83,10 @@ class BrokerSeen:
         """Whether its members subscribe a topic."""
         return self.group is not None and topic in self.group.subscription_table
 
+    def is_only_read(self, seen: QueueSeen) -> bool:
+        """Whether nobody may write to a queue: RocketMQ 4.9 does not move it then."""
+        return seen.queue.queue_id >= self.write_queues and self.kind is Kind.APACHE_4
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:

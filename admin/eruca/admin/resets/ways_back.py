@@ -18,7 +18,7 @@ from eruca.admin.errors import AdminError
 from eruca.admin.resets.plan import Plan
 from eruca.protocol.queues import Int64, MessageQueue
 
-_LINE = re.compile(r"(\S+)\s+(\S+):(\d+)\s+(\d+)")
+_LINE = re.compile(r"(\S+)\s+(\S+):(\d{1,10})\s+(\d{1,19})", re.ASCII)
 
 
 class _Queue(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ def read(path: str) -> tuple[str | None, dict[MessageQueue, int]]:
     if text.lstrip()[:1] == b"{":
         try:
             found = msgspec.json.decode(text, type=_File)
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise AdminError(f"{path} is no file of offsets: {error}") from None
         table = {MessageQueue(each.topic, each.broker_name, each.queue_id): each.offset for each in found.queues}
         return found.group, _checked(path, table)

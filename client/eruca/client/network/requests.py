@@ -32,6 +32,8 @@ ERROR_TYPE: Final = "errorType"
 """The property of a reply that is an error: the type of what the replier raised."""
 _OF_REQUESTS = (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT)
 _CLOCKS_DIFFER = 1000
+_LONGEST_TTL = 18
+"""Digits of a time in ms; nobody waits longer."""
 
 
 class Requests:
@@ -107,7 +109,9 @@ def is_request(message: ReceivedMessage) -> bool:
 def is_expired(request: ReceivedMessage) -> bool:
     """Whether the requester has stopped waiting, be its clock a second behind."""
     ttl = request.properties.get(names.TTL, "")
-    return ttl.isdecimal() and now_ms() > request.born_timestamp + int(ttl) + _CLOCKS_DIFFER
+    if not ttl.isdecimal() or len(ttl) > _LONGEST_TTL:
+        return False
+    return now_ms() > request.born_timestamp + int(ttl) + _CLOCKS_DIFFER
 
 
 def error_reply(kind: str, text: str) -> Message:

@@ -46,6 +46,8 @@ class Run:
             app = load(self.target, self.folder)
         except BadTarget as reason:
             return _said(str(reason), NOT_LOADED)
+        except SystemExit as end:
+            return _said(f"{self.target} cannot be loaded: its module ends the process ({end.code})", NOT_LOADED)
         except Exception:
             logging.getLogger("eruca.run").exception("%s cannot be loaded", self.target)
             return NOT_LOADED

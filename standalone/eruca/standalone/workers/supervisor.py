@@ -64,6 +64,8 @@ class Worker:
             *self._command, stdin=asyncio.subprocess.PIPE, start_new_session=True
         )
         log.info("worker %s is process %s", self.number, process.pid)
+        if self._stopping.is_set():  # stop() came before there was a process
+            process.kill()  # it has loaded nothing yet
         try:
             return await process.wait()
         finally:
@@ -212,4 +214,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 def _ended(code: int) -> str:
-    return f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {int(each): each.name for each in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"  # most real-time signals have no name
