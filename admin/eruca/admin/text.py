@@ -28,7 +28,8 @@ def harmless(text: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return ascii(found[0])[1:-1]
+    """As Python and Java write it; what JSON leaves in its strings as JSON would, which stays JSON so."""
+    return ascii(found[0])[1:-1] if found[0] < " " else f"\\u{ord(found[0]):04x}"
 
 
 def columns(layout: str, *values: object) -> str:
